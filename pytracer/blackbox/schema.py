@@ -1,0 +1,586 @@
+"""THE definition of the black box format.
+
+Every structure, region, record and journal entry of the file is declared here, once. Python decodes from this
+module (`codec.py`); `csrc/blackbox/layout.h` and the tables in `docs/blackbox.md` are generated from it by
+`scripts/gen_layout.py` and compared in `make lint`.
+
+All values are little-endian, of fixed width and naturally aligned; padding is explicit. Numbers are never reused.
+A new field or kind raises MINOR; a new meaning raises MAJOR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+MAGIC = b"\x89pytrc\r\n"
+MAJOR = 1
+MINOR = 0
+
+HEADER_BYTES = 8192
+REGION_LIMIT = 120
+RECORD_BYTES = 128
+RECORDS_PER_THREAD = 256
+GRAVES_PER_THREAD = 1024  # first half: small storages, second half: large ones
+THREADS_PER_CHUNK = 16
+LARGE_STORAGE_BYTES = 128 * 1024
+STORAGE_SLOTS_LOG2 = 16
+EPOCH_SLOTS = 16384
+JOURNAL_BYTES = 2 * 1024 * 1024
+JOURNAL_MAGIC = 0x4A45
+RECORD_NAME_BYTES = 48
+
+# A storage's key word: [63:48] low bits of the thread's sequence number, [47:6] address, [1:0] state.
+KEY_ADDR_MASK = 0x0000_FFFF_FFFF_FFC0
+KEY_STATE_MASK = 0x3
+KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
+
+# `who_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE or SITE) divided by 8.
+
+
+class State(IntEnum):
+    """`FileHeader.state`: where the process stood when the file was last written."""
+
+    CREATING = 0
+    RECORDING = 1
+    DISABLED = 2
+    EXITING = 3
+    CRASHED = 4
+
+
+class Region(IntEnum):
+    """What a region of the file holds; `RegionEntry.kind`."""
+
+    JOURNAL = 1
+    EPOCHS = 2
+    THREADS = 3
+    RECORDS = 4
+    GRAVES = 5
+    STORAGES = 6
+    CRASH = 16
+    NATIVE_FRAMES = 17
+    PYTHON_THREADS = 18
+    PYTHON_FRAMES = 19
+    IMAGES = 20
+    STORAGE_HITS = 21
+    ALSO_CRASHED = 22
+    ARENA = 23
+    MAPS = 24
+
+
+class Record(IntEnum):
+    """What a record of a thread's ring says; `RecordHeader.kind`."""
+
+    MARK = 1
+    STEP = 2
+    NODE = 16
+    RANGE_BEGIN = 17
+    RANGE_END = 18
+    OP = 19
+    COLLECTIVE_STARTED = 32
+    COLLECTIVE_COMPLETED = 33
+
+
+class Entry(IntEnum):
+    """What a journal entry says; `EntryHeader.kind`. Entries are facts that are not forgotten."""
+
+    PROCESS = 1  # argv, NUL-separated, as in /proc/self/cmdline
+    ENVIRONMENT = 2  # allow-listed NAME=VALUE, NUL-separated
+    NOTE = 3  # text: a hook installed, refused or failed
+    WAIT = 4  # WaitEntry: a child's end, as this process saw it
+    CODE = 16  # CodeEntry + qualified name + file name + line table
+    NODE = 17  # name of an autograd node's class
+    SITE = 18  # SiteEntry: innermost place and the first one outside torch
+    VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
+    RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}
+    MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
+    BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
+    EXCEPTION = 36  # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first
+    GROUP = 37  # JSON {"name","description","backend","ranks"}
+
+
+class Step(IntEnum):
+    """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`."""
+
+    SIGNAL = 0
+    AUTOGRAD_NODE = 1
+    PYTHON_STACK = 2
+    STORAGE_LOOKUP = 3
+    NATIVE_STACK = 4
+    NATIVE_FALLBACK = 5
+    IMAGES = 6
+    MAPS = 7
+
+
+class CrashState(IntEnum):
+    """`CrashHeader.state`."""
+
+    NONE = 0
+    CLAIMED = 1
+    COMPLETE = 2
+    CHAINED = 3
+    REPAIRED = 4
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of a structure.
+
+    `type` is u8, u16, u32, u64, i32 or i64, `char[N]` for text padded with NULs, or `T[N]` for an array.
+    """
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+    since: int = 0
+
+
+@dataclass(frozen=True)
+class Struct:
+    """One structure; `nbytes` is asserted on both sides."""
+
+    name: str
+    nbytes: int
+    meaning: str
+    fields: tuple[Field, ...]
+
+
+def _f(name: str, type: str, meaning: str, unit: str = "", since: int = 0) -> Field:
+    return Field(name, type, meaning, unit, since)
+
+
+FILE_HEADER = Struct(
+    "FileHeader",
+    512,
+    "First bytes of the file. Identity is written once; the counters at the end change.",
+    (
+        _f("magic", "char[8]", "89 'pytrc' CR LF: a text-mode copy is noticed"),
+        _f("major", "u16", "readers refuse a larger one"),
+        _f("minor", "u16", "readers skip what they do not know"),
+        _f("header_bytes", "u32", "offset of the first region", "bytes"),
+        _f("state", "u32", "see State"),
+        _f("arch", "u32", "1 x86-64, 2 aarch64"),
+        _f("pid", "i32", "process id in its own pid namespace"),
+        _f("ppid", "i32", "parent when the box was made"),
+        _f("uid", "u32", "user id"),
+        _f("page_bytes", "u32", "page size", "bytes"),
+        _f("start_ticks", "u64", "start time of the process, field 22 of /proc/self/stat: unchanged by exec", "ticks"),
+        _f("created_mono_ns", "u64", "CLOCK_MONOTONIC when the box was made", "ns"),
+        _f("created_wall_ns", "u64", "CLOCK_REALTIME at the same moment", "ns"),
+        _f("exit_mono_ns", "u64", "when exit() or _exit() was called", "ns"),
+        _f("exit_code", "i32", "its argument; valid in state EXITING"),
+        _f("region_count", "u32", "published entries of the region directory"),
+        _f("journal_used", "u64", "bytes reserved in the journal", "bytes"),
+        _f("journal_dropped", "u64", "entries that did not fit", "count"),
+        _f("step", "i64", "last pytracer.step(n) or counted optimizer step; -1: none"),
+        _f("step_source", "u32", "0 none, 1 pytracer.step, 2 counted optimizer steps"),
+        _f("reserved_word", "u32", "zero"),
+        _f("storages_dropped", "u64", "storages that found no slot", "count"),
+        _f("unknown_frees", "u64", "frees of storages that were never seen", "count"),
+        _f("stale_storages", "u64", "slots taken over because their free was missed", "count"),
+        _f("threads_dropped", "u64", "threads that found no context: their records are lost", "count"),
+        _f("faults_repaired", "u64", "signals that another handler repaired", "count"),
+        _f("hook_errors", "u64", "errors swallowed inside a hook", "count"),
+        _f("collectives", "u64", "collectives started by this process", "count"),
+        _f("preloaded", "u32", "1: the library was preloaded, 0: pytracer.enable() loaded it"),
+        _f("python_minor", "u32", "minor version of CPython, 0 when not seen"),
+        _f("boot_id", "char[40]", "/proc/sys/kernel/random/boot_id: the clock that mono times belong to"),
+        _f("host", "char[64]", "host name"),
+        _f("thread_count", "u32", "thread contexts handed out so far", "count"),
+        _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
+        _f("reserved", "u8[32]", "zero"),
+        _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
+        _f("reserved_line", "u8[188]", "zero"),
+    ),
+)
+
+REGION_ENTRY = Struct(
+    "RegionEntry",
+    40,
+    "The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.",
+    (
+        _f("kind", "u32", "see Region"),
+        _f("item_bytes", "u32", "size of one item; 1 for byte regions", "bytes"),
+        _f("offset", "u64", "from the start of the file", "bytes"),
+        _f("nbytes", "u64", "size of the region", "bytes"),
+        _f("item_count", "u64", "items that fit", "count"),
+        _f("first_thread", "u32", "THREADS, RECORDS, GRAVES: index of the chunk's first thread"),
+        _f("log2_slots", "u32", "STORAGES: log2 of item_count"),
+    ),
+)
+
+THREAD = Struct(
+    "ThreadHead",
+    128,
+    "One thread context. Contexts of ended threads are handed to new ones; graves stay until overwritten.",
+    (
+        _f("tid", "i32", "kernel thread id; 0: never used"),
+        _f("ended", "u32", "1 after the thread ended"),
+        _f("pthread", "u64", "pthread_self()"),
+        _f("name", "char[16]", "thread name when the context was attached"),
+        _f("record_count", "u64", "records written to the ring so far", "count"),
+        _f("small_grave_count", "u64", "graves written to the first half", "count"),
+        _f("large_grave_count", "u64", "graves written to the second half", "count"),
+        _f("alloc_count", "u64", "storages allocated", "count"),
+        _f("free_count", "u64", "storages freed", "count"),
+        _f("sequence", "u32", "storage records of this thread, wrapping", "count"),
+        _f("generation", "u32", "how often this context was handed out", "count"),
+        _f("reserved", "u64[6]", "zero"),
+    ),
+)
+
+EPOCH = Struct(
+    "Epoch",
+    24,
+    "Slot epoch % EPOCH_SLOTS: when that epoch began.",
+    (
+        _f("epoch", "u32", "which epoch; written last"),
+        _f("reserved", "u32", "zero"),
+        _f("mono_ns", "u64", "CLOCK_MONOTONIC", "ns"),
+        _f("step", "i64", "step at that time"),
+    ),
+)
+
+LIVE_STORAGE = Struct(
+    "LiveStorage",
+    32,
+    "One slot of the open-addressing table. BUSY while being written; LIVE is stored last.",
+    (
+        _f("key", "u64", "sequence, address and state, see KEY_*"),
+        _f("size_thread", "u64", "[47:0] bytes, [63:48] thread index of the allocation"),
+        _f("who_id", "u32", "who allocated"),
+        _f("who_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"),
+        _f("epoch", "u32", "when"),
+        _f("sequence", "u32", "order within the thread"),
+    ),
+)
+
+GRAVE = Struct(
+    "Grave",
+    64,
+    "A whole life, both ends, written when the storage was freed.",
+    (
+        _f("base", "u64", "address"),
+        _f("nbytes", "u64", "size", "bytes"),
+        _f("order", "u32", "1 + position in the ring; 0 while being written; stored last"),
+        _f("alloc_thread", "u16", "thread index"),
+        _f("free_thread", "u16", "thread index"),
+        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
+        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_epoch", "u32", "when allocated"),
+        _f("alloc_sequence", "u32", "order within the allocating thread"),
+        _f("free_epoch", "u32", "when freed"),
+        _f("free_sequence", "u32", "order within the freeing thread"),
+        _f("reserved", "u64", "zero"),
+    ),
+)
+
+RECORD_HEADER = Struct(
+    "RecordHeader",
+    16,
+    "Starts every record. The ring slot of record n is n % RECORDS_PER_THREAD.",
+    (
+        _f("order", "u32", "low 32 bits of n + 1; 0 while being written; stored last"),
+        _f("kind", "u16", "see Record"),
+        _f("nbytes", "u16", "header and payload", "bytes"),
+        _f("mono_ns", "u64", "CLOCK_MONOTONIC", "ns"),
+    ),
+)
+
+TEXT_RECORD = Struct(
+    "TextRecord",
+    112,
+    "MARK.",
+    (_f("text", "char[112]", "UTF-8, cut to fit"),),
+)
+
+STEP_RECORD = Struct(
+    "StepRecord",
+    16,
+    "STEP.",
+    (
+        _f("step", "i64", "the number given"),
+        _f("source", "u32", "as FileHeader.step_source"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
+NODE_RECORD = Struct(
+    "NodeRecord",
+    112,
+    "NODE: an autograd node begins to run. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator.",
+    (
+        _f("name", "char[48]", "cut to fit"),
+        _f("sequence_nr", "i64", "autograd sequence number; -1: none"),
+        _f("input_count", "u32", "tensors among the inputs", "count"),
+        _f("reserved", "u32", "zero"),
+        _f("storages", "u64[6]", "storage addresses of the first inputs"),
+    ),
+)
+
+COLLECTIVE_RECORD = Struct(
+    "CollectiveRecord",
+    112,
+    "COLLECTIVE_STARTED and COLLECTIVE_COMPLETED.",
+    (
+        _f("name", "char[32]", "as torch names the range, e.g. gloo:all_reduce"),
+        _f("sequence_nr", "u64", "counted per process from 1, in order of start"),
+        _f("buffer_addr", "u64", "data address of the first tensor"),
+        _f("storage_addr", "u64", "base address of its storage"),
+        _f("numel", "u64", "elements of the first tensor", "elements"),
+        _f("nbytes", "u64", "all tensors together", "bytes"),
+        _f("tensor_count", "u32", "tensors", "count"),
+        _f("dim_count", "u32", "dimensions of the first tensor", "count"),
+        _f("dtype", "char[12]", "torch's name without the torch. prefix"),
+        _f("reserved", "u32", "zero"),
+        _f("sizes", "u32[4]", "first dimensions, saturated", "elements"),
+    ),
+)
+
+ENTRY_HEADER = Struct(
+    "EntryHeader",
+    24,
+    "Starts every journal entry; entries are 8-byte aligned and follow each other.",
+    (
+        _f("magic", "u16", "JOURNAL_MAGIC: a reader finds the next entry after a torn one"),
+        _f("kind", "u16", "see Entry"),
+        _f("nbytes", "u32", "header and payload, without padding to 8", "bytes"),
+        _f("mono_ns", "u64", "CLOCK_MONOTONIC", "ns"),
+        _f("epoch", "u32", "epoch that began with this entry"),
+        _f("published", "u32", "1 once complete; stored last"),
+    ),
+)
+
+WAIT_ENTRY = Struct(
+    "WaitEntry",
+    24,
+    "WAIT: a parent reaped a child.",
+    (
+        _f("pid", "i32", "the child"),
+        _f("status", "i32", "raw: wait status, or si_status when via_waitid"),
+        _f("code", "i32", "si_code when via_waitid"),
+        _f("via_waitid", "u32", "1: waitid() was used"),
+        _f("mono_ns", "u64", "when the call returned", "ns"),
+    ),
+)
+
+CODE_ENTRY = Struct(
+    "CodeEntry",
+    24,
+    "CODE: followed by the qualified name, the file name and the raw co_linetable.",
+    (
+        _f("first_line", "i32", "co_firstlineno"),
+        _f("python_minor", "u16", "which line-table format"),
+        _f("name_kind", "u8", "bytes per character of the name: 1, 2 or 4"),
+        _f("file_kind", "u8", "bytes per character of the file name"),
+        _f("name_nbytes", "u32", "size of the name", "bytes"),
+        _f("file_nbytes", "u32", "size of the file name", "bytes"),
+        _f("table_nbytes", "u32", "size of the line table", "bytes"),
+        _f("flags", "u32", "bit 0: the file belongs to torch itself"),
+    ),
+)
+
+SITE_ENTRY = Struct(
+    "SiteEntry",
+    24,
+    "SITE: where a large storage was allocated or freed.",
+    (
+        _f("code_id", "u32", "innermost CODE; 0: none"),
+        _f("code_offset", "u32", "instruction offset", "bytes"),
+        _f("caller_id", "u32", "first CODE outside torch; 0: none or the same"),
+        _f("caller_offset", "u32", "instruction offset", "bytes"),
+        _f("node_id", "u32", "NODE that was running; 0: none"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
+CRASH_HEADER = Struct(
+    "CrashHeader",
+    1024,
+    "Written by the crash handler, step by step.",
+    (
+        _f("state", "u32", "see CrashState"),
+        _f("tid", "i32", "crashed thread"),
+        _f("signal", "i32", "signal number"),
+        _f("code", "i32", "si_code"),
+        _f("fault_addr", "u64", "si_addr; for sent signals zero"),
+        _f("sender_pid", "i32", "si_pid of a sent signal"),
+        _f("sender_uid", "u32", "si_uid of a sent signal"),
+        _f("mono_ns", "u64", "when the handler was entered", "ns"),
+        _f("steps_done", "u32", "bit per Step"),
+        _f("steps_faulted", "u32", "bit per Step: a fault inside it was survived"),
+        _f("step_end_ns", "u64[16]", "CLOCK_MONOTONIC after each step", "ns"),
+        _f("registers", "u64[34]", "x86-64: gregset order; aarch64: x0-x30, sp, pc, pstate"),
+        _f("pc", "u64", "program counter"),
+        _f("sp", "u64", "stack pointer"),
+        _f("error_code", "u64", "page-fault error code; ~0: none"),
+        _f("trap", "u64", "x86-64 trap number; ~0: none"),
+        _f("pthread", "u64", "pthread_self()"),
+        _f("stack_low", "u64", "lowest address of the thread's stack; 0: unknown"),
+        _f("stack_high", "u64", "end of the thread's stack; 0: unknown"),
+        _f("thread_name", "char[16]", "kernel name of the thread"),
+        _f("thread_index", "i32", "index of its context; -1: none"),
+        _f("on_alternate_stack", "u32", "1: the handler ran on its own stack"),
+        _f("code_bytes", "u8[32]", "machine code at the program counter"),
+        _f("code_nbytes", "u32", "how many of them could be read", "bytes"),
+        _f("also_crashed", "u32", "entries of ALSO_CRASHED", "count"),
+        _f("node_name", "char[96]", "mangled C++ class, or the Python class when node_is_python"),
+        _f("node_sequence_nr", "i64", "sequence number of the running autograd node; -1: none"),
+        _f("node_is_python", "u32", "1: a torch.autograd.Function"),
+        _f("node_found", "u32", "1: a node was running on this thread"),
+        _f("native_count", "u32", "frames from the innermost on", "count"),
+        _f("native_tail", "u32", "outermost frames kept after a gap", "count"),
+        _f("native_total", "u64", "frames walked", "count"),
+        _f("native_how", "u32", "bit 0 call-frame information, 1 popped a wild program counter, 2 frame pointers, 3 stack scan"),
+        _f("python_thread_count", "u32", "entries of PYTHON_THREADS", "count"),
+        _f("python_frame_count", "u32", "entries of PYTHON_FRAMES", "count"),
+        _f("python_matched", "u32", "1: the first Python thread is the crashed one"),
+        _f("python_truncated", "u32", "1: something did not fit"),
+        _f("image_count", "u32", "entries of IMAGES", "count"),
+        _f("hit_count", "u32", "entries of STORAGE_HITS", "count"),
+        _f("arena_used", "u32", "bytes of ARENA", "bytes"),
+        _f("maps_used", "u32", "bytes of MAPS", "bytes"),
+        _f("maps_truncated", "u32", "1: MAPS was too small"),
+        _f("siginfo", "u8[128]", "as the kernel gave it"),
+        _f("reserved", "u8[160]", "zero"),
+    ),
+)
+
+NATIVE_FRAME = Struct(
+    "NativeFrame",
+    16,
+    "A return address, already moved into the call instruction.",
+    (
+        _f("pc", "u64", "address"),
+        _f("image", "u32", "1 + index in IMAGES; 0: none"),
+        _f("found", "u32", "0 exact, 1 unwound, 2 frame pointers, 3 scanned"),
+    ),
+)
+
+PYTHON_THREAD = Struct(
+    "PythonThread",
+    16,
+    "A thread with a Python thread state.",
+    (
+        _f("pthread", "u64", "thread_id of the state"),
+        _f("first_frame", "u32", "index in PYTHON_FRAMES"),
+        _f("frame_count", "u32", "its frames, innermost first", "count"),
+    ),
+)
+
+PYTHON_FRAME = Struct(
+    "PythonFrame",
+    56,
+    "One Python frame; offsets are into ARENA, 0xffffffff: unreadable.",
+    (
+        _f("code", "u64", "address of the code object, identity only"),
+        _f("offset", "i32", "instruction offset", "bytes"),
+        _f("first_line", "i32", "co_firstlineno"),
+        _f("name", "u32", "qualified name"),
+        _f("name_nbytes", "u32", "its size", "bytes"),
+        _f("file", "u32", "file name"),
+        _f("file_nbytes", "u32", "its size", "bytes"),
+        _f("table", "u32", "co_linetable"),
+        _f("table_nbytes", "u32", "its size", "bytes"),
+        _f("name_kind", "u32", "bytes per character"),
+        _f("file_kind", "u32", "bytes per character"),
+        _f("reserved", "u64", "zero"),
+    ),
+)
+
+IMAGE = Struct(
+    "Image",
+    64,
+    "A loaded shared object that a native frame lies in.",
+    (
+        _f("start", "u64", "lowest mapped address"),
+        _f("end", "u64", "end of the mapping"),
+        _f("bias", "u64", "load bias: address = bias + ELF virtual address"),
+        _f("path", "u32", "offset in ARENA"),
+        _f("path_nbytes", "u32", "its size", "bytes"),
+        _f("build_id", "u8[20]", "NT_GNU_BUILD_ID"),
+        _f("build_id_nbytes", "u32", "0: none", "bytes"),
+        _f("reserved", "u64", "zero"),
+    ),
+)
+
+STORAGE_HIT = Struct(
+    "StorageHit",
+    80,
+    "A storage near the fault address, as the handler found it before other threads could change the table.",
+    (
+        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 grave covering, 5 grave below, 6 grave above"),
+        _f("thread_index", "u32", "whose grave ring; for live storages the allocating thread"),
+        _f("reserved", "u64", "zero"),
+        _f("grave", "u8[64]", "a Grave; of live storages only the first half of the life is set"),
+    ),
+)
+
+ALSO_CRASHED = Struct(
+    "AlsoCrashed",
+    40,
+    "A thread that crashed while another one was being reported.",
+    (
+        _f("tid", "i32", "thread"),
+        _f("signal", "i32", "signal number"),
+        _f("code", "i32", "si_code"),
+        _f("published", "u32", "1 once complete"),
+        _f("pc", "u64", "program counter"),
+        _f("fault_addr", "u64", "si_addr"),
+        _f("mono_ns", "u64", "when", "ns"),
+    ),
+)
+
+STRUCTS: tuple[Struct, ...] = (
+    FILE_HEADER,
+    REGION_ENTRY,
+    THREAD,
+    EPOCH,
+    LIVE_STORAGE,
+    GRAVE,
+    RECORD_HEADER,
+    TEXT_RECORD,
+    STEP_RECORD,
+    NODE_RECORD,
+    COLLECTIVE_RECORD,
+    ENTRY_HEADER,
+    WAIT_ENTRY,
+    CODE_ENTRY,
+    SITE_ENTRY,
+    CRASH_HEADER,
+    NATIVE_FRAME,
+    PYTHON_THREAD,
+    PYTHON_FRAME,
+    IMAGE,
+    STORAGE_HIT,
+    ALSO_CRASHED,
+)
+
+RECORD_PAYLOAD: dict[int, Struct] = {
+    Record.MARK: TEXT_RECORD,
+    Record.STEP: STEP_RECORD,
+    Record.NODE: NODE_RECORD,
+    Record.RANGE_BEGIN: NODE_RECORD,
+    Record.RANGE_END: NODE_RECORD,
+    Record.OP: NODE_RECORD,
+    Record.COLLECTIVE_STARTED: COLLECTIVE_RECORD,
+    Record.COLLECTIVE_COMPLETED: COLLECTIVE_RECORD,
+}
+
+# Crash-time capacities: (region, structure or None for bytes, items).
+CRASH_REGIONS: tuple[tuple[Region, Struct | None, int], ...] = (
+    (Region.CRASH, CRASH_HEADER, 1),
+    (Region.NATIVE_FRAMES, NATIVE_FRAME, 192),
+    (Region.PYTHON_THREADS, PYTHON_THREAD, 64),
+    (Region.PYTHON_FRAMES, PYTHON_FRAME, 384),
+    (Region.IMAGES, IMAGE, 96),
+    (Region.STORAGE_HITS, STORAGE_HIT, 16),
+    (Region.ALSO_CRASHED, ALSO_CRASHED, 32),
+    (Region.ARENA, None, 128 * 1024),
+    (Region.MAPS, None, 512 * 1024),
+)
+NATIVE_HEAD_FRAMES = 128
+NATIVE_TAIL_FRAMES = 32

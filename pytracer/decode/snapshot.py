@@ -1,0 +1,303 @@
+"""One process, decoded: frozen data without a trace of the file format.
+
+`reader.py` builds a `Snapshot` from one black box, `merge.py` a `Job` from all of them. Every value that may be
+missing is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that host, sizes are bytes,
+addresses are ints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that could not be read."""
+
+    file: str
+    offset: int
+    what: str
+
+
+@dataclass(frozen=True)
+class PythonFrame:
+    """One Python frame; `line` is None when its table could not be read."""
+
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class NativeFrame:
+    """One native frame. `pc` already points into the call; `offset` is the ELF virtual address in the image.
+
+    `found` is "exact", "unwound", "frame-pointer" or "scanned". `function` is filled by `symbolize.py`.
+    """
+
+    pc: int
+    image: str | None
+    offset: int | None
+    build_id: str | None
+    found: str
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who allocated or freed a storage.
+
+    `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
+    autograd node that ran, `node_sequence_nr` its sequence number.
+    """
+
+    python: PythonFrame | None = None
+    caller: PythonFrame | None = None
+    node: str | None = None
+    node_sequence_nr: int | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When, as sharply as the sparse epochs tell: ns since the box's host booted, and the step."""
+
+    epoch: int
+    mono_ns: int | None
+    step: int | None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids."""
+
+    base: int
+    nbytes: int
+    state: str  # "live" | "freed"
+    allocated: Moment
+    allocated_by: Who
+    allocated_thread: int | None
+    freed: Moment | None = None
+    freed_by: Who | None = None
+    freed_thread: int | None = None
+    order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One record of a ring. `kind` is the name of `schema.Record`; `data` its decoded payload."""
+
+    mono_ns: int
+    tid: int
+    thread: str
+    kind: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One journal entry. `kind` is the name of `schema.Entry`; `data` its decoded payload (dict, list, str or bytes)."""
+
+    mono_ns: int
+    epoch: int
+    kind: str
+    data: Any
+
+
+@dataclass(frozen=True)
+class Collective:
+    """The last state that the box knows of one collective of this process."""
+
+    sequence_nr: int
+    op: str  # e.g. "all_reduce"
+    backend: str | None  # e.g. "gloo"
+    state: str  # "started" | "completed"
+    started_ns: int | None
+    completed_ns: int | None
+    buffer_addr: int | None
+    storage_addr: int | None
+    numel: int | None
+    nbytes: int | None
+    sizes: tuple[int, ...]
+    dtype: str | None
+    tid: int
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One line of /proc/self/maps at the crash."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    path: str  # "" for anonymous memory
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """A thread that recorded something, or crashed."""
+
+    tid: int
+    name: str
+    pthread: int
+    ended: bool
+    record_count: int
+
+
+@dataclass(frozen=True)
+class StorageHit:
+    """A storage near the fault address, found by the handler itself. `kind`: see `schema.STORAGE_HIT`."""
+
+    kind: str  # "covering" | "below" | "above"
+    storage: Storage
+
+
+@dataclass(frozen=True)
+class AlsoCrashed:
+    """A thread that crashed while another one was being reported."""
+
+    tid: int
+    signal: int
+    code: int
+    pc: int
+    fault_addr: int
+    mono_ns: int
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What the crash handler wrote."""
+
+    complete: bool
+    repaired: bool
+    tid: int
+    thread_name: str
+    signal: int
+    code: int
+    fault_addr: int
+    sender_pid: int | None
+    mono_ns: int
+    registers: dict[str, int]
+    pc: int
+    sp: int
+    error_code: int | None
+    stack: tuple[int, int] | None  # [low, high) of the crashed thread's stack
+    code_bytes: bytes  # machine code from `pc` on
+    node: str | None
+    node_sequence_nr: int | None
+    python_matched: bool
+    python_stack: tuple[PythonFrame, ...]  # of the crashed thread, innermost first
+    python_threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]  # all: (pthread, frames)
+    native_stack: tuple[NativeFrame, ...]
+    native_total: int
+    native_gap: int  # frames left out after the first `len - tail`
+    native_tail: int
+    mappings: tuple[Mapping, ...]
+    hits: tuple[StorageHit, ...]
+    also_crashed: tuple[AlsoCrashed, ...]
+    steps_done: tuple[str, ...]
+    steps_faulted: tuple[str, ...]
+    step_ns: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A child's end as its parent saw it: exactly one of `exit_code` and `signal` is set."""
+
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    mono_ns: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One black box, decoded."""
+
+    path: str
+    version: tuple[int, int]
+    pid: int
+    ppid: int
+    uid: int
+    host: str
+    boot_id: str
+    arch: str
+    page_bytes: int
+    start_ticks: int
+    created_mono_ns: int
+    created_wall_ns: int
+    state: str  # name of schema.State
+    exit_code: int | None
+    exit_mono_ns: int | None
+    step: int | None
+    step_source: str | None  # "pytracer.step" | "optimizer steps"
+    preloaded: bool
+    python_minor: int | None
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    rank: dict[str, Any] | None  # last RANK entry
+    versions: dict[str, Any]
+    facts: tuple[Fact, ...]
+    events: tuple[Event, ...]  # all rings, oldest first
+    threads: tuple[ThreadInfo, ...]
+    collectives: tuple[Collective, ...]  # by sequence_nr
+    storages: tuple[Storage, ...]  # live and freed
+    waits: tuple[Wait, ...]
+    crash: Crash | None
+    counts: dict[str, int]
+    damage: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True)
+class LauncherRecord:
+    """`run.json` of `pytracer run`: what the launcher itself saw."""
+
+    pid: int
+    host: str
+    boot_id: str
+    command: tuple[str, ...]
+    cwd: str
+    started_wall_ns: int
+    started_mono_ns: int
+    ended_mono_ns: int | None
+    child_pid: int | None
+    exit_code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the job: its box, and how it ended as far as anybody saw it.
+
+    `status_kind` is "exited", "signaled", "exception", "running" or "vanished"; `reported_by` is "handler",
+    "launcher" or "black-box".
+    """
+
+    snapshot: Snapshot
+    role: str  # "rank" | "dataloader-worker" | "child" | "launcher" | "process"
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    status_kind: str
+    exit_code: int | None
+    signal: int | None
+    reported_by: str | None
+    ended_mono_ns: int | None
+    exception: dict[str, Any] | None  # EXCEPTION entry that ended it
+
+
+@dataclass(frozen=True)
+class Job:
+    """All processes of one run directory."""
+
+    directory: str
+    launcher: LauncherRecord | None
+    processes: tuple[Process, ...]
+    damage: tuple[Damage, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> tuple[Process, ...]:
+        """The processes that are ranks, in order of rank."""
+        return tuple(sorted((p for p in self.processes if p.role == "rank"), key=lambda p: p.rank or 0))
