@@ -1,0 +1,651 @@
+"""Builds black boxes by hand, from its own literals: a second opinion on `pytracer/blackbox/schema.py`.
+
+Nothing here imports the package. A box is told what happened, in order, and written at the end:
+
+    box = Box(pid=101, rank=1)
+    box.alloc(0x7F0000000000, 4096, by=("train", "train.py", 12))
+    box.free(0x7F0000000000, by="MulBackward0")
+    box.at(250).step(3).collective("gloo:all_reduce", nbytes=4096)
+    box.crash(signal=11, addr=0x7F0000000010, python=[("train", "train.py", 30)], native=[("/lib/libx.so", 0x1100)])
+    box.write(directory / "node0.101.blackbox")
+
+Methods that intern something (`code`, `node`, `site`) return a `By`; all others return the box.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Frame = tuple[str, str, int]  # function, file, line
+MS = 1_000_000
+LARGE = 131072
+
+EVENTS = {
+    "MARK": 1,
+    "STEP": 2,
+    "NODE": 16,
+    "RANGE_BEGIN": 17,
+    "RANGE_END": 18,
+    "OP": 19,
+    "STARTED": 32,
+    "COMPLETED": 33,
+}
+REGISTERS = (
+    "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags csgsfs err trapno oldmask cr2".split()
+)
+
+
+class By(NamedTuple):
+    """Who did it: `who_id` and `who_where` of a storage."""
+
+    id: int = 0
+    where: int = 0
+
+
+NOBODY = By()
+Who = By | Frame | str | None
+
+
+@dataclass
+class Life:
+    """One storage, from its allocation on."""
+
+    base: int
+    nbytes: int
+    thread: int
+    by: By
+    epoch: int
+    sequence: int
+    freed_thread: int = 0
+    freed_by: By = NOBODY
+    freed_epoch: int = 0
+    freed_sequence: int = 0
+
+    def grave(self, order: int) -> bytes:
+        """The 64 bytes of a grave."""
+        fixed = struct.pack("<QQIHH", self.base, self.nbytes, order, self.thread, self.freed_thread)
+        who = struct.pack("<IIII", *self.by, *self.freed_by)
+        when = (self.epoch, self.sequence, self.freed_epoch, self.freed_sequence)
+        return fixed + who + struct.pack("<IIIIQ", *when, 0)
+
+
+@dataclass
+class Thread:
+    """One thread context."""
+
+    tid: int
+    name: str
+    pthread: int
+    ended: int = 0
+    sequence: int = 0
+    allocs: int = 0
+    frees: int = 0
+    records: list[tuple[int, int, bytes]] = field(default_factory=list)
+    small: list[Life] = field(default_factory=list)
+    large: list[Life] = field(default_factory=list)
+
+
+def line_table_311(lines: Sequence[int]) -> bytes:
+    """A location table of CPython 3.11 and later: 16 bytes of instructions for each of `lines` (deltas)."""
+    table = bytearray()
+    for delta in lines:
+        table.append(0x80 | 13 << 3 | 7)
+        value = delta << 1 if delta >= 0 else (-delta << 1) | 1
+        while value >= 64:
+            table.append(0x40 | value & 63)
+            value >>= 6
+        table.append(value)
+    return bytes(table)
+
+
+class Box:
+    """One black box in the making. Times are told in milliseconds since the box was created, by `at`."""
+
+    def __init__(
+        self,
+        pid: int = 101,
+        ppid: int = 100,
+        *,
+        rank: int | None = None,
+        world_size: int = 2,
+        host: str = "node0",
+        boot_id: str = "b0075f00-0000-4000-8000-000000000001",
+        created_ns: int = 5_000_000_000,
+        start_ticks: int | None = None,
+        argv: Sequence[str] = ("python", "train.py"),
+        environment: Mapping[str, str] | None = None,
+        python_minor: int = 11,
+        threads_per_chunk: int = 4,
+        records_per_thread: int = 256,
+        graves_per_thread: int = 1024,
+        slots_log2: int = 10,
+        journal_bytes: int = 65536,
+        epoch_slots: int = 16384,
+    ) -> None:
+        self.pid, self.ppid, self.host, self.boot_id = pid, ppid, host, boot_id
+        self.created_ns, self.now = created_ns, created_ns
+        self.start_ticks = pid * 10 if start_ticks is None else start_ticks
+        self.python_minor = python_minor
+        self.shape = (threads_per_chunk, records_per_thread, graves_per_thread, slots_log2, journal_bytes, epoch_slots)
+        self.state, self.exit_code, self.exit_ns = 1, 0, 0
+        self.major, self.minor = 1, 0
+        self.step_now, self.step_source = -1, 0
+        self.epochs: list[tuple[int, int]] = []
+        self.journal = bytearray()
+        self.threads: list[Thread] = []
+        self.lives: dict[int, Life] = {}
+        self.busy_keys: list[int] = []
+        self.counters: dict[str, int] = {}
+        self.crash_regions: dict[int, tuple[int, bytes]] = {}
+        self.interned: dict[Any, By] = {}
+        self.sequence_nr = 0
+        self._tick()
+        self.thread(pid, "python")
+        self.entry(1, b"\0".join(a.encode() for a in argv) + b"\0")
+        variables = dict(environment or {})
+        if rank is not None:
+            variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size), **variables}
+        self.entry(2, b"".join(f"{k}={v}".encode() + b"\0" for k, v in variables.items()))
+        if rank is not None:
+            self.rank(rank, world_size)
+
+    # Time and identity
+
+    def at(self, ms: float) -> Box:
+        """Moves the clock to `ms` after the creation of the box."""
+        self.now = self.created_ns + int(ms * MS)
+        return self
+
+    def _tick(self) -> int:
+        self.now += 1000
+        self.epochs.append((self.now, self.step_now))
+        return len(self.epochs)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch now; the first one is 1."""
+        return len(self.epochs)
+
+    def thread(self, tid: int, name: str = "", *, pthread: int | None = None, ended: bool = False) -> Box:
+        """Makes a thread known; the main one (tid == pid) always is."""
+        self.threads.append(Thread(tid, name, 0x7E00_0000_0000 + tid * 64 if pthread is None else pthread, int(ended)))
+        return self
+
+    def _index(self, tid: int | None) -> int:
+        tid = self.pid if tid is None else tid
+        for i, thread in enumerate(self.threads):
+            if thread.tid == tid:
+                return i
+        self.thread(tid, f"thread-{tid}")
+        return len(self.threads) - 1
+
+    def count(self, **counters: int) -> Box:
+        """Sets counters of the header: storages_dropped, unknown_frees, hook_errors, journal_dropped ..."""
+        self.counters.update(counters)
+        return self
+
+    def exit(self, code: int) -> Box:
+        """exit() was called."""
+        self.state, self.exit_code, self.exit_ns = 3, code, self.now
+        return self
+
+    # Journal
+
+    def entry(self, kind: int, payload: bytes, *, published: int = 1) -> int:
+        """Appends a journal entry; returns its offset divided by 8, which is a who_id."""
+        offset = len(self.journal)
+        epoch = self._tick()
+        self.journal += struct.pack("<HHIQII", 0x4A45, kind, 24 + len(payload), self.now, epoch, published) + payload
+        self.journal += bytes(-len(self.journal) % 8)
+        return offset // 8
+
+    def _json(self, kind: int, value: Any) -> Box:
+        self.entry(kind, json.dumps(value).encode())
+        return self
+
+    def note(self, text: str) -> Box:
+        """NOTE."""
+        self.entry(3, text.encode())
+        return self
+
+    def wait(self, pid: int, *, exit_code: int | None = None, signal: int | None = None, waitid: bool = False) -> Box:
+        """WAIT: this process reaped `pid`."""
+        if waitid:
+            status, code = (exit_code or 0, 1) if signal is None else (signal, 2)
+        else:
+            status, code = ((exit_code or 0) << 8 if signal is None else signal), 0
+        self.entry(4, struct.pack("<iiiIQ", pid, status, code, int(waitid), self.now))
+        return self
+
+    def versions(self, **versions: str | None) -> Box:
+        """VERSIONS."""
+        return self._json(32, versions)
+
+    def rank(self, rank: int, world_size: int = 2, **more: Any) -> Box:
+        """RANK, as written by init_process_group."""
+        value = {"rank": rank, "local_rank": rank, "world_size": world_size, "backend": "gloo", "init": "env://"}
+        return self._json(33, {**value, **more})
+
+    def module(self, name: str, tensors: Iterable[Mapping[str, Any]], wrapper: str = "ddp", cls: str = "Net") -> Box:
+        """MODULE; each tensor: fqn, addr, nbytes, and what else is known."""
+        filled = []
+        for t in tensors:
+            extra = {"role": "parameter", "dtype": "float32", "shape": [t["nbytes"] // 4]}
+            filled.append({**extra, "storage_addr": t["addr"], "storage_nbytes": t["nbytes"], **t})
+        return self._json(34, {"module": name, "class": cls, "wrapper": wrapper, "tensors": filled})
+
+    def buckets(
+        self, module: str, buckets: Iterable[Mapping[str, Any]], generation: int = 1, rebuilt: bool = True
+    ) -> Box:
+        """BUCKETS; each bucket: addr, nbytes, parameters as fqn -> nbytes (laid out in order)."""
+        out = []
+        for i, b in enumerate(buckets):
+            at, parameters = 0, []
+            for fqn, nbytes in dict(b.get("parameters", {})).items():
+                parameters.append({"fqn": fqn, "offset_bytes": at, "nbytes": nbytes})
+                at += nbytes
+            out.append({"index": b.get("index", i), "addr": b["addr"], "nbytes": b["nbytes"], "parameters": parameters})
+        return self._json(35, {"module": module, "generation": generation, "has_rebuilt": rebuilt, "buckets": out})
+
+    def exception(self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "MainThread") -> Box:
+        """EXCEPTION; `stack` innermost first."""
+        frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
+        return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames})
+
+    def group(self, name: str, ranks: Sequence[int], backend: str = "gloo", description: str = "") -> Box:
+        """GROUP."""
+        return self._json(37, {"name": name, "description": description, "backend": backend, "ranks": list(ranks)})
+
+    def code(self, function: str, file: str, line: int, *, torch: bool = False) -> By:
+        """CODE. The instruction is at offset 20, three lines below the first one where that is possible."""
+        key = (function, file, line)
+        if key not in self.interned:
+            first = max(1, line - 3)
+            name, path, table = function.encode(), file.encode(), line_table_311([0, line - first])
+            head = struct.pack(
+                "<iHBBIIII", first, self.python_minor, 1, 1, len(name), len(path), len(table), int(torch)
+            )
+            self.interned[key] = By(self.entry(16, head + name + path + table), 20)
+        return self.interned[key]
+
+    def node(self, name: str, sequence_nr: int = 0) -> By:
+        """NODE, by class name."""
+        if name not in self.interned:
+            self.interned[name] = By(self.entry(17, name.encode()), 0)
+        return By(self.interned[name].id, sequence_nr)
+
+    def site(
+        self, python: Frame | None, caller: Frame | None = None, node: str | None = None, sequence_nr: int = 0
+    ) -> By:
+        """SITE: innermost frame, first frame outside torch, running node."""
+        inner = self.code(*python) if python else NOBODY
+        outer = self.code(*caller) if caller else NOBODY
+        node_id = self.node(node).id if node else 0
+        return By(self.entry(18, struct.pack("<IIIIII", *inner, *outer, node_id, 0)), sequence_nr)
+
+    def _by(self, by: Who) -> By:
+        if by is None:
+            return NOBODY
+        if isinstance(by, By):
+            return by
+        return self.node(by) if isinstance(by, str) else self.code(*by)
+
+    # Storages
+
+    def alloc(self, base: int, nbytes: int, by: Who = None, tid: int | None = None) -> Box:
+        """A storage is allocated and lives until `free`."""
+        who, index = self._by(by), self._index(tid)
+        thread = self.threads[index]
+        thread.sequence += 1
+        thread.allocs += 1
+        self.lives[base] = Life(base, nbytes, index, who, self.epoch, thread.sequence)
+        return self
+
+    def free(self, base: int, by: Who = None, tid: int | None = None, *, keep_live: bool = False) -> Box:
+        """It is freed. `keep_live`: the writer died between the grave and emptying the slot."""
+        who, index = self._by(by), self._index(tid)
+        thread = self.threads[index]
+        thread.sequence += 1
+        thread.frees += 1
+        life = self.lives[base] if keep_live else self.lives.pop(base)
+        life = copy.copy(life)
+        life.freed_thread, life.freed_by = index, who
+        life.freed_epoch, life.freed_sequence = self.epoch, thread.sequence
+        (thread.large if life.nbytes >= LARGE else thread.small).append(life)
+        return self
+
+    def live(self, base: int, nbytes: int, by: Who = None, tid: int | None = None) -> Box:
+        """The same as `alloc`."""
+        return self.alloc(base, nbytes, by, tid)
+
+    def grave(self, base: int, nbytes: int, by: Who = None, freed_by: Who = None, tid: int | None = None) -> Box:
+        """`alloc` and `free` at once."""
+        return self.alloc(base, nbytes, by, tid).free(base, freed_by, tid)
+
+    def busy(self, base: int) -> Box:
+        """A slot whose writer died while filling it."""
+        self.busy_keys.append(base | 1)
+        return self
+
+    def later(self, ms: float) -> Box:
+        """Begins a new epoch `ms` later."""
+        self.now += int(ms * MS)
+        self._tick()
+        return self
+
+    # Records
+
+    def record(self, kind: int, payload: bytes, tid: int | None = None) -> Box:
+        """Appends one record to a thread's ring."""
+        self.now += 1000
+        self.threads[self._index(tid)].records.append((kind, self.now, payload))
+        return self
+
+    def mark(self, text: str, tid: int | None = None) -> Box:
+        """MARK."""
+        return self.record(EVENTS["MARK"], text.encode()[:112].ljust(112, b"\0"), tid)
+
+    def step(self, number: int, source: int = 1) -> Box:
+        """STEP, and the step of the header."""
+        self.step_now, self.step_source = number, source
+        self._tick()
+        return self.record(EVENTS["STEP"], struct.pack("<qII", number, source, 0))
+
+    def event(
+        self, kind: str, name: str, sequence_nr: int = -1, storages: Sequence[int] = (), tid: int | None = None
+    ) -> Box:
+        """NODE, RANGE_BEGIN, RANGE_END or OP."""
+        some = (list(storages) + [0] * 6)[:6]
+        payload = struct.pack("<48sqII6Q", name.encode()[:48], sequence_nr, len(storages), 0, *some)
+        return self.record(EVENTS[kind], payload, tid)
+
+    def collective(
+        self,
+        name: str,
+        *,
+        sequence_nr: int | None = None,
+        completed: bool = False,
+        addr: int = 0,
+        storage_addr: int | None = None,
+        nbytes: int = 0,
+        sizes: Sequence[int] | None = None,
+        dtype: str = "float",
+        tid: int | None = None,
+        completed_tid: int | None = None,
+    ) -> Box:
+        """COLLECTIVE_STARTED, and with `completed` COLLECTIVE_COMPLETED one millisecond later."""
+        self.sequence_nr = self.sequence_nr + 1 if sequence_nr is None else sequence_nr
+        self._tick()
+        dims = list(sizes) if sizes is not None else [nbytes // 4]
+        numel = 1
+        for n in dims:
+            numel *= n
+        payload = struct.pack("<32sQQ", name.encode()[:32], self.sequence_nr, addr)
+        payload += struct.pack("<QQQ", addr if storage_addr is None else storage_addr, numel, nbytes)
+        payload += struct.pack("<II12sI4I", 1, len(dims), dtype.encode(), 0, *(dims + [0] * 4)[:4])
+        self.record(EVENTS["STARTED"], payload, tid)
+        if completed:
+            self.now += MS
+            self.record(EVENTS["COMPLETED"], payload, tid if completed_tid is None else completed_tid)
+        return self
+
+    # Crash
+
+    def crash(
+        self,
+        signal: int = 11,
+        addr: int = 0,
+        *,
+        code: int = 1,
+        state: int = 3,
+        tid: int | None = None,
+        pc: int | None = None,
+        registers: Mapping[str, int] | None = None,
+        error_code: int = 4,
+        stack: tuple[int, int] = (0, 0),
+        code_bytes: bytes = b"",
+        sender_pid: int = 0,
+        sender_uid: int = 0,
+        node: str | None = None,
+        node_sequence_nr: int = -1,
+        node_is_python: bool = False,
+        python: Sequence[Frame] = (),
+        python_matched: bool = True,
+        other_python: Mapping[int, Sequence[Frame]] | None = None,
+        native: Sequence[tuple[str | None, int] | tuple[str | None, int, int]] = (),
+        native_tail: int = 0,
+        native_total: int | None = None,
+        build_ids: Mapping[str, bytes] | None = None,
+        record_images: bool = True,
+        mappings: Sequence[tuple[int, int, str, int, str]] = (),
+        hits: bool = True,
+        also: Sequence[tuple[int, int, int, int, int]] = (),
+        steps_done: int | None = None,
+        steps_faulted: int = 0,
+    ) -> Box:
+        """What the handler writes.
+
+        `native`: (image, offset[, found]) innermost first, or (None, pc); an image's bias is `self.bias(image)`.
+        `hits`: look `addr` up among the storages told so far. `also`: (tid, signal, code, pc, addr).
+        `record_images=False`: no IMAGES, as when that step did not run.
+        """
+        self.state = 4
+        self.now += 1000
+        index = self._index(tid)
+        thread = self.threads[index]
+        arena = bytearray(b"\0")  # offset 0 is an ordinary offset, but let it not hide a mistake
+
+        def put(data: bytes) -> tuple[int, int]:
+            at = len(arena)
+            arena.extend(data)
+            return at, len(data)
+
+        python_threads, python_frames = b"", b""
+        frame_count = thread_count = 0
+        for pthread, frames in [(thread.pthread, python), *(other_python or {}).items()]:
+            if not frames:
+                continue
+            python_threads += struct.pack("<QII", pthread, frame_count, len(frames))
+            thread_count += 1
+            for function, file, line in frames:
+                first = max(1, line - 3)
+                table = line_table_311([0, line - first])
+                where = (*put(function.encode()), *put(file.encode()), *put(table))
+                python_frames += struct.pack("<Qii8IQ", 0xC0DE, 20, first, *where, 1, 1, 0)
+                frame_count += 1
+        images: list[str] = []
+        native_frames, first_pc = b"", 0
+        for i, frame in enumerate(native):
+            image, offset, found = (*frame, 1 if i else 0)[:3]  # type: ignore[misc]
+            address = self.bias(image) + offset if image else offset
+            first_pc = first_pc or address
+            if image and image not in images and record_images:
+                images.append(image)
+            number = images.index(image) + 1 if image and record_images else 0
+            native_frames += struct.pack("<QII", address, number, found)
+        image_items = b""
+        for image in images:
+            build_id = (build_ids or {}).get(image, b"")
+            bias = self.bias(image)
+            where = put(image.encode())
+            image_items += struct.pack("<QQQII20sIQ", bias, bias + 0x100000, bias, *where, build_id, len(build_id), 0)
+        found_hits = self._hits(addr) if hits else []
+        hit_items = b"".join(struct.pack("<IIQ", kind, life.thread, 0) + life.grave(1) for kind, life in found_hits)
+        also_items = b"".join(struct.pack("<iiiIQQQ", t, s, c, 1, p, a, self.now) for t, s, c, p, a in also)
+        maps = "".join(f"{a:x}-{b:x} {perm} {off:08x} 08:01 77 {path}\n" for a, b, perm, off, path in mappings).encode()
+        pc = first_pc if pc is None else pc
+        values = dict.fromkeys(REGISTERS, 0) | {"rip": pc, "rsp": stack[0] + 64, "err": error_code, "cr2": addr}
+        values |= dict(registers or {})
+        done = (0xFF if state >= 2 else 0x1) if steps_done is None else steps_done
+        ends = [self.now + 1000 * (i + 1) if done >> i & 1 else 0 for i in range(16)]
+        siginfo = struct.pack("<iiii", signal, 0, code, 0) + struct.pack("<Q", addr)
+        head = struct.pack(
+            "<IiiiQiIQII", state, thread.tid, signal, code, addr, sender_pid, sender_uid, self.now, done, steps_faulted
+        )
+        head += struct.pack("<16Q34Q", *ends, *[values[r] for r in REGISTERS], *[0] * 11)
+        head += struct.pack("<QQQQ", pc, values["rsp"], error_code, 14) + struct.pack("<QQQ", thread.pthread, *stack)
+        head += struct.pack("<16siI32sII", thread.name.encode(), index, 1, code_bytes, len(code_bytes), len(also))
+        head += struct.pack(
+            "<96sqII", (node or "").encode(), node_sequence_nr, int(node_is_python), int(node is not None)
+        )
+        shown = len(native)
+        head += struct.pack("<IIQI", shown - native_tail, native_tail, native_total or shown, 1)
+        head += struct.pack("<IIIII", thread_count, frame_count, int(python_matched), 0, len(images))
+        head += struct.pack("<IIII128s160s", len(found_hits), len(arena), len(maps), 0, siginfo, b"")
+        assert len(head) == 1024, len(head)
+        self.crash_regions = {
+            16: (1024, head),
+            17: (16, native_frames),
+            18: (16, python_threads),
+            19: (56, python_frames),
+            20: (64, image_items),
+            21: (80, hit_items),
+            22: (40, also_items),
+            23: (1, bytes(arena)),
+            24: (1, maps),
+        }
+        return self
+
+    def bias(self, image: str) -> int:
+        """Where this box maps an image."""
+        return 0x7000_0000_0000 + (sum(image.encode()) * 0x100_0000)
+
+    def _hits(self, addr: int) -> list[tuple[int, Life]]:
+        graves = [life for t in self.threads for life in t.small + t.large]
+        out = []
+        for first, lives in ((1, list(self.lives.values())), (4, graves)):
+            covering = [s for s in lives if s.base <= addr < s.base + s.nbytes]
+            below = [s for s in lives if s.base + s.nbytes <= addr]
+            above = [s for s in lives if s.base > addr]
+            out += [(first, s) for s in covering]
+            out += [(first + 1, s) for s in sorted(below, key=lambda s: -s.base)[:1]]
+            out += [(first + 2, s) for s in sorted(above, key=lambda s: s.base)[:1]]
+        return out[:16]
+
+    # The file
+
+    def fork(self, pid: int) -> Box:
+        """The box of a forked child: journal and live storages are copied, rings and graves are not."""
+        child = copy.deepcopy(self)
+        child.pid, child.ppid, child.start_ticks = pid, self.pid, pid * 10
+        child.now += 1000
+        child.created_ns = child.now
+        child.state = 1
+        child.crash_regions = {}
+        child.threads = [Thread(pid, "python", self.threads[0].pthread)]
+        for life in child.lives.values():
+            life.thread = 0
+        return child
+
+    def _chunks(self) -> Iterable[tuple[int, int, int, bytes]]:
+        """(kind, item size, first thread, bytes) of THREADS, RECORDS and GRAVES."""
+        size, records, graves, *_ = self.shape
+        for first in range(0, len(self.threads), size):
+            heads, rings, tombs = b"", b"", b""
+            for t in (self.threads[first : first + size] + [None] * size)[:size]:  # type: ignore[list-item]
+                if t is None:
+                    heads, rings, tombs = heads + bytes(128), rings + bytes(128 * records), tombs + bytes(64 * graves)
+                    continue
+                heads += struct.pack("<iIQ16s", t.tid, t.ended, t.pthread, t.name.encode()[:15])
+                heads += struct.pack(
+                    "<QQQQQII", len(t.records), len(t.small), len(t.large), t.allocs, t.frees, t.sequence, 1
+                )
+                heads += bytes(48)
+                rings += _ring([self._record(n, r) for n, r in enumerate(t.records)], records, 128)
+                for lives in (t.small, t.large):
+                    tombs += _ring([life.grave(n + 1) for n, life in enumerate(lives)], graves // 2, 64)
+            yield 3, 128, first, heads
+            yield 4, 128, first, rings
+            yield 5, 64, first, tombs
+
+    @staticmethod
+    def _record(n: int, record: tuple[int, int, bytes]) -> bytes:
+        kind, mono_ns, payload = record
+        return (struct.pack("<IHHQ", n + 1, kind, 16 + len(payload), mono_ns) + payload).ljust(128, b"\0")
+
+    def _storages(self) -> bytes:
+        slots = bytearray()
+        for s in self.lives.values():
+            key = (s.sequence & 0xFFFF) << 48 | s.base | 2
+            slots += struct.pack("<QQIIII", key, s.thread << 48 | s.nbytes, *s.by, s.epoch, s.sequence)
+        for key in self.busy_keys:
+            slots += struct.pack("<QQIIII", key, 0, 0, 0, 0, 0)
+        return bytes(slots)
+
+    def content(self) -> bytes:
+        """The file."""
+        *_, slots_log2, journal_bytes, epoch_slots = self.shape
+        regions: list[tuple[int, int, int, int, bytes]] = []  # kind, item bytes, first thread, log2, content
+        regions.append((1, 1, 0, 0, bytes(self.journal).ljust(journal_bytes, b"\0")))
+        slots = [bytes(24)] * epoch_slots
+        for i, (mono_ns, step) in enumerate(self.epochs):
+            slots[(i + 1) % epoch_slots] = struct.pack("<IIQq", i + 1, 0, mono_ns, step)
+        regions.append((2, 24, 0, 0, b"".join(slots)))
+        regions += [(kind, item, first, 0, data) for kind, item, first, data in self._chunks()]
+        regions.append((6, 32, 0, slots_log2, self._storages().ljust(32 << slots_log2, b"\0")))
+        regions += [(kind, item, 0, 0, data) for kind, (item, data) in self.crash_regions.items()]
+        directory, body, offset = b"", b"", 8192
+        for kind, item, first, log2, data in regions:
+            data += bytes(-len(data) % 64)
+            directory += struct.pack("<IIQQQII", kind, item, offset, len(data), len(data) // item, first, log2)
+            body += data
+            offset += len(data)
+        return (self._header(len(regions)) + directory).ljust(8192, b"\0") + body
+
+    def _header(self, region_count: int) -> bytes:
+        c = {"storages_dropped": 0, "unknown_frees": 0, "stale_storages": 0, "threads_dropped": 0}
+        c |= {
+            "faults_repaired": 0,
+            "hook_errors": 0,
+            "collectives": self.sequence_nr,
+            "journal_dropped": 0,
+        } | self.counters
+        head = b"\x89pytrc\r\n" + struct.pack("<HHI", self.major, self.minor, 8192)
+        head += struct.pack("<IIiiIIQ", self.state, 1, self.pid, self.ppid, 1000, 4096, self.start_ticks)
+        head += struct.pack("<QQQ", self.created_ns, self.created_ns + 1_700_000_000_000_000_000, self.exit_ns)
+        head += struct.pack("<iIQQ", self.exit_code, region_count, len(self.journal), c["journal_dropped"])
+        head += struct.pack("<qII", self.step_now, self.step_source, 0)
+        head += struct.pack(
+            "<QQQQ", c["storages_dropped"], c["unknown_frees"], c["stale_storages"], c["threads_dropped"]
+        )
+        head += struct.pack("<QQQ", c["faults_repaired"], c["hook_errors"], c["collectives"])
+        head += struct.pack("<II40s64s", 1, self.python_minor, self.boot_id.encode(), self.host.encode())
+        head += struct.pack("<II32sI188s", len(self.threads), 1, b"", self.epoch, b"")
+        assert len(head) == 512, len(head)
+        return head
+
+    def write(self, path: Path | str) -> Path:
+        """Writes the file; returns its path."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.content())
+        return path
+
+
+def _ring(items: list[bytes], slots: int, item_bytes: int) -> bytes:
+    ring = [bytes(item_bytes)] * slots
+    for n, item in enumerate(items):
+        ring[n % slots] = item
+    return b"".join(ring)
+
+
+def write_run(directory: Path, *boxes: Box, launcher: Mapping[str, Any] | None = None) -> Path:
+    """A run directory with these boxes, and `run.json` when `launcher` is given (missing fields are filled)."""
+    for box in boxes:
+        box.write(directory / "boxes" / f"{box.host}.{box.pid}.blackbox")
+    if launcher is not None:
+        first = boxes[0] if boxes else Box()
+        filled = {
+            "schema": "pytracer-run", "version": 1, "pid": 99, "host": first.host, "boot_id": first.boot_id,
+            "command": ["python", "train.py"], "cwd": "/work", "started_wall_ns": first.created_ns + 1_700_000_000_000_000_000,
+            "started_mono_ns": first.created_ns - 50 * MS, "ended_mono_ns": None, "child_pid": first.pid,
+            "exit_code": None, "signal": None, "pytracer": "0.1.0",
+        }  # fmt: skip
+        (directory / "run.json").write_text(json.dumps({**filled, **launcher}))
+    return directory
