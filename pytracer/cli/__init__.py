@@ -1,0 +1,154 @@
+"""The command line: finds the sub-command, and turns errors into one line and an exit code.
+
+A sub-command is a module of this package with a click command named `command`; it is imported when it is called,
+so `pytracer --help` imports neither it nor what it needs. A command returns its exit code, or None for 0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from pytracer._errors import PytracerError
+from pytracer._version import __version__
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
+
+COMMANDS = {
+    "run": "Run a command, record all its processes, and explain a death.",
+    "inspect": "Explain how a recorded job ended.",
+    "dump": "Print what one black box holds, as it is.",
+    "doctor": "Say what works on this machine, and why not.",
+}
+
+EXAMPLES = """\b
+Examples:
+  pytracer run -- torchrun --nproc-per-node 2 train.py
+  pytracer inspect runs/latest
+  pytracer inspect runs/latest --json | jq .verdict
+  pytracer doctor
+"""
+
+
+class _Commands(click.Group):
+    """A group that imports a sub-command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"pytracer.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            raise click.UsageError(f"there is no command {args[0]!r}; there are {', '.join(COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    epilog=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A black box for PyTorch training: who died first, where, touching what, and why.",
+    no_args_is_help=False,
+)
+@click.version_option(__version__, "--version", prog_name="pytracer")
+@click.option("-v", "verbose", count=True, help="With -vv an error inside pytracer shows its traceback.")
+def group(verbose: int) -> None:
+    """See `help` above; `verbose` is read by `main`."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code.
+
+    Args:
+        arguments: without the program's name; None takes `sys.argv`.
+
+    Returns:
+        0 done, 1 could not, 2 usage, 3 findings, 130 interrupted, 141 closed pipe; for `run` the job's own status.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    verbose = 0
+    try:
+        with group.make_context("pytracer", given) as context:
+            verbose = context.params["verbose"]
+            result = group.invoke(context)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as end:
+        return _flushed(end.exit_code)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "pytracer"
+        return _fail(f"{_sentence(error.format_message())}; see `{path} --help`", EXIT_USAGE)
+    except click.ClickException as error:
+        return _fail(_sentence(error.format_message()), error.exit_code)
+    except PytracerError as error:
+        if verbose > 1:
+            traceback.print_exc()
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _closed_pipe()
+    except OSError as error:
+        if verbose > 1:
+            traceback.print_exc()
+        return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
+    except Exception as error:  # the last net: a bug of ours is one line, too
+        if verbose > 1:
+            traceback.print_exc()
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        return _fail(
+            f"a bug in pytracer: {type(error).__name__} at {where}: {_one_line(error)}; "
+            "`pytracer -vv ...` shows the traceback, please report it",
+            1,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    try:
+        sys.stdout.flush()
+        print(f"pytracer: {_one_line(message)}", file=sys.stderr)
+    except OSError:
+        pass
+    return code
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _closed_pipe()
+    return code
+
+
+def _closed_pipe() -> int:
+    # The interpreter flushes stdout once more when it ends, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_CLOSED_PIPE
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def _sentence(message: str) -> str:
+    message = _one_line(message).rstrip(".")
+    return message[:1].lower() + message[1:]

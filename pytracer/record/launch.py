@@ -1,0 +1,355 @@
+"""What surrounds a traced job: its run directory, its environment and `run.json`.
+
+Standard library only: the launcher stays small while the job runs. Starting the command and waiting for it is
+`cli/run.py`; `scripts/pytracer-run` does the same as this module by environment alone. Everything that the job
+itself records is written by the preloaded core.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytracer._errors import RecordingError, UsageError
+from pytracer._version import __version__
+
+LEVELS = ("light", "default", "ops")
+RUN_FILE = "run.json"
+BOXES = "boxes"
+BOX_SUFFIX = ".blackbox"
+RUNS = "runs"
+LATEST = "latest"
+OWN_FILES = (RUN_FILE, "report.json", "symbols.json")
+
+_ROOM_BYTES = 64 * 1024 * 1024
+# A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.
+_REMOTE = re.compile(
+    r"^(nfs\d*|lustre|fuse.*|9p|virtiofs|cifs|smb\d*|ceph|afs|gpfs|beegfs\w*|orangefs|pvfs2|glusterfs|wekafs)$"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, ready to be recorded into.
+
+    `directory` is what the user is told; `recording` is what PYTRACER_DIR says: the same, or a local directory when
+    `directory` lies on a file system that must not hold mapped boxes. `notes` are lines for the user.
+    """
+
+    directory: Path
+    recording: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def boxes(self) -> Path:
+        """Where the boxes lie once the job has ended."""
+        return self.directory / BOXES
+
+
+def core_library() -> Path:
+    """The library to preload.
+
+    Raises:
+        RecordingError: it was not built, or its path cannot be preloaded.
+    """
+    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
+    if not path.is_file():
+        raise RecordingError(
+            f"the recorder is not built: {path} does not exist",
+            "run `make build`, or `pip install --no-build-isolation -e .`",
+        )
+    if re.search(r"[\s:]", str(path)):
+        raise RecordingError(
+            f"LD_PRELOAD separates by spaces and colons and cannot carry the path {path}",
+            "install pytracer below another directory",
+        )
+    return path
+
+
+def command_word(command: Sequence[str]) -> str:
+    """One word that tells a run from others: the script or module, else the program."""
+    word = Path(command[0]).name
+    for position, argument in enumerate(command[1:], 1):
+        if argument.endswith(".py"):
+            word = Path(argument).stem
+            break
+        if argument == "-m" and position + 1 < len(command) and "torch.distributed" not in command[position + 1]:
+            word = command[position + 1]
+            break
+        if argument == "-c":
+            break
+    return re.sub(r"[^A-Za-z0-9._]+", "_", word).strip("._")[:40] or "run"
+
+
+def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
+    """Kind of the file system that holds `path` (which need not exist yet), e.g. "ext4"; "" when not known.
+
+    Source: the last line of /proc/self/mountinfo whose mount point is the longest prefix (proc(5)).
+    """
+    target = os.path.realpath(path)
+    best, kind = -1, ""
+    try:
+        text = mountinfo.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        head, separator, tail = line.partition(" - ")
+        fields = head.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+        inside = point == "/" or target == point or target.startswith(point + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), tail.split(" ")[0]
+    return kind
+
+
+def is_remote(kind: str) -> bool:
+    """Whether boxes must not be mapped on a file system of this kind."""
+    return bool(_REMOTE.match(kind))
+
+
+def create_run(command: Sequence[str], output: Path | None = None, *, force: bool = False) -> Run:
+    """Makes the run directory, `boxes/` inside it and, below `runs/`, the link `runs/latest`.
+
+    Args:
+        command: what will run; names the directory.
+        output: use this directory instead of `runs/<time>-<word>-<pid>`; made when missing.
+        force: delete the recording that `output` already holds.
+
+    Raises:
+        RecordingError: the directory cannot be made or written.
+        UsageError: `output` already holds a recording and `force` was not given.
+    """
+    directory = Path(os.path.abspath(output)) if output is not None else _new_directory(command)
+    if output is not None:
+        _prepare_output(directory, force)
+    notes: list[str] = []
+    recording = directory
+    kind = file_system(directory)
+    if is_remote(kind):
+        recording = _local_directory(directory, kind)
+        notes.append(f"{directory} is on {kind}: black boxes are written to {recording} and moved there at the end")
+    try:
+        (recording / BOXES).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(recording / BOXES, error) from error
+    if not os.access(recording / BOXES, os.W_OK | os.X_OK):
+        raise _cannot_write(recording / BOXES, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    _check_room(recording)
+    note = _point_latest(directory)
+    if note:
+        notes.append(note)
+    return Run(directory, recording, tuple(notes))
+
+
+def checked_level(level: str | None, base: Mapping[str, str] | None = None) -> str:
+    """The level to record with: `level`, else PYTRACER_LEVEL of `base` (None: of this process), else "default".
+
+    Raises:
+        UsageError: PYTRACER_LEVEL holds another word.
+    """
+    level = level or (os.environ if base is None else base).get("PYTRACER_LEVEL") or "default"
+    if level not in LEVELS:
+        raise UsageError(f"PYTRACER_LEVEL is {level!r}", f"use one of {', '.join(LEVELS)}")
+    return level
+
+
+def environment(run: Run, level: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of the traced command: `base` (None: of this process) and what starts the core.
+
+    Raises:
+        RecordingError: the core is not built.
+    """
+    result = _given_environment() if base is None else dict(base)
+    core = str(core_library())
+    others = [item for item in re.split(r"[\s:]+", result.get("LD_PRELOAD", "")) if item and item != core]
+    result["LD_PRELOAD"] = ":".join([core, *others])
+    result["PYTRACER_DIR"] = str(run.recording)
+    result["PYTRACER_LEVEL"] = level
+    result["PYTRACER_LAUNCHER"] = "1"
+    return result
+
+
+def start_record(command: Sequence[str]) -> dict[str, Any]:
+    """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot_id = ""
+    return {
+        "schema": "pytracer-run",
+        "version": 1,
+        "pytracer": __version__,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot_id": boot_id,
+        "command": list(command),
+        "cwd": os.getcwd(),
+        "started_wall_ns": time.time_ns(),
+        "started_mono_ns": time.monotonic_ns(),
+        "ended_mono_ns": None,
+        "child_pid": None,
+        "exit_code": None,
+        "signal": None,
+    }
+
+
+def write_record(run: Run, record: Mapping[str, Any]) -> None:
+    """Writes `run.json` beside and renames it, so that it is never half there.
+
+    Raises:
+        RecordingError: the directory cannot be written, or the disk is full.
+    """
+    write_json(run.directory / RUN_FILE, record)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as JSON to `path` by way of a rename, readable by the owner only.
+
+    Raises:
+        RecordingError: the directory cannot be written, or the disk is full.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            json.dump(value, file, indent=1)
+            file.write("\n")
+        os.replace(aside, path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise _cannot_write(path, error) from error
+
+
+def collect_boxes(run: Run) -> Run:
+    """Moves boxes that were written elsewhere into the run directory; returns the run as it lies now.
+
+    A box whose process still runs is copied and left where it is.
+
+    Raises:
+        RecordingError: the run directory cannot be written; the boxes stay where they are.
+    """
+    if run.recording == run.directory:
+        return run
+    kept = False
+    try:
+        run.boxes.mkdir(mode=0o700, exist_ok=True)
+        for source in sorted((run.recording / BOXES).glob("*" + BOX_SUFFIX)):
+            shutil.copyfile(source, run.boxes / source.name)
+            os.chmod(run.boxes / source.name, 0o600)
+            pid = source.name.removesuffix(BOX_SUFFIX).split(".")
+            if any(part.isdigit() and Path("/proc", part).exists() for part in pid[-2:]):
+                kept = True
+            else:
+                source.unlink()
+    except OSError as error:
+        problem = _cannot_write(run.boxes, error)
+        raise RecordingError(str(problem.args[0]), f"the black boxes stay in {run.recording}") from error
+    if kept:
+        return replace(run, notes=(f"processes of the job still run; their black boxes stay in {run.recording}",))
+    shutil.rmtree(run.recording, ignore_errors=True)
+    return replace(run, recording=run.directory, notes=())
+
+
+def _given_environment() -> dict[str, str]:
+    """The environment as this process got it: in the C locale CPython adds LC_CTYPE to its own (PEP 538)."""
+    result = dict(os.environ)
+    try:
+        given = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return result
+    if "LC_CTYPE" in result and not any(item.startswith(b"LC_CTYPE=") for item in given):
+        del result["LC_CTYPE"]
+    return result
+
+
+def _new_directory(command: Sequence[str]) -> Path:
+    runs = Path(os.getcwd(), RUNS)
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{command_word(command)}-{os.getpid()}"
+    try:
+        runs.mkdir(exist_ok=True)
+        # Hosts that share the directory may hold the same pid in the same second.
+        for attempt in range(100):
+            directory = runs / (f"{name}-{attempt}" if attempt else name)
+            try:
+                directory.mkdir(mode=0o700)
+                return directory
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise _cannot_write(runs / name, error) from error
+    raise RecordingError(f"{runs} holds a hundred runs named {name}", "choose a directory with -o DIR")
+
+
+def _prepare_output(directory: Path, force: bool) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        old = [path for name in OWN_FILES if (path := directory / name).exists()]
+        old += sorted((directory / BOXES).glob("*" + BOX_SUFFIX))
+        if old and not force:
+            raise UsageError(
+                f"{directory} already holds a recording", "choose another directory, or --force to delete it"
+            )
+        for path in old:
+            path.unlink()
+    except FileExistsError as error:
+        raise UsageError(f"{directory} is not a directory", "choose another one with -o DIR") from error
+    except OSError as error:
+        raise _cannot_write(directory, error) from error
+
+
+def _local_directory(directory: Path, kind: str) -> Path:
+    for base in dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]):
+        if os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK) and not is_remote(file_system(Path(base))):
+            return Path(tempfile.mkdtemp(prefix="pytracer-", dir=base))
+    raise RecordingError(
+        f"{directory} is on {kind}, where a black box cannot be mapped safely, and no local directory is writable",
+        "choose a local directory with -o DIR",
+    )
+
+
+def _check_room(directory: Path) -> None:
+    room = os.statvfs(directory)
+    free = room.f_bavail * room.f_frsize
+    if free < _ROOM_BYTES or (room.f_files and not room.f_favail):
+        what = f"{free // 2**20} MiB" if free < _ROOM_BYTES else "no inode"
+        raise RecordingError(
+            f"the disk of {directory} is full: {what} left, {_ROOM_BYTES // 2**20} MiB are needed",
+            "free some, or choose another disk with -o DIR",
+        )
+
+
+def _point_latest(directory: Path) -> str:
+    """Lets `runs/latest` point at a directory below `runs/`; returns a note when it could not."""
+    if directory.parent.name != RUNS:
+        return ""
+    link = directory.parent / LATEST
+    aside = directory.parent / f".{LATEST}.{os.getpid()}"
+    try:
+        if os.path.lexists(link) and not link.is_symlink():
+            return f"{link} is not a link of ours and was left alone"
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(directory.name)
+        os.replace(aside, link)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        return f"{link} could not be set: {error.strerror}"
+    return ""
+
+
+def _cannot_write(path: Path, error: OSError) -> RecordingError:
+    hint = "choose a writable directory with -o DIR"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space, or choose another disk with -o DIR"
+    return RecordingError(f"cannot write {path}: {error.strerror or error}", hint)
