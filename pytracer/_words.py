@@ -1,0 +1,66 @@
+"""Small pure functions that put values into words: sizes, times, names. Shared by `analyze` and `render`.
+
+They know nothing about black boxes or reports and import nothing of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_SEGMENT = re.compile(r"<[^<>]*>")
+
+
+def hex_addr(value: int) -> str:
+    """`value` as the report writes addresses."""
+    return f"{value & 0xFFFF_FFFF_FFFF_FFFF:#x}"
+
+
+def size_words(nbytes: int) -> str:
+    """A size for people: exact below 10 KiB, else with one decimal."""
+    if nbytes < 10 * 1024:
+        return f"{nbytes} bytes"
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.1f} {unit}"
+    return f"{nbytes / 1024:.1f} KiB"
+
+
+def time_words(ns: int) -> str:
+    """A time since the start of the run, or a span: seconds with ms below 100 s."""
+    seconds = ns / 1e9
+    if abs(seconds) < 100:
+        return f"{seconds:.3f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min {rest:02d} s" if hours else f"{minutes} min {rest:02d} s"
+
+
+def count_words(count: int, noun: str) -> str:
+    """`1 parameter`, `2 parameters`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def list_words(items: Sequence[str], limit: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    if len(items) <= limit:
+        return items[0] if len(items) == 1 else ", ".join(items[:-1]) + (f" and {items[-1]}" if items else "")
+    return f"{', '.join(items[:limit])} and {len(items) - limit} more"
+
+
+def ranks_words(ranks: Sequence[int]) -> str:
+    """`Rank 1`, `Ranks 0 and 1`, `Ranks 0, 1, 2 and 5 more`."""
+    return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {list_words([str(rank) for rank in ranks], 4)}"
+
+
+def function_words(name: str) -> str:
+    """A demangled C++ function without arguments and template arguments: `c10d::Logger::set_env_variables`."""
+    if not any(mark in name for mark in "(<") or re.search(r"operator\s*[<>-]", name):
+        return name
+    text = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")
+    while (shorter := _SEGMENT.sub("", text)) != text:
+        text = shorter
+    text = text.split("(", 1)[0] if not text.startswith("(") else text
+    text = text.replace("{anonymous}", "(anonymous)").replace("operator{call}", "operator()")
+    parts = text.strip().split(" ")
+    return parts[-1] if parts[-1] and "operator" not in text else text.strip()

@@ -1,0 +1,148 @@
+"""The faulting machine instruction: which memory it wanted, through which registers.
+
+An address alone cannot tell a null pointer from a garbage one: torch 2.13 dies of a load at 0x331, which looks like
+"null plus a small offset" until one sees that the base register holds 0x281. Decoding needs capstone (the optional
+extra `disasm`), imported only here; without it the operands are unknown and the rules say so.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytracer._words import hex_addr
+
+PAGE_FAULT_TRAP = 14
+_MASK = (1 << 64) - 1
+_ERROR_WRITE = 1 << 1
+_ERROR_EXECUTE = 1 << 4
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One decoded instruction and its memory operand; register values are those at the fault.
+
+    `addr` is the effective address, None when a needed register or a segment base is unknown. `size` is in bytes.
+    """
+
+    text: str
+    access: str | None
+    size: int | None
+    addr: int | None
+    base: str | None
+    base_value: int | None
+    index: str | None
+    index_value: int | None
+    scale: int
+    displacement: int
+
+    @property
+    def words(self) -> str:
+        """The instruction with the values of the registers that form the address."""
+        values = [
+            f"{name} = {hex_addr(value)}"
+            for name, value in ((self.base, self.base_value), (self.index, self.index_value))
+            if name is not None and value is not None
+        ]
+        return f"{self.text} ({', '.join(values)})" if values else self.text
+
+
+def disassembler() -> Any | None:
+    """The capstone module, or None when it is not installed."""
+    try:
+        return importlib.import_module("capstone")
+    except ImportError:
+        return None
+
+
+def page_fault_access(trap: int | None, error_code: int | None) -> str | None:
+    """Read, write or execute as the processor said, for page faults (Linux arch/x86/include/asm/trap_pf.h)."""
+    if trap != PAGE_FAULT_TRAP or error_code is None:
+        return None
+    if error_code & _ERROR_EXECUTE:
+        return "execute"
+    return "write" if error_code & _ERROR_WRITE else "read"
+
+
+def is_canonical(addr: int) -> bool:
+    """Whether bits 63 to 47 of an x86-64 address agree, as the processor demands with four-level page tables."""
+    return addr >> 47 in (0, (1 << 17) - 1)
+
+
+def decode_instruction(code: bytes, registers: Mapping[str, int], pc: int, fault_addr: int | None) -> Instruction | None:
+    """Decode the instruction at `pc` of an x86-64 process; None without capstone, code bytes or a valid instruction.
+
+    Args:
+        code: Machine code from `pc` on.
+        registers: Values at the fault, by lower-case x86-64 name.
+        pc: Address of the instruction.
+        fault_addr: What the kernel reported; among several memory operands the one that fits it is taken.
+    """
+    capstone = disassembler()
+    if capstone is None or not code:
+        return None
+    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    engine.detail = True
+    decoded = next(iter(engine.disasm(bytes(code), pc, 1)), None)
+    if decoded is None:
+        return None
+    candidates = [
+        _operand(capstone, decoded, operand, registers)
+        for operand in decoded.operands
+        if operand.type == capstone.x86.X86_OP_MEM and decoded.mnemonic not in ("lea", "nop")
+    ]
+    text = f"{decoded.mnemonic} {decoded.op_str}".strip()
+    if not candidates:
+        return Instruction(text, *_implicit(decoded.mnemonic, registers), None, None, 1, 0)
+    return min(candidates, key=lambda item: _misfit(item, fault_addr))
+
+
+def _misfit(item: Instruction, fault_addr: int | None) -> int:
+    if item.addr is None or not fault_addr:
+        return 0 if item.addr is None or is_canonical(item.addr) else -1
+    return abs(item.addr - fault_addr)
+
+
+def _operand(capstone: Any, decoded: Any, operand: Any, registers: Mapping[str, int]) -> Instruction:
+    memory = operand.mem
+    base = decoded.reg_name(memory.base) if memory.base else None
+    index = decoded.reg_name(memory.index) if memory.index else None
+    base_value = _value(base, registers, decoded)
+    index_value = _value(index, registers, decoded)
+    known = (base is None or base_value is not None) and (index is None or index_value is not None)
+    segment = decoded.reg_name(memory.segment) if memory.segment else None
+    addr = None
+    if known and segment not in ("fs", "gs"):
+        addr = ((base_value or 0) + (index_value or 0) * memory.scale + memory.disp) & _MASK
+    access = "write" if operand.access & capstone.CS_AC_WRITE and not operand.access & capstone.CS_AC_READ else "read"
+    text = f"{decoded.mnemonic} {decoded.op_str}".strip()
+    return Instruction(
+        text, access, operand.size or None, addr, base, base_value, index, index_value, memory.scale, memory.disp
+    )
+
+
+def _value(name: str | None, registers: Mapping[str, int], decoded: Any) -> int | None:
+    if name is None:
+        return None
+    if name == "rip":
+        return int(decoded.address + decoded.size)
+    if name in registers:
+        return registers[name]
+    wide = {"e": "r"}.get(name[0])
+    if wide and (value := registers.get(wide + name[1:])) is not None:
+        return value & 0xFFFF_FFFF
+    return None
+
+
+def _implicit(
+    mnemonic: str, registers: Mapping[str, int]
+) -> tuple[str | None, int | None, int | None, str | None, int | None]:
+    """Access, size, address, base and its value of instructions that use the stack without saying so."""
+    sp = registers.get("rsp")
+    if sp is not None and mnemonic in ("push", "call"):
+        return "write", 8, (sp - 8) & _MASK, "rsp", sp
+    if sp is not None and mnemonic in ("pop", "ret"):
+        return "read", 8, sp, "rsp", sp
+    return None, None, None, None, None

@@ -1,0 +1,203 @@
+"""What the rules look at: each process with its report, its fault address explained, and its death judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytracer._words import function_words, ranks_words
+from pytracer.analyze.address import Place
+from pytracer.analyze.instruction import Instruction
+from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame
+from pytracer.decode.snapshot import Crash, Job, Process
+
+HANDLER_IMAGES = ("libpytracer_core",)
+HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
+
+
+@dataclass(frozen=True)
+class ProcessView:
+    """One process: the decoded facts, and the report built from them. `index` is its place in the job."""
+
+    index: int
+    process: Process
+    report: ProcessReport
+    place: Place | None = None
+    instruction: Instruction | None = None
+
+    @property
+    def crash(self) -> Crash | None:
+        """What the handler wrote, unless another handler repaired the fault."""
+        crash = self.process.snapshot.crash
+        return None if crash is None or crash.repaired else crash
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the kernel raised the signal because of what the program did, not because somebody sent it."""
+        return self.crash is not None and self.crash.code > 0
+
+    @property
+    def subject(self) -> str:
+        """`Rank 1`, or `Process 4711 (train.py)`."""
+        return subject_words([self])
+
+    @property
+    def function(self) -> str | None:
+        """The innermost native function that is not part of crash handling, without its arguments."""
+        frame = self.native_frame
+        return function_words(frame.function) if frame is not None and frame.function else None
+
+    @property
+    def native_frame(self) -> NativeFrame | None:
+        """The innermost native frame that is not part of crash handling."""
+        return next((frame for frame in self.report.native_stack or () if not is_handler_frame(frame)), None)
+
+    @property
+    def python_frame(self) -> PythonFrame | None:
+        """The innermost Python frame outside torch, else the innermost one."""
+        stack = self.report.python_stack or []
+        outside = [frame for frame in stack if not is_torch_file(frame.file)]
+        return next(iter([*outside, *stack]), None)
+
+
+@dataclass(frozen=True)
+class Death:
+    """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
+
+    `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit" or "vanished".
+    `primary` and `why` are the judgement of `deaths.py`.
+    """
+
+    view: ProcessView
+    nature: str
+    what: str
+    early_ns: int | None
+    late_ns: int | None
+    local: bool
+    primary: bool | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class JobView:
+    """The whole job. `explained`: indices of processes for which an earlier rule has a finding (for the last rule)."""
+
+    job: Job
+    views: tuple[ProcessView, ...]
+    deaths: tuple[Death, ...] = ()
+    explained: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def suspects(self) -> tuple[ProcessView, ...]:
+        """The processes whose death is not known to be a consequence: what the rules about causes examine."""
+        return tuple(death.view for death in self.deaths if death.primary is not False)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A finding, with the verdict class that it would give and the processes it is about."""
+
+    finding: Finding
+    verdict_class: str
+    views: tuple[ProcessView, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rule has to say: findings, or why there are none (`result` is "not-found" or "cannot-decide")."""
+
+    drafts: tuple[Draft, ...] = ()
+    result: str = "not-found"
+    why: str = ""
+
+
+def not_found(why: str) -> Outcome:
+    """The rule looked, and its cause is not there."""
+    return Outcome(result="not-found", why=why)
+
+
+def cannot_decide(why: str) -> Outcome:
+    """The rule lacks something it needs."""
+    return Outcome(result="cannot-decide", why=why)
+
+
+def draft(
+    rule: str,
+    verdict_class: str,
+    confidence: str,
+    views: Sequence[ProcessView],
+    summary: str,
+    evidence: Sequence[str | None],
+    advice: str,
+    missing: Sequence[str | None] = (),
+) -> Draft:
+    """Put a finding together; None among evidence and missing is left out."""
+    finding = Finding(
+        id=rule,
+        confidence=confidence,
+        ranks=sorted({view.process.rank for view in views if view.process.rank is not None}),
+        summary=summary,
+        evidence=[item for item in evidence if item],
+        missing=[item for item in missing if item],
+        advice=advice,
+    )
+    return Draft(finding, verdict_class, tuple(views))
+
+
+def group_alike(views: Sequence[ProcessView]) -> list[list[ProcessView]]:
+    """Processes that died the same way - same signal, function and kind of address - share one finding."""
+    groups: dict[tuple[object, ...], list[ProcessView]] = {}
+    for view in views:
+        groups.setdefault(death_signature(view), []).append(view)
+    return list(groups.values())
+
+
+def death_signature(view: ProcessView) -> tuple[object, ...]:
+    """What two independent deaths of one cause have in common; unique when too little is known to compare."""
+    function = view.function
+    if view.crash is None or function is None:
+        return ("alone", view.index)
+    frame = view.python_frame
+    place = (frame.file, frame.line) if frame else None
+    return (view.crash.signal, view.crash.code, function, view.place.kind if view.place else None, place)
+
+
+def subject_words(views: Sequence[ProcessView]) -> str:
+    """`Rank 1`, `Ranks 0 and 1`, or `Process 4711 (train.py)` for a process that is no rank."""
+    processes = [view.process for view in views]
+    ranks = sorted({item.rank for item in processes if item.role == "rank" and item.rank is not None})
+    if ranks:
+        return ranks_words(ranks)
+    process = processes[0]
+    kind = {"dataloader-worker": "DataLoader worker", "launcher": "Launcher"}.get(process.role, "Process")
+    program = program_name(process.snapshot.argv)
+    return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The script of a Python command line, else the program, without folders."""
+    for position, argument in enumerate(argv):
+        if argument == "-m" and position + 1 < len(argv):
+            return argv[position + 1]
+        if argument == "-c":
+            return f"{argv[0].rsplit('/', 1)[-1]} -c"
+        if argument.endswith(".py"):
+            return argument.rsplit("/", 1)[-1]
+    return argv[0].rsplit("/", 1)[-1] if argv else ""
+
+
+def is_handler_frame(frame: NativeFrame) -> bool:
+    """Whether a native frame belongs to pytracer's crash handler or to the kernel's way into it."""
+    image = (frame.image or "").rsplit("/", 1)[-1]
+    return image.startswith(HANDLER_IMAGES) or (frame.function or "") in HANDLER_FUNCTIONS
+
+
+def is_torch_file(file: str | None) -> bool:
+    """Whether a Python file belongs to torch itself."""
+    return "/site-packages/torch/" in (file or "") or "/dist-packages/torch/" in (file or "")
+
+
+def place_words(frame: PythonFrame) -> str:
+    """`train.py:12 in main`."""
+    line = f":{frame.line}" if frame.line is not None else ""
+    return f"{frame.file or '?'}{line} in {frame.function or '?'}"
