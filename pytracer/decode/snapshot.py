@@ -33,7 +33,9 @@ class PythonFrame:
 class NativeFrame:
     """One native frame. `pc` already points into the call; `offset` is the ELF virtual address in the image.
 
-    `found` is "exact", "unwound", "frame-pointer" or "scanned". `function` is filled by `symbolize.py`.
+    `found` is "exact", "unwound", "frame-pointer" or "scanned". `function` is filled by `symbolize.py`;
+    `function_found` says how: "exact" (the address lies inside the symbol) or "guessed" (a symbol without a size lies
+    before it). `offset_is_file`: known from the memory map only, `offset` counts bytes of the file.
     """
 
     pc: int
@@ -42,6 +44,8 @@ class NativeFrame:
     build_id: str | None
     found: str
     function: str | None = None
+    function_found: str | None = None
+    offset_is_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Fact:
-    """One journal entry. `kind` is the name of `schema.Entry`; `data` its decoded payload (dict, list, str or bytes)."""
+    """One journal entry but CODE, NODE and SITE, which are in `Who`.
+
+    `kind` is the name of `schema.Entry`; `data` its decoded payload: a tuple of str for PROCESS, str for NOTE, else a
+    dict; bytes for kinds that this version does not know.
+    """
 
     mono_ns: int
     epoch: int
@@ -247,6 +255,7 @@ class Snapshot:
     crash: Crash | None
     counts: dict[str, int]
     damage: tuple[Damage, ...] = ()
+    dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
 
 
 @dataclass(frozen=True)

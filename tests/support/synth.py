@@ -37,7 +37,10 @@ EVENTS = {
     "COMPLETED": 33,
 }
 REGISTERS = (
-    "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags csgsfs err trapno oldmask cr2".split()
+    *(f"r{n}" for n in range(8, 16)),
+    *("rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp", "rip", "eflags"),
+    *("csgsfs", "err", "trapno", "oldmask", "cr2"),
+)
 )
 
 

@@ -1,0 +1,187 @@
+"""One black box as bytes: header, region directory, and reads that stay inside the file.
+
+Nothing here knows what a region means. Every number that comes from the file is checked before use; what does not
+fit is noted as `Damage` and left out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pytracer._errors import InputError
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.decode.snapshot import Damage
+
+_LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
+_DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes
+_MOST_DAMAGE = 200
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One region, clipped to the file: `[offset, offset + nbytes)` can be read."""
+
+    kind: int
+    item_bytes: int
+    offset: int
+    nbytes: int
+    item_count: int
+    first_thread: int
+    declared_count: int
+
+
+class BoxFile:
+    """The bytes of one file, its header and regions; collects damage."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the file.
+
+        Raises:
+            InputError: missing, empty, a directory, unreadable, foreign, or of a newer major version.
+        """
+        self.path = os.fspath(path)
+        self.name = os.path.basename(self.path)
+        self.data = _read(self.path)
+        self.damage: list[Damage] = []
+        self.damage_left_out = 0
+        self._check_identity()
+        header = self.data[: schema.FILE_HEADER.nbytes]
+        self.header: dict[str, Any] = layout(schema.FILE_HEADER).decode(header.ljust(schema.FILE_HEADER.nbytes, b"\0"))
+        self.extents = self._regions() if len(header) == schema.FILE_HEADER.nbytes else []
+        if len(header) < schema.FILE_HEADER.nbytes:
+            self.note(len(header), f"cut off at byte {len(header)}, inside the header")
+
+    def note(self, offset: int, what: str) -> None:
+        """Records damage; after the first 200 only their number is kept."""
+        if len(self.damage) < _MOST_DAMAGE:
+            self.damage.append(Damage(self.name, offset, what))
+        else:
+            self.damage_left_out += 1
+
+    def regions(self, kind: schema.Region, item_bytes: int = 1) -> list[Extent]:
+        """The regions of a kind whose items are at least `item_bytes` large, in the order of their threads."""
+        found = []
+        for extent in self.extents:
+            if extent.kind != kind:
+                continue
+            if extent.item_bytes < item_bytes:
+                what = f"region {kind.name} has items of {extent.item_bytes} bytes, expected {item_bytes}; skipped"
+                self.note(extent.offset, what)
+                continue
+            found.append(extent)
+        return sorted(found, key=lambda e: e.first_thread)
+
+    def region(self, kind: schema.Region, item_bytes: int = 1) -> Extent | None:
+        """The first region of a kind."""
+        found = self.regions(kind, item_bytes)
+        return found[0] if found else None
+
+    def content(self, extent: Extent | None) -> bytes:
+        """The bytes of a region."""
+        return b"" if extent is None else self.data[extent.offset : extent.offset + extent.nbytes]
+
+    def items(self, kind: schema.Region, definition: schema.Struct, count: int) -> Iterator[dict[str, Any]]:
+        """Decodes up to `count` items of a region; notes damage when it holds fewer."""
+        extent = self.region(kind, definition.nbytes)
+        held = extent.item_count if extent else 0
+        if count > held:
+            self.note(extent.offset if extent else 0, f"{count} items announced in {kind.name}, {held} can be read")
+        if extent is None:
+            return
+        decode = layout(definition).decode
+        for i in range(min(count, held)):
+            yield decode(self.data, extent.offset + i * extent.item_bytes)
+
+    def unpack(self, extent: Extent, fmt: struct.Struct) -> Iterator[tuple[Any, ...]]:
+        """Unpacks every item of a region, as fast as possible; items may be longer than `fmt`."""
+        if extent.item_bytes == fmt.size:
+            return fmt.iter_unpack(self.data[extent.offset : extent.offset + extent.item_count * fmt.size])
+        step, start = extent.item_bytes, extent.offset
+        return (fmt.unpack_from(self.data, start + i * step) for i in range(extent.item_count))
+
+    def _check_identity(self) -> None:
+        if self.data[:8] != schema.MAGIC[: len(self.data)]:
+            if self.data[1:6] == b"pytrc":
+                raise InputError(f"{self.path} was changed by a copy in text mode", "copy it again in binary mode")
+            raise InputError(
+                f"{self.path} is not a black box", "a black box is a *.blackbox file below a run directory"
+            )
+        if len(self.data) < 12:
+            raise InputError(
+                f"{self.path} is cut off at byte {len(self.data)}, before its version", "copy the file again"
+            )
+        major, minor = struct.unpack_from("<HH", self.data, 8)
+        if major > schema.MAJOR:
+            message = f"{self.path} has format {major}.{minor}, this pytracer reads up to {schema.MAJOR}.x"
+            raise InputError(message, "install a newer pytracer to read it")
+
+    def _regions(self) -> list[Extent]:
+        decode, size = layout(schema.REGION_ENTRY).decode, schema.REGION_ENTRY.nbytes
+        found: list[Extent] = []
+        count, end = self.header["region_count"], 0
+        if count > schema.REGION_LIMIT:
+            self.note(_DIRECTORY_OFFSET, f"{count} regions announced, at most {schema.REGION_LIMIT} are possible")
+            count = schema.REGION_LIMIT
+        for i in range(count):
+            at = _DIRECTORY_OFFSET + i * size
+            if at + size > len(self.data):
+                self.note(len(self.data), f"cut off at byte {len(self.data)}, inside the region directory")
+                break
+            entry = decode(self.data, at)
+            extent = self._extent(entry, at)
+            if extent is None:
+                continue
+            if any(extent.offset < e.offset + e.nbytes and e.offset < extent.offset + extent.nbytes for e in found):
+                self.note(at, f"region {extent.kind} overlaps another one; skipped")
+                continue
+            end = max(end, entry["offset"] + entry["nbytes"])
+            found.append(extent)
+        if end > len(self.data):
+            what = f"cut off at byte {len(self.data)} of {end}; the records before it were read"
+            self.note(len(self.data), what)
+        return found
+
+    def _extent(self, entry: dict[str, Any], at: int) -> Extent | None:
+        offset, nbytes, item = entry["offset"], entry["nbytes"], entry["item_bytes"]
+        name = entry["kind"]
+        if item == 0 or offset < schema.HEADER_BYTES or offset + nbytes > _LARGEST_FILE:
+            self.note(at, f"region {name} has an impossible place (offset {offset}, {nbytes} bytes); skipped")
+            return None
+        declared = min(entry["item_count"], nbytes // item)
+        if declared < entry["item_count"]:
+            self.note(at, f"region {name} announces {entry['item_count']} items, {declared} fit")
+        readable = max(0, min(nbytes, len(self.data) - offset))
+        count = min(declared, readable // item)
+        return Extent(name, item, offset, readable, count, entry["first_thread"], declared)
+
+
+def _read(path: str) -> bytes:
+    try:
+        status = os.stat(path)  # before open(), which would wait for the other end of a named pipe
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path} is not a regular file", "name a *.blackbox file or a run directory")
+        if status.st_size > _LARGEST_FILE:
+            raise InputError(f"{path} is too large for a black box ({status.st_size} bytes)", "name another file")
+        with open(path, "rb") as file:  # read, not mapped: a mapping of a file that is being cut off would kill us
+            data = file.read(status.st_size)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} does not exist", "check the path; runs lie in runs/, the newest is runs/latest"
+        ) from None
+    except IsADirectoryError:
+        raise InputError(
+            f"{path} is a directory, a black box is a file", "use `pytracer inspect` for a whole run"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+    if not data:
+        raise InputError(f"{path} is empty", "the process died before its box was made, or the disk was full")
+    return data

@@ -1,0 +1,172 @@
+"""The crash section: what the handler wrote, step by step, before the process died."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import CrashState, Region, Step
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.demangle import node_name
+from pytracer.decode.journal import text_of_kind
+from pytracer.decode.linetable import line_of
+from pytracer.decode.snapshot import AlsoCrashed, Crash, Mapping, NativeFrame, PythonFrame, StorageHit
+from pytracer.decode.storages import Storages
+
+FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
+_POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
+_LAST_LIVE_HIT = 3
+_UNREADABLE = 0xFFFFFFFF
+_NO_ERROR_CODE = (1 << 64) - 1
+# sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
+_X86_64 = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags".split(" ")  # noqa: SIM905
+_AARCH64 = [*(f"x{i}" for i in range(31)), "sp", "pc", "pstate"]
+_MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
+
+
+class CrashReader:
+    """Decodes the crash section of a box."""
+
+    def __init__(self, box: BoxFile, storages: Storages) -> None:
+        self._box, self._storages = box, storages
+        self._arena = box.content(box.region(Region.ARENA))
+        self._head: dict[str, Any] = {}
+
+    def read(self) -> Crash | None:
+        """The crash, or None when the handler never ran."""
+        extent = self._box.region(Region.CRASH, schema.CRASH_HEADER.nbytes)
+        if extent is None:
+            return None
+        if extent.item_count == 0:
+            if extent.declared_count:
+                self._box.note(extent.offset, "the crash section is cut off")
+            return None
+        head = self._head = layout(schema.CRASH_HEADER).decode(self._box.data, extent.offset)
+        if head["state"] == CrashState.NONE:
+            return None
+        mappings = self._mappings()
+        threads = self._python_threads()
+        names = _AARCH64 if self._box.header["arch"] == 2 else _X86_64
+        node = head["node_name"] if head["node_found"] else None
+        sent = head["code"] <= 0  # sigaction(2): SI_USER, SI_QUEUE, SI_TKILL and others that a process sends
+        shown = head["native_count"] + head["native_tail"]
+        return Crash(
+            complete=head["state"] >= CrashState.COMPLETE,
+            repaired=head["state"] == CrashState.REPAIRED,
+            tid=head["tid"],
+            thread_name=head["thread_name"],
+            signal=head["signal"],
+            code=head["code"],
+            fault_addr=head["fault_addr"],
+            sender_pid=head["sender_pid"] or None if sent else None,
+            mono_ns=head["mono_ns"],
+            registers=dict(zip(names, head["registers"], strict=False)),
+            pc=head["pc"],
+            sp=head["sp"],
+            error_code=None if head["error_code"] == _NO_ERROR_CODE else head["error_code"],
+            stack=(head["stack_low"], head["stack_high"]) if head["stack_high"] else None,
+            code_bytes=head["code_bytes"][: head["code_nbytes"]],
+            node=node if node is None or head["node_is_python"] else node_name(node),
+            node_sequence_nr=head["node_sequence_nr"] if node is not None and head["node_sequence_nr"] >= 0 else None,
+            python_matched=bool(head["python_matched"]),
+            python_stack=self._own_stack(threads),
+            python_threads=threads,
+            native_stack=self._native(mappings),
+            native_total=head["native_total"],
+            native_gap=max(0, head["native_total"] - shown),
+            native_tail=head["native_tail"],
+            mappings=mappings,
+            hits=tuple(self._hits()),
+            also_crashed=tuple(self._also()),
+            steps_done=_steps(head["steps_done"]),
+            steps_faulted=_steps(head["steps_faulted"]),
+            step_ns={s.name: head["step_end_ns"][s] for s in Step if head["step_end_ns"][s]},
+        )
+
+    def _text(self, offset: int, nbytes: int, kind: int = 1) -> str:
+        return text_of_kind(self._bytes(offset, nbytes), kind) or "?"
+
+    def _bytes(self, offset: int, nbytes: int) -> bytes:
+        return b"" if offset == _UNREADABLE else self._arena[offset : offset + nbytes]
+
+    # Python
+
+    def _python_threads(self) -> tuple[tuple[int, tuple[PythonFrame, ...]], ...]:
+        items = self._box.items
+        frames = [
+            self._frame(f) for f in items(Region.PYTHON_FRAMES, schema.PYTHON_FRAME, self._head["python_frame_count"])
+        ]
+        threads = []
+        for thread in items(Region.PYTHON_THREADS, schema.PYTHON_THREAD, self._head["python_thread_count"]):
+            first = thread["first_frame"]
+            threads.append((thread["pthread"], tuple(frames[first : first + thread["frame_count"]])))
+        return tuple(threads)
+
+    def _frame(self, f: dict[str, Any]) -> PythonFrame:
+        table = self._bytes(f["table"], f["table_nbytes"])
+        minor = self._box.header["python_minor"]
+        return PythonFrame(
+            function=self._text(f["name"], f["name_nbytes"], f["name_kind"]),
+            file=self._text(f["file"], f["file_nbytes"], f["file_kind"]),
+            line=line_of(table, minor, f["first_line"], f["offset"]) if table else None,
+        )
+
+    def _own_stack(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> tuple[PythonFrame, ...]:
+        if self._head["python_matched"] and threads:
+            return threads[0][1]
+        return next((frames for pthread, frames in threads if pthread == self._head["pthread"]), ())
+
+    # Native
+
+    def _native(self, mappings: tuple[Mapping, ...]) -> tuple[NativeFrame, ...]:
+        head = self._head
+        images = list(self._box.items(Region.IMAGES, schema.IMAGE, head["image_count"]))
+        count = head["native_count"] + head["native_tail"]
+        frames = []
+        for f in self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, count):
+            pc, found = f["pc"], FOUND.get(f["found"], "unknown")
+            if 0 < f["image"] <= len(images):
+                image = images[f["image"] - 1]
+                build_id = image["build_id"][: image["build_id_nbytes"]].hex() or None
+                path = self._text(image["path"], image["path_nbytes"])
+                frames.append(NativeFrame(pc, path, (pc - image["bias"]) % (1 << 64), build_id, found))
+                continue
+            mapping = next((m for m in mappings if m.start <= pc < m.end), None)
+            if mapping is None or not mapping.path:
+                frames.append(NativeFrame(pc, None, None, None, found))
+                continue
+            offset = pc - mapping.start + mapping.offset
+            frames.append(NativeFrame(pc, mapping.path, offset, None, found, offset_is_file=True))
+        return tuple(frames)
+
+    def _mappings(self) -> tuple[Mapping, ...]:
+        content = self._box.content(self._box.region(Region.MAPS))
+        return tuple(parse_maps(content[: self._head["maps_used"]].decode("utf-8", "replace").splitlines()))
+
+    # Storages and other threads
+
+    def _hits(self) -> Iterable[StorageHit]:
+        for hit in self._box.items(Region.STORAGE_HITS, schema.STORAGE_HIT, self._head["hit_count"]):
+            if hit["kind"] in _POSITIONS:
+                storage = self._storages.hit(hit["grave"], live=hit["kind"] <= _LAST_LIVE_HIT)
+                yield StorageHit(_POSITIONS[hit["kind"]], storage)
+
+    def _also(self) -> Iterable[AlsoCrashed]:
+        for a in self._box.items(Region.ALSO_CRASHED, schema.ALSO_CRASHED, self._head["also_crashed"]):
+            if a["published"]:
+                yield AlsoCrashed(a["tid"], a["signal"], a["code"], a["pc"], a["fault_addr"], a["mono_ns"])
+
+
+def parse_maps(lines: Iterable[str]) -> Iterable[Mapping]:
+    """Lines of /proc/PID/maps; a line that was cut off is left out."""
+    for line in lines:
+        match = _MAPS_LINE.fullmatch(line)
+        if match:
+            yield Mapping(int(match[1], 16), int(match[2], 16), match[3], int(match[4], 16), match[5])
+
+
+def _steps(bits: int) -> tuple[str, ...]:
+    return tuple(s.name for s in Step if bits >> s & 1)

@@ -1,0 +1,281 @@
+"""The journal: facts that are not forgotten, and the names behind every `who_id`.
+
+Damage is survived by searching for the next entry: each starts with JOURNAL_MAGIC at a multiple of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import Entry
+from pytracer.decode import payloads
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.demangle import node_name
+from pytracer.decode.linetable import line_of
+from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
+
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE})
+NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
+_HEADER = struct.Struct("<HHIQII")
+_MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
+_HIGHEST_KIND = 1024  # of an entry found by searching: payload bytes may look like the magic
+_NOBODY = Who()
+
+
+@dataclass(frozen=True)
+class RawEntry:
+    """One complete entry; `offset` is from the start of the journal."""
+
+    offset: int
+    kind: int
+    mono_ns: int
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Code:
+    """A CODE entry; `torch`: the file belongs to torch itself."""
+
+    function: str
+    file: str
+    python_minor: int
+    first_line: int
+    table: bytes
+    torch: bool
+
+
+class Journal:
+    """The entries of one box, and what `who_id` values mean."""
+
+    def __init__(self, box: BoxFile) -> None:
+        """Finds the entries; notes damage in `box`."""
+        self._box = box
+        extent = box.region(schema.Region.JOURNAL)
+        self._start = extent.offset if extent else 0
+        content = box.content(extent)
+        used = box.header["journal_used"]
+        declared = extent.item_count if extent else 0
+        if extent and used > extent.declared_count * extent.item_bytes:
+            box.note(self._start, f"the journal says {used} bytes are used, it has {declared}")
+        self._content = content[:used] if used else content
+        self.torn = 0
+        self.unknown_who = 0
+        self.entries: dict[int, RawEntry] = {e.offset: e for e in self._walk()}
+        self._who: dict[tuple[int, int], Who] = {}
+        self._code: dict[int, Code | None] = {}
+        self._lines: dict[tuple[int, int], PythonFrame | None] = {}
+
+    def _walk(self) -> Iterator[RawEntry]:
+        content, at = self._content, 0
+        written = len(content.rstrip(b"\0"))
+        while at + _HEADER.size <= len(content):
+            magic, kind, nbytes, mono_ns, epoch, published = _HEADER.unpack_from(content, at)
+            fits = magic == schema.JOURNAL_MAGIC and _HEADER.size <= nbytes <= len(content) - at
+            if fits and published == 1:
+                yield RawEntry(at, kind, mono_ns, epoch, content[at + _HEADER.size : at + nbytes])
+                at += nbytes + -nbytes % 8
+                continue
+            if at >= written:
+                self.torn += bool(self._box.header["journal_used"])  # reserved, then the writer died
+                return
+            self.torn += 1
+            self._box.note(self._start + at, "a journal entry was not finished")
+            after = at + nbytes + -nbytes % 8
+            known_end = fits and (after >= written or content.startswith(_MAGIC, after))
+            at = after if known_end else self._resync(at + 8)
+
+    def _resync(self, at: int) -> int:
+        content = self._content
+        while True:
+            at = content.find(_MAGIC, at)
+            if at < 0 or at + _HEADER.size > len(content):
+                return len(content)
+            if at % 8 == 0:
+                _, kind, nbytes, _, _, published = _HEADER.unpack_from(content, at)
+                if kind <= _HIGHEST_KIND and _HEADER.size <= nbytes <= len(content) - at and published <= 1:
+                    return at
+            at += 1
+
+    # Facts
+
+    def facts(self) -> tuple[Fact, ...]:
+        """All entries but CODE, NODE and SITE, decoded, in the order of the file."""
+        found = []
+        for entry in self.entries.values():
+            if entry.kind in INTERNED:
+                continue
+            decoder = _DECODERS.get(entry.kind)
+            name = Entry(entry.kind).name if decoder else f"UNKNOWN_{entry.kind}"
+            try:
+                data = decoder(entry.payload) if decoder else entry.payload
+            except (ValueError, struct.error, RecursionError, msgspec.MsgspecError) as error:
+                self._box.note(self._start + entry.offset, f"the {name} entry cannot be read: {error}")
+                continue
+            found.append(Fact(entry.mono_ns, entry.epoch, name, data))
+        return tuple(found)
+
+    def files_since(self, mono_ns: int) -> Iterator[str]:
+        """File names of the code objects that were interned at or after a moment."""
+        for entry in self.entries.values():
+            if entry.kind == Entry.CODE and entry.mono_ns >= mono_ns:
+                code = self.code(entry.offset // 8)
+                if code:
+                    yield code.file
+
+    # Who
+
+    def who(self, who_id: int, where: int) -> Who:
+        """What a (who_id, who_where) pair of a storage means; an empty `Who` when the entry cannot be read."""
+        if who_id == 0:
+            return _NOBODY
+        key = (who_id, where)
+        found = self._who.get(key)
+        if found is None:
+            found = self._who[key] = self._resolve(who_id, where)
+        return found
+
+    def _resolve(self, who_id: int, where: int) -> Who:
+        entry = self.entries.get(who_id * 8)
+        if entry is not None and entry.kind == Entry.CODE:
+            return Who(python=self.frame(who_id, where))
+        if entry is not None and entry.kind == Entry.NODE:
+            return Who(node=self.node(who_id), node_sequence_nr=_sequence_nr(where))
+        if entry is not None and entry.kind == Entry.SITE and len(entry.payload) >= schema.SITE_ENTRY.nbytes:
+            site = layout(schema.SITE_ENTRY).decode(entry.payload)
+            node = self.node(site["node_id"])
+            return Who(
+                python=self.frame(site["code_id"], site["code_offset"]),
+                caller=self.frame(site["caller_id"], site["caller_offset"]),
+                node=node,
+                node_sequence_nr=_sequence_nr(where) if node else None,
+            )
+        self.unknown_who += 1
+        return _NOBODY
+
+    def node(self, who_id: int) -> str | None:
+        """The class name of an autograd node, shortened."""
+        entry = self.entries.get(who_id * 8) if who_id else None
+        if entry is None or entry.kind != Entry.NODE:
+            return None
+        return node_name(entry.payload.split(b"\0", 1)[0].decode("utf-8", "replace"))
+
+    def frame(self, who_id: int, offset: int) -> PythonFrame | None:
+        """A CODE entry and an instruction offset as a frame."""
+        if who_id == 0:
+            return None
+        key = (who_id, offset)
+        if key not in self._lines:
+            code = self.code(who_id)
+            signed = offset - (1 << 32) if offset >> 31 else offset
+            line = line_of(code.table, code.python_minor, code.first_line, signed) if code else None
+            self._lines[key] = PythonFrame(code.function, code.file, line) if code else None
+        return self._lines[key]
+
+    def code(self, who_id: int) -> Code | None:
+        """A CODE entry."""
+        if who_id not in self._code:
+            entry = self.entries.get(who_id * 8)
+            readable = entry is not None and entry.kind == Entry.CODE
+            self._code[who_id] = decode_code(entry.payload) if entry is not None and readable else None
+        return self._code[who_id]
+
+
+def _sequence_nr(where: int) -> int | None:
+    return None if where == NO_SEQUENCE_NR else where
+
+
+def text_of_kind(data: bytes, kind: int) -> str:
+    """The characters of a Python string as they lie in memory, 1, 2 or 4 bytes each."""
+    return data.decode({2: "utf-16-le", 4: "utf-32-le"}.get(kind, "latin-1"), "replace")
+
+
+def decode_code(payload: bytes) -> Code | None:
+    """The payload of a CODE entry; None when its sizes do not add up."""
+    size = schema.CODE_ENTRY.nbytes
+    if len(payload) < size:
+        return None
+    head = layout(schema.CODE_ENTRY).decode(payload)
+    name_end = size + head["name_nbytes"]
+    file_end = name_end + head["file_nbytes"]
+    table_end = file_end + head["table_nbytes"]
+    if table_end > len(payload):
+        return None
+    return Code(
+        function=text_of_kind(payload[size:name_end], head["name_kind"]),
+        file=text_of_kind(payload[name_end:file_end], head["file_kind"]),
+        python_minor=head["python_minor"],
+        first_line=head["first_line"],
+        table=payload[file_end:table_end],
+        torch=bool(head["flags"] & 1),
+    )
+
+
+# Payloads
+
+
+def _strings(payload: bytes) -> tuple[str, ...]:
+    parts = payload.split(b"\0")
+    return tuple(p.decode("utf-8", "replace") for p in (parts[:-1] if parts[-1] == b"" else parts))
+
+
+def _environment(payload: bytes) -> dict[str, str]:
+    return dict(s.split("=", 1) for s in _strings(payload) if "=" in s)
+
+
+def _wait(payload: bytes) -> dict[str, Any]:
+    return layout(schema.WAIT_ENTRY).decode(payload)
+
+
+def _text(payload: bytes) -> str:
+    return payload.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _checked(shape: type) -> Callable[[bytes], dict[str, Any]]:
+    def decode(payload: bytes) -> dict[str, Any]:
+        value = json.loads(payload.rstrip(b"\0").decode("utf-8", "replace"))
+        msgspec.convert(value, shape)
+        return dict(value)
+
+    return decode
+
+
+_DECODERS: dict[int, Callable[[bytes], Any]] = {
+    Entry.PROCESS: _strings,
+    Entry.ENVIRONMENT: _environment,
+    Entry.NOTE: _text,
+    Entry.WAIT: _wait,
+    Entry.VERSIONS: _checked(payloads.Versions),
+    Entry.RANK: _checked(payloads.Rank),
+    Entry.MODULE: _checked(payloads.Module),
+    Entry.BUCKETS: _checked(payloads.Buckets),
+    Entry.EXCEPTION: _checked(payloads.UncaughtException),
+    Entry.GROUP: _checked(payloads.Group),
+}
+
+
+def wait_of(data: dict[str, Any]) -> Wait:
+    """A WAIT entry: wait status or siginfo to exit code or signal (see wait(2))."""
+    status, code = data["status"], data["code"]
+    if data["via_waitid"]:
+        exited = code == 1  # CLD_EXITED; CLD_KILLED 2, CLD_DUMPED 3
+        return Wait(data["pid"], status if exited else None, None if exited else status, data["mono_ns"])
+    signal = status & 0x7F
+    if signal:
+        return Wait(data["pid"], None, signal, data["mono_ns"])
+    return Wait(data["pid"], status >> 8 & 0xFF, None, data["mono_ns"])
+
+
+def is_end(data: dict[str, Any]) -> bool:
+    """False for a child that only stopped or continued."""
+    if data["via_waitid"]:
+        return bool(data["code"] in (1, 2, 3))
+    return bool(data["status"] & 0xFF != 0x7F and data["status"] != 0xFFFF)

@@ -1,0 +1,100 @@
+"""Shapes of the JSON journal entries: what a reader may rely on. Unknown keys are allowed, missing ones too."""
+
+from __future__ import annotations
+
+import msgspec
+
+Int = int | None
+Text = str | None
+
+
+class Versions(msgspec.Struct):
+    """VERSIONS."""
+
+    python: Text = None
+    torch: Text = None
+    cuda: Text = None
+    pytracer: Text = None
+
+
+class Rank(msgspec.Struct):
+    """RANK."""
+
+    rank: int
+    local_rank: Int = None
+    world_size: Int = None
+    backend: Text = None
+
+
+class Tensor(msgspec.Struct):
+    """A parameter or buffer of a wrapped module."""
+
+    fqn: str
+    addr: Int = None
+    nbytes: Int = None
+    role: Text = None
+    dtype: Text = None
+    shape: list[int] | None = None
+    storage_addr: Int = None
+    storage_nbytes: Int = None
+
+
+class Module(msgspec.Struct, rename={"class_": "class"}):
+    """MODULE."""
+
+    module: str
+    tensors: list[Tensor]
+    class_: Text = None
+    wrapper: Text = None
+
+
+class BucketParameter(msgspec.Struct):
+    """A parameter's place in a bucket."""
+
+    fqn: str
+    offset_bytes: int
+    nbytes: int
+
+
+class Bucket(msgspec.Struct):
+    """A gradient bucket."""
+
+    index: int
+    addr: int
+    nbytes: int
+    parameters: list[BucketParameter]
+
+
+class Buckets(msgspec.Struct):
+    """BUCKETS."""
+
+    module: str
+    generation: int
+    buckets: list[Bucket]
+    has_rebuilt: bool | None = None
+
+
+class Frame(msgspec.Struct):
+    """A Python frame."""
+
+    function: str
+    file: str
+    line: Int = None
+
+
+class UncaughtException(msgspec.Struct):
+    """EXCEPTION."""
+
+    type: str
+    message: Text = None
+    thread: Text = None
+    python_stack: list[Frame] = []
+
+
+class Group(msgspec.Struct):
+    """GROUP."""
+
+    name: str
+    ranks: list[int] | None = None
+    description: Text = None
+    backend: Text = None

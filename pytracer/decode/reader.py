@@ -1,0 +1,130 @@
+"""Black box file to `Snapshot`, tolerant of damage.
+
+The parts live next door: bytes in `boxfile.py`, journal in `journal.py`, threads and records in `rings.py`, storages
+in `storages.py`, the crash section in `crash.py`. Names of native functions are left to `symbolize.py`, the view over
+all processes to `merge.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pytracer.blackbox.schema import State
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.crash import CrashReader
+from pytracer.decode.journal import Journal, is_end, wait_of
+from pytracer.decode.rings import Rings
+from pytracer.decode.snapshot import Damage, Snapshot
+from pytracer.decode.storages import Clock, Storages
+
+_ARCHES = {1: "x86-64", 2: "aarch64"}
+_STEP_SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
+_COUNTERS = (
+    "journal_dropped",
+    "storages_dropped",
+    "unknown_frees",
+    "stale_storages",
+    "threads_dropped",
+    "faults_repaired",
+    "hook_errors",
+    "collectives",
+)
+_WORKER_FILES = "torch/utils/data/_utils/"
+
+
+def read_box(path: str | os.PathLike[str]) -> Snapshot:
+    """Decodes one black box.
+
+    Args:
+        path: the file; it may be cut off anywhere, corrupted, or still being written.
+
+    Returns:
+        What could be read; what could not is in `Snapshot.damage`.
+
+    Raises:
+        InputError: the file is missing, empty, a directory, unreadable, foreign, or of a newer major version.
+    """
+    box = BoxFile(path)
+    header = box.header
+    journal = Journal(box)
+    rings = Rings(box)
+    storages = Storages(box, journal, Clock(box, journal), rings.threads)
+    lives = storages.read()
+    crash = CrashReader(box, storages).read()
+    facts = journal.facts()
+    last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
+    state = _state(header["state"])
+    counts = {name: header[name] for name in _COUNTERS} | {
+        "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"],
+        "records": len(rings.events),
+        "overwritten_records": rings.overwritten_records,
+        "torn_records": rings.torn_records,
+        "unknown_records": rings.unknown_records,
+        "entries": len(journal.entries),
+        "torn_entries": journal.torn,
+        "unknown_who": journal.unknown_who,
+        "live_storages": sum(s.state == "live" for s in lives),
+        "freed_storages": sum(s.state == "freed" for s in lives),
+        "storages_being_freed": storages.being_freed,
+        "busy_slots": storages.busy_slots,
+        "torn_graves": storages.torn_graves,
+        "threads": len(rings.threads.by_index),
+    }
+    return Snapshot(
+        path=box.path,
+        version=(header["major"], header["minor"]),
+        pid=header["pid"],
+        ppid=header["ppid"],
+        uid=header["uid"],
+        host=header["host"],
+        boot_id=header["boot_id"],
+        arch=_ARCHES.get(header["arch"], f"unknown ({header['arch']})"),
+        page_bytes=header["page_bytes"],
+        start_ticks=header["start_ticks"],
+        created_mono_ns=header["created_mono_ns"],
+        created_wall_ns=header["created_wall_ns"],
+        state=state,
+        exit_code=header["exit_code"] if state == State.EXITING.name else None,
+        exit_mono_ns=header["exit_mono_ns"] or None,
+        step=header["step"] if header["step"] >= 0 else None,
+        step_source=_STEP_SOURCES.get(header["step_source"]),
+        preloaded=bool(header["preloaded"]),
+        python_minor=header["python_minor"] or None,
+        argv=last.get("PROCESS", ()),
+        environment=last.get("ENVIRONMENT", {}),
+        rank=last.get("RANK"),
+        versions=last.get("VERSIONS", {}),
+        facts=facts,
+        events=tuple(rings.events),
+        threads=tuple(rings.threads.by_index.values()),
+        collectives=rings.collectives(),
+        storages=lives,
+        waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
+        crash=crash,
+        counts=counts,
+        damage=_damage(box),
+        dataloader_worker=_is_dataloader_worker(journal, header["created_mono_ns"]),
+    )
+
+
+def _state(number: int) -> str:
+    try:
+        return State(number).name
+    except ValueError:
+        return f"UNKNOWN_{number}"
+
+
+def _damage(box: BoxFile) -> tuple[Damage, ...]:
+    if not box.damage_left_out:
+        return tuple(box.damage)
+    return (*box.damage, Damage(box.name, len(box.data), f"{box.damage_left_out} more places"))
+
+
+def _is_dataloader_worker(journal: Journal, created_mono_ns: int) -> bool:
+    """True when this process itself, not the one it was forked from, ran the code of a DataLoader worker.
+
+    `worker.py` and `fetch.py` lie in that directory and run in workers only; with zero workers `fetch.py` runs in the
+    training process as well, so it alone proves nothing.
+    """
+    return any(_WORKER_FILES in f and f.endswith("worker.py") for f in journal.files_since(created_mono_ns))

@@ -1,0 +1,128 @@
+"""Thread contexts and their rings of records; collectives put together from them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import RECORD_PAYLOAD, Record, Region
+from pytracer.decode.boxfile import BoxFile, Extent
+from pytracer.decode.snapshot import Collective, Event, ThreadInfo
+from pytracer.decode.storages import Threads
+
+_HEADER = struct.Struct("<IHHQ")
+_SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
+_WRAP = 1 << 32
+
+
+class Rings:
+    """Reads all thread contexts and records of a box."""
+
+    def __init__(self, box: BoxFile) -> None:
+        self._box = box
+        self.threads = Threads()
+        self.events: list[Event] = []
+        self.torn_records = 0
+        self.unknown_records = 0
+        self.overwritten_records = 0
+        rings = {e.first_thread: e for e in reversed(box.regions(Region.RECORDS, schema.RECORD_HEADER.nbytes))}
+        for extent in box.regions(Region.THREADS, schema.THREAD.nbytes):
+            self._chunk(extent, rings.get(extent.first_thread))
+        self.events.sort(key=lambda e: e.mono_ns)
+
+    def _chunk(self, heads: Extent, ring: Extent | None) -> None:
+        per_thread = ring.declared_count // heads.declared_count if ring and heads.declared_count else 0
+        for i in range(heads.item_count):
+            head = layout(schema.THREAD).decode(self._box.data, heads.offset + i * heads.item_bytes)
+            if head["tid"] == 0:
+                continue
+            index = heads.first_thread + i
+            info = ThreadInfo(head["tid"], head["name"], head["pthread"], bool(head["ended"]), head["record_count"])
+            self.threads.by_index[index] = info
+            if head["generation"] > 1:
+                self.threads.recycled.add(index)
+            if ring is not None and per_thread:
+                self._ring(info, ring, i * per_thread, per_thread)
+
+    def _ring(self, info: ThreadInfo, extent: Extent, first: int, slots: int) -> None:
+        self.overwritten_records += max(0, info.record_count - slots)
+        for slot in range(min(slots, max(0, extent.item_count - first))):
+            at = extent.offset + (first + slot) * extent.item_bytes
+            order, kind, nbytes, mono_ns = _HEADER.unpack_from(self._box.data, at)
+            if order == 0:
+                # Never used, or its writer died while filling it.
+                self.torn_records += slot < info.record_count
+                continue
+            age = (info.record_count - order) % _WRAP
+            # One more than counted: the writer died between publishing and counting.
+            in_ring = (order - 1) % slots == slot and (age <= slots or age == _WRAP - 1)
+            if not in_ring or not _HEADER.size <= nbytes <= extent.item_bytes:
+                self.torn_records += 1
+                continue
+            definition = RECORD_PAYLOAD.get(kind)
+            if definition is None:
+                self.unknown_records += 1
+                continue
+            payload = self._box.data[at + _HEADER.size : at + nbytes].ljust(definition.nbytes, b"\0")
+            data = _tidy(Record(kind), layout(definition).decode(payload))
+            self.events.append(Event(mono_ns, info.tid, info.name, Record(kind).name, data))
+
+    def collectives(self) -> tuple[Collective, ...]:
+        """The last known state of each collective, by sequence number; started and completed may be on two threads."""
+        found: dict[int, Collective] = {}
+        for event in self.events:
+            if event.kind not in ("COLLECTIVE_STARTED", "COLLECTIVE_COMPLETED"):
+                continue
+            data = event.data
+            before = found.get(data["sequence_nr"])
+            completed = event.kind == "COLLECTIVE_COMPLETED"
+            source = before or _collective(event)
+            found[data["sequence_nr"]] = Collective(
+                **{
+                    **vars(source),
+                    "state": "completed" if completed or source.completed_ns is not None else "started",
+                    "started_ns": source.started_ns if completed else event.mono_ns,
+                    "completed_ns": event.mono_ns if completed else source.completed_ns,
+                    "tid": source.tid if completed else event.tid,
+                }
+            )
+        return tuple(found[n] for n in sorted(found))
+
+
+def _collective(event: Event) -> Collective:
+    d = event.data
+    return Collective(
+        sequence_nr=d["sequence_nr"],
+        op=d["op"],
+        backend=d["backend"],
+        state="started",
+        started_ns=None,
+        completed_ns=None,
+        buffer_addr=d["buffer_addr"],
+        storage_addr=d["storage_addr"],
+        numel=d["numel"],
+        nbytes=d["nbytes"],
+        sizes=d["sizes"],
+        dtype=d["dtype"],
+        tid=event.tid,
+    )
+
+
+def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
+    """Padding and "none" values out; tuples cut to what is set."""
+    data.pop("reserved", None)
+    if kind == Record.STEP:
+        data["source"] = _SOURCES.get(data["source"])
+    elif kind in (Record.COLLECTIVE_STARTED, Record.COLLECTIVE_COMPLETED):
+        backend, colon, op = data["name"].partition(":")
+        data["backend"], data["op"] = (backend, op) if colon else (None, data["name"])
+        data["sizes"] = data["sizes"][: min(data["dim_count"], 4)]
+        data["buffer_addr"] = data["buffer_addr"] or None
+        data["storage_addr"] = data["storage_addr"] or None
+        data["dtype"] = data["dtype"] or None
+    elif kind != Record.MARK:
+        data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
+        data["storages"] = tuple(s for s in data["storages"] if s)
+    return data

@@ -1,0 +1,153 @@
+"""Storages: the table of live ones, the rings of graves, and the sparse clock that dates both."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.schema import Region
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.journal import Journal
+from pytracer.decode.snapshot import Moment, Storage, ThreadInfo
+
+_SLOT = struct.Struct("<QQIIII")
+_GRAVE = struct.Struct("<QQIHHIIIIIIIIQ")
+_EPOCH = struct.Struct("<IIQq")
+_SIZE_MASK = (1 << 48) - 1
+_ADDRESS_END = 1 << 64
+
+
+class Clock:
+    """Epoch to moment: from the EPOCHS region, else from the journal, whose entries are not overwritten."""
+
+    def __init__(self, box: BoxFile, journal: Journal) -> None:
+        extent = box.region(Region.EPOCHS, schema.EPOCH.nbytes)
+        self._extent, self._data = extent, box.content(extent)
+        self._journal = {e.epoch: e.mono_ns for e in journal.entries.values() if e.epoch}
+        self._moments: dict[int, Moment] = {}
+
+    def moment(self, epoch: int) -> Moment:
+        """When an epoch began; its time is None when its slot was taken by a later one."""
+        found = self._moments.get(epoch)
+        if found is None:
+            found = self._moments[epoch] = self._read(epoch)
+        return found
+
+    def _read(self, epoch: int) -> Moment:
+        extent = self._extent
+        if extent is not None and extent.declared_count and epoch:
+            at = epoch % extent.declared_count * extent.item_bytes
+            if at + _EPOCH.size <= len(self._data):
+                written, _, mono_ns, step = _EPOCH.unpack_from(self._data, at)
+                if written == epoch:
+                    return Moment(epoch, mono_ns, step if step >= 0 else None)
+        return Moment(epoch, self._journal.get(epoch), None)
+
+
+@dataclass
+class Threads:
+    """Thread contexts by index, and the ring shapes that follow from the file."""
+
+    by_index: dict[int, ThreadInfo] = field(default_factory=dict)
+    recycled: set[int] = field(default_factory=set)
+
+    def tid(self, index: int) -> int | None:
+        """Kernel thread id; None when the context was handed on, so that it may have been an earlier thread."""
+        info = self.by_index.get(index)
+        return None if info is None or index in self.recycled else info.tid
+
+
+class Storages:
+    """Decodes all storages of a box."""
+
+    def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
+        self._box, self._journal, self._clock, self._threads = box, journal, clock, threads
+        self.busy_slots = 0
+        self.torn_graves = 0
+        self.being_freed = 0
+
+    def read(self) -> tuple[Storage, ...]:
+        """Freed lives, then live ones; each once."""
+        freed, buried = self._freed()
+        return (*freed, *self._live(buried))
+
+    def _live(self, buried: set[tuple[int, int, int]]) -> Iterator[Storage]:
+        who, moment, tid = self._journal.who, self._clock.moment, self._threads.tid
+        for extent in self._box.regions(Region.STORAGES, _SLOT.size):
+            for key, size_thread, who_id, where, epoch, sequence in self._box.unpack(extent, _SLOT):
+                if not key:
+                    continue
+                state = key & schema.KEY_STATE_MASK
+                if state != schema.KEY_LIVE:
+                    self.busy_slots += state == schema.KEY_BUSY
+                    continue
+                base, thread = key & schema.KEY_ADDR_MASK, size_thread >> 48
+                if (base, thread, sequence) in buried:
+                    self.being_freed += 1  # the writer died between the grave and emptying the slot
+                    continue
+                yield Storage(
+                    base=base,
+                    nbytes=size_thread & _SIZE_MASK,
+                    state="live",
+                    allocated=moment(epoch),
+                    allocated_by=who(who_id, where),
+                    allocated_thread=tid(thread),
+                    order=(epoch, sequence),
+                )
+
+    def _freed(self) -> tuple[list[Storage], set[tuple[int, int, int]]]:
+        lives, buried = [], set()
+        for extent in self._box.regions(Region.GRAVES, _GRAVE.size):
+            half = self._half(extent.first_thread, extent.declared_count)
+            for slot, grave in enumerate(self._box.unpack(extent, _GRAVE)):
+                order = grave[2]
+                if order == 0:
+                    self.torn_graves += any(grave)
+                    continue
+                if (order - 1) % half != slot % half or grave[0] + grave[1] > _ADDRESS_END:
+                    self.torn_graves += 1
+                    continue
+                lives.append(self.life(grave))
+                buried.add((grave[0], grave[3], grave[10]))
+        return lives, buried
+
+    def _half(self, first_thread: int, items: int) -> int:
+        for extent in self._box.regions(Region.THREADS, schema.THREAD.nbytes):
+            if extent.first_thread == first_thread and extent.declared_count:
+                return max(1, items // extent.declared_count // 2)
+        return schema.GRAVES_PER_THREAD // 2
+
+    def life(self, grave: tuple[int, ...]) -> Storage:
+        """A grave as a freed storage."""
+        base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, _ = grave
+        who, moment, tid = self._journal.who, self._clock.moment, self._threads.tid
+        return Storage(
+            base=base,
+            nbytes=nbytes,
+            state="freed",
+            allocated=moment(ae),
+            allocated_by=who(ai, aw),
+            allocated_thread=tid(at),
+            freed=moment(fe),
+            freed_by=who(fi, fw),
+            freed_thread=tid(ft),
+            order=(fe, fs),
+        )
+
+    def hit(self, grave: bytes, live: bool) -> Storage:
+        """The grave of a StorageHit; of a live storage only the first half of the life is set."""
+        values = _GRAVE.unpack_from(grave)
+        if not live:
+            return self.life(values)
+        base, nbytes, _, at, _, ai, aw, _, _, ae, sequence, *_ = values
+        return Storage(
+            base=base,
+            nbytes=nbytes,
+            state="live",
+            allocated=self._clock.moment(ae),
+            allocated_by=self._journal.who(ai, aw),
+            allocated_thread=self._threads.tid(at),
+            order=(ae, sequence),
+        )
