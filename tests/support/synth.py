@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 Frame = tuple[str, str, int]  # function, file, line
 MS = 1_000_000
 LARGE = 131072
+WALL = 1_700_000_000_000_000_000  # wall clock minus monotonic clock
 
 EVENTS = {
     "MARK": 1,
@@ -40,7 +41,6 @@ REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
     *("rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp", "rip", "eflags"),
     *("csgsfs", "err", "trapno", "oldmask", "cr2"),
-)
 )
 
 
@@ -611,7 +611,7 @@ class Box:
         } | self.counters
         head = b"\x89pytrc\r\n" + struct.pack("<HHI", self.major, self.minor, 8192)
         head += struct.pack("<IIiiIIQ", self.state, 1, self.pid, self.ppid, 1000, 4096, self.start_ticks)
-        head += struct.pack("<QQQ", self.created_ns, self.created_ns + 1_700_000_000_000_000_000, self.exit_ns)
+        head += struct.pack("<QQQ", self.created_ns, self.created_ns + WALL, self.exit_ns)
         head += struct.pack("<iIQQ", self.exit_code, region_count, len(self.journal), c["journal_dropped"])
         head += struct.pack("<qII", self.step_now, self.step_source, 0)
         head += struct.pack(
@@ -644,11 +644,9 @@ def write_run(directory: Path, *boxes: Box, launcher: Mapping[str, Any] | None =
         box.write(directory / "boxes" / f"{box.host}.{box.pid}.blackbox")
     if launcher is not None:
         first = boxes[0] if boxes else Box()
-        filled = {
-            "schema": "pytracer-run", "version": 1, "pid": 99, "host": first.host, "boot_id": first.boot_id,
-            "command": ["python", "train.py"], "cwd": "/work", "started_wall_ns": first.created_ns + 1_700_000_000_000_000_000,
-            "started_mono_ns": first.created_ns - 50 * MS, "ended_mono_ns": None, "child_pid": first.pid,
-            "exit_code": None, "signal": None, "pytracer": "0.1.0",
-        }  # fmt: skip
+        filled = {"schema": "pytracer-run", "version": 1, "pytracer": "0.1.0", "pid": 99, "child_pid": first.pid}
+        filled |= {"host": first.host, "boot_id": first.boot_id, "command": ["python", "train.py"], "cwd": "/work"}
+        filled |= {"started_wall_ns": first.created_ns + WALL, "started_mono_ns": first.created_ns - 50 * MS}
+        filled |= {"ended_mono_ns": None, "exit_code": None, "signal": None}
         (directory / "run.json").write_text(json.dumps({**filled, **launcher}))
     return directory
