@@ -1,0 +1,96 @@
+# The words people type; CI types the same ones.
+#   make demo     set up everything, run a job that dies, print its report
+#   make test     the same set-up, then all tests
+
+PYTHON ?= python3
+# Any pip requirement, e.g. make demo TORCH=torch==2.12.1
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+CXX ?= g++
+JOBS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH_STAMP := $(VENV)/.torch-$(subst /,_,$(subst =,_,$(firstword $(TORCH))))
+SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
+FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES)))
+FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
+
+.PHONY: demo test build lint format docs bench clean help tools
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    set up .venv, build, run a job that dies, print its report"
+	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
+	@echo "make build   set up and build only; again when csrc changes"
+	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
+	@echo "make format  let ruff and clang-format write"
+	@echo "make docs    generate what is generated"
+	@echo "make bench   all benchmarks"
+	@echo "make clean   remove what was built; .venv and runs stay"
+	@echo
+	@echo "PYTHON=$(PYTHON)  TORCH=$(TORCH)  VENV=$(VENV)  CXX=$(CXX)"
+
+demo: build
+	@rm -f runs/demo/report.json
+	@echo '$$ pytracer run -- torchrun --nproc-per-node 2 examples/ddp_use_after_free.py'
+	@OMP_NUM_THREADS=1 $(BIN)/pytracer run --force -o runs/demo -- \
+	    $(BIN)/torchrun --standalone --nproc-per-node 2 examples/ddp_use_after_free.py || test -f runs/demo/report.json
+
+test: build
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+
+build: $(VENV)/.built
+
+lint: build $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/gen_layout.py --check
+	$(BIN)/python scripts/check_crashsafe.py
+	$(BIN)/clang-format --dry-run --Werror $(FORMATTED_CPP)
+	sh -n scripts/pytracer-run
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(FORMATTED_CPP)
+
+docs: build
+	$(BIN)/python scripts/gen_layout.py
+
+bench: build
+	@for file in benchmarks/*.py; do $(BIN)/python $$file $(ARGS) || exit 1; done
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache $(VENV)/.built
+	rm -f pytracer/*.so pytracer/_build_info.json
+	find pytracer scripts tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+
+tools:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "pytracer needs Python 3.10 or newer: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	    { echo "$(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || \
+	    { echo "$(PYTHON) has no headers: apt-get install python3-dev" >&2; exit 1; }
+	@command -v $(CXX) >/dev/null || { echo "there is no C++ compiler ($(CXX)): apt-get install g++" >&2; exit 1; }
+
+# Stamps, so that the second call is quick.
+$(VENV)/.python: | tools
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(TORCH_STAMP): | $(VENV)/.python
+	$(PIP) install $(TORCH) "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26"
+	@rm -f $(VENV)/.torch-* && touch $@
+
+$(VENV)/.built: $(TORCH_STAMP) $(SOURCES)
+	CXX="$(CXX)" $(PIP) install --no-build-isolation -e ".[test,disasm]"
+	@touch $@
+
+$(VENV)/.lint: pyproject.toml | $(VENV)/.built
+	$(PIP) install --no-build-isolation -e ".[lint]"
+	@touch $@
