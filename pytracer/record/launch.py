@@ -31,7 +31,7 @@ RUNS = "runs"
 LATEST = "latest"
 OWN_FILES = (RUN_FILE, "report.json", "symbols.json")
 
-_ROOM_BYTES = 64 * 1024 * 1024
+ROOM_BYTES = 64 * 1024 * 1024
 # A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.
 _REMOTE = re.compile(
     r"^(nfs\d*|lustre|fuse.*|9p|virtiofs|cifs|smb\d*|ceph|afs|gpfs|beegfs\w*|orangefs|pvfs2|glusterfs|wekafs)$"
@@ -322,10 +322,10 @@ def _local_directory(directory: Path, kind: str) -> Path:
 def _check_room(directory: Path) -> None:
     room = os.statvfs(directory)
     free = room.f_bavail * room.f_frsize
-    if free < _ROOM_BYTES or (room.f_files and not room.f_favail):
-        what = f"{free // 2**20} MiB" if free < _ROOM_BYTES else "no inode"
+    if free < ROOM_BYTES or (room.f_files and not room.f_favail):
+        what = f"{free // 2**20} MiB" if free < ROOM_BYTES else "no inode"
         raise RecordingError(
-            f"the disk of {directory} is full: {what} left, {_ROOM_BYTES // 2**20} MiB are needed",
+            f"the disk of {directory} is full: {what} left, {ROOM_BYTES // 2**20} MiB are needed",
             "free some, or choose another disk with -o DIR",
         )
 
