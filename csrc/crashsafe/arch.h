@@ -1,0 +1,43 @@
+// What differs between processors: registers in a ucontext, and nothing else.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <ucontext.h>
+
+namespace pytracer::crashsafe {
+
+#if defined(__x86_64__)
+inline constexpr uint32_t kArch = 1;
+inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RIP]; }
+inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RSP]; }
+inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RBP]; }
+inline void set_pc(ucontext_t* context, uint64_t value) { context->uc_mcontext.gregs[REG_RIP] = value; }
+inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.gregs[REG_RSP] = value; }
+inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.gregs[REG_RBP] = value; }
+inline uint64_t error_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_ERR]; }
+inline uint64_t trap_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_TRAPNO]; }
+inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
+  static_assert(sizeof(context->uc_mcontext.gregs) <= sizeof(out));
+  memcpy(out, context->uc_mcontext.gregs, sizeof(context->uc_mcontext.gregs));
+}
+#elif defined(__aarch64__)
+inline constexpr uint32_t kArch = 2;
+inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.pc; }
+inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.sp; }
+inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.regs[29]; }
+inline void set_pc(ucontext_t* context, uint64_t value) { context->uc_mcontext.pc = value; }
+inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.sp = value; }
+inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.regs[29] = value; }
+inline uint64_t error_of(const ucontext_t*) { return ~0ull; }
+inline uint64_t trap_of(const ucontext_t*) { return ~0ull; }
+inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
+  memcpy(out, context->uc_mcontext.regs, 31 * sizeof(uint64_t));
+  out[31] = context->uc_mcontext.sp;
+  out[32] = context->uc_mcontext.pc;
+  out[33] = context->uc_mcontext.pstate;
+}
+#else
+#error "pytracer knows x86-64 and aarch64"
+#endif
+
+}  // namespace pytracer::crashsafe

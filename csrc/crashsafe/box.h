@@ -1,0 +1,58 @@
+// The mapped black box, as the crash path sees it: fixed pointers, filled in by the recorder before any handler runs.
+#pragma once
+#include "../blackbox/layout.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace pytracer {
+
+/// A region of the mapped file.
+template <class T>
+struct Span {
+  T* data = nullptr;
+  uint32_t items = 0;
+};
+
+/// One tier of the table of live storages.
+struct Tier {
+  blackbox::LiveStorage* slots = nullptr;
+  uint64_t mask = 0;
+  uint32_t shift = 0;
+  uint32_t log2_slots = 0;
+};
+
+inline constexpr uint32_t kTierLimit = 4;
+inline constexpr uint32_t kThreadLimit = 256;
+inline constexpr uint32_t kThreadChunks = kThreadLimit / blackbox::kThreadsPerChunk;
+
+/// Where everything lies in the mapping. The addresses stay the same for the whole life of the process, also when a
+/// forked child maps its own file over its parent's.
+struct Box {
+  char* base = nullptr;
+  blackbox::FileHeader* header = nullptr;
+  Span<char> journal;
+  Span<blackbox::Epoch> epochs;
+  Span<blackbox::CrashHeader> crash;
+  Span<blackbox::NativeFrame> native_frames;
+  Span<blackbox::PythonThread> python_threads;
+  Span<blackbox::PythonFrame> python_frames;
+  Span<blackbox::Image> images;
+  Span<blackbox::StorageHit> hits;
+  Span<blackbox::AlsoCrashed> also_crashed;
+  Span<char> arena;
+  Span<char> maps;
+  Tier tiers[kTierLimit];
+  std::atomic<uint32_t> tier_count{0};
+  blackbox::ThreadHead* heads[kThreadChunks] = {};
+  blackbox::Grave* graves[kThreadChunks] = {};
+  std::atomic<uint32_t> chunk_count{0};
+};
+
+/// The box of this process. `header` is null until recording has started.
+extern Box g_box;
+
+/// The process that g_box describes. A vfork child shares our memory but not our pid: it must touch nothing.
+extern int g_box_pid;
+
+}  // namespace pytracer

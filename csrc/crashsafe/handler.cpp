@@ -1,0 +1,353 @@
+#include "handler.h"
+
+#include "arch.h"
+#include "box.h"
+#include "native_stack.h"
+#include "python_stack.h"
+#include "raw_log.h"
+#include "safe_read.h"
+#include "storage_lookup.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <pthread.h>
+#include <sys/prctl.h>
+
+namespace pytracer {
+Box g_box;
+int g_box_pid = 0;
+}  // namespace pytracer
+
+namespace pytracer::crashsafe {
+namespace {
+
+using namespace blackbox;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
+
+constexpr int kParkMilliseconds = 5000;
+
+// What the program believes is installed. Two slots and an index, so that a reader in the handler never sees half.
+struct Theirs {
+  struct sigaction slot[2];
+  std::atomic<uint32_t> current{0};
+};
+Theirs theirs[65];
+KernelAction in_kernel[65];  // what the kernel has while we are installed
+std::atomic<bool> installed{false};
+bool announce_crash = false;
+std::atomic<NodeProbeFn> node_probe{nullptr};
+
+std::atomic<int> owner{0};       // thread that reports; 0: nobody
+std::atomic<int> repairs{0};     // faults that another handler repaired
+void* resume_at[5];              // __builtin_setjmp buffer of the running step
+volatile int running_step = -1;  // -1: between steps
+
+// While the previous handler runs inside ours: its raise() is swallowed, a fault outside our stack is a new fault.
+struct {
+  volatile bool on, swallowed;
+  uint64_t low, high;
+} shield;
+
+void write_signal(int signal, const siginfo_t* info, const ucontext_t* context) {
+  CrashHeader& crash = *g_box.crash.data;
+  crash.signal = signal;
+  crash.code = info->si_code;
+  bool fault = info->si_code > 0;
+  crash.fault_addr = fault ? reinterpret_cast<uint64_t>(info->si_addr) : 0;
+  crash.sender_pid = fault ? 0 : info->si_pid;
+  crash.sender_uid = fault ? 0 : info->si_uid;
+  memcpy(crash.siginfo, info, sizeof crash.siginfo);
+  copy_registers(context, crash.registers);
+  crash.pc = pc_of(context);
+  crash.sp = sp_of(context);
+  crash.error_code = error_of(context);
+  crash.trap = trap_of(context);
+  crash.pthread = static_cast<uint64_t>(pthread_self());
+  prctl(PR_GET_NAME, crash.thread_name);
+  stack_t stack{};
+  syscall(SYS_sigaltstack, nullptr, &stack);
+  crash.on_alternate_stack = (stack.ss_flags & SS_ONSTACK) != 0;
+}
+
+// From here on reads may fault; every one is checked.
+void write_thread() {
+  CrashHeader& crash = *g_box.crash.data;
+  crash.thread_index = -1;
+  uint32_t threads = std::atomic_ref(g_box.header->thread_count).load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < threads && i < kThreadLimit; i++)
+    if (g_box.heads[i / kThreadsPerChunk][i % kThreadsPerChunk].tid == crash.tid) crash.thread_index = static_cast<int32_t>(i);
+  for (uint32_t n = sizeof crash.code_bytes; n > 0 && crash.code_nbytes == 0; n--)
+    if (read_bytes(crash.code_bytes, crash.pc, n)) crash.code_nbytes = n;
+}
+
+void write_node() {
+  CrashHeader& crash = *g_box.crash.data;
+  NodeProbeFn probe = node_probe.load(std::memory_order_acquire);
+  NodeProbe node{};
+  if (probe == nullptr || !probe(&node)) return;
+  crash.node_found = 1;
+  crash.node_sequence_nr = node.sequence_nr;
+  crash.node_is_python = node.is_python;
+  for (size_t i = 0; i + 1 < sizeof crash.node_name; i++)
+    if (!read_bytes(crash.node_name + i, reinterpret_cast<uint64_t>(node.name) + i, 1) || crash.node_name[i] == 0) break;
+}
+
+// One numbered step. A fault inside it comes back here through the nested handler, and the next step goes on.
+__attribute__((noinline)) void run_step(Step step, ucontext_t* context) {
+  CrashHeader& crash = *g_box.crash.data;
+  uint32_t bit = 1u << static_cast<uint32_t>(step);
+  if (__builtin_setjmp(resume_at)) {
+    crash.steps_faulted |= bit;
+    return;
+  }
+  running_step = static_cast<int>(step);
+  switch (step) {
+    case Step::kSignal: write_thread(); break;
+    case Step::kAutogradNode: write_node(); break;
+    case Step::kPythonStack: write_python_stacks(); break;
+    case Step::kStorageLookup:
+      if ((crash.signal == SIGSEGV || crash.signal == SIGBUS) && crash.code > 0 && crash.fault_addr != 0) write_storage_hits(crash.fault_addr);
+      break;
+    case Step::kNativeStack: write_native_stack(context); break;
+    case Step::kNativeFallback: write_native_fallback(context); break;
+    case Step::kImages: write_images(); break;
+    case Step::kMaps: write_maps(); break;
+  }
+  crash.steps_done |= bit;
+}
+
+void collect(ucontext_t* context) {
+  CrashHeader& crash = *g_box.crash.data;
+  for (uint32_t s = 0; s <= static_cast<uint32_t>(Step::kMaps); s++) {
+    run_step(static_cast<Step>(s), context);
+    running_step = -1;
+    crash.step_end_ns[s] = now_ns();
+  }
+}
+
+void announce(const CrashHeader& crash) {
+  const char* name = crash.signal == SIGSEGV ? "SIGSEGV" : crash.signal == SIGBUS ? "SIGBUS" : crash.signal == SIGABRT ? "SIGABRT" :
+                     crash.signal == SIGILL ? "SIGILL" : crash.signal == SIGFPE ? "SIGFPE" : crash.signal == SIGTRAP ? "SIGTRAP" : "SIGSYS";
+  RawLine line;
+  line.text("pytracer: process ").number(static_cast<uint64_t>(g_box_pid)).text(" died of ").text(name);
+  if (crash.code > 0 && crash.fault_addr != 0) line.text(" at ").number(crash.fault_addr, 16);
+  line.text("; what happened is recorded, see: pytracer inspect").write_out();
+}
+
+void drain(int signal) {
+  uint64_t one = bit_of(signal);
+  timespec zero{};
+  siginfo_t dropped;
+  sys_mask(SIG_BLOCK, &one, nullptr);
+  while (syscall(SYS_rt_sigtimedwait, &one, &dropped, &zero, sizeof one) == signal) {
+  }
+}
+
+// The original signal again, under the default action: delivered when our handler returns, so that the registers and
+// siginfo in a core dump are those of the fault. A pending copy would win over ours: drain it first.
+void requeue_default(int signal, siginfo_t* info) {
+  KernelAction action{};
+  action.flags = in_kernel[signal].flags & 0x04000000;  // SA_RESTORER
+  action.restorer = in_kernel[signal].restorer;
+  sys_action(signal, &action, nullptr);
+  drain(signal);
+  if (syscall(SYS_rt_tgsigqueueinfo, sys_getpid(), sys_gettid(), signal, info) != 0)
+    syscall(SYS_tgkill, sys_getpid(), sys_gettid(), signal);  // refused (e.g. seccomp): the status stays true, siginfo does not
+}
+
+struct sigaction action_of(int signal) {
+  return theirs[signal].slot[theirs[signal].current.load(std::memory_order_acquire)];
+}
+bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
+
+// Calls the previous handler as a function inside ours, as the kernel would have: mask, arguments, one-shot flag.
+// True when it returned to let the instruction run again, that is, when it repaired the fault.
+bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
+  struct sigaction action = action_of(signal);
+  if (action.sa_flags & static_cast<int>(SA_RESETHAND)) {
+    struct sigaction reset = action;
+    reset.sa_handler = SIG_DFL;
+    exchange_action(signal, &reset, nullptr);
+  }
+  uint64_t mask;
+  memcpy(&mask, &action.sa_mask, sizeof mask);
+  if (!(action.sa_flags & static_cast<int>(SA_NODEFER))) mask |= bit_of(signal);
+  stack_t stack{};
+  syscall(SYS_sigaltstack, nullptr, &stack);
+  shield.swallowed = false;
+  shield.low = stack.ss_flags & SS_ONSTACK ? reinterpret_cast<uint64_t>(stack.ss_sp) : 0;
+  shield.high = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  shield.on = true;
+  sys_mask(SIG_BLOCK, &mask, nullptr);
+  if (action.sa_flags & SA_SIGINFO) action.sa_sigaction(signal, info, context);
+  else action.sa_handler(signal);
+  uint64_t one = bit_of(signal);
+  timespec zero{};
+  siginfo_t dropped;
+  sys_mask(SIG_BLOCK, &one, nullptr);
+  if (syscall(SYS_rt_sigtimedwait, &one, &dropped, &zero, sizeof one) == signal) shield.swallowed = true;
+  shield.on = false;
+  return !shield.swallowed && is_function(action_of(signal)) && info->si_code > 0;
+}
+
+void note_repair() {
+  repairs.fetch_add(1, std::memory_order_relaxed);
+  std::atomic_ref(g_box.header->faults_repaired).fetch_add(1, std::memory_order_relaxed);
+}
+
+// A thread that crashes while another one is being reported leaves a small record and waits, bounded.
+void park(int signal, siginfo_t* info, const ucontext_t* context) {
+  CrashHeader& crash = *g_box.crash.data;
+  uint32_t i = std::atomic_ref(crash.also_crashed).fetch_add(1, std::memory_order_relaxed);
+  if (i < g_box.also_crashed.items) {
+    AlsoCrashed& entry = g_box.also_crashed.data[i];
+    entry = {sys_gettid(), signal, info->si_code, 0, pc_of(context), info->si_code > 0 ? reinterpret_cast<uint64_t>(info->si_addr) : 0, now_ns()};
+    std::atomic_ref(entry.published).store(1, std::memory_order_release);
+  }
+  for (int waited = 0; waited < kParkMilliseconds && owner.load(std::memory_order_acquire) != 0; waited += 10) {
+    timespec t{0, 10'000'000};
+    syscall(SYS_nanosleep, &t, nullptr);
+  }
+}
+
+// A fault while this thread already reports: in a checked read, in a step, in their handler, or in our own last lines.
+// Returns true when the signal has been dealt with.
+bool nested(int signal, siginfo_t* info, ucontext_t* context) {
+  if (shield.on) {
+    if (info->si_code <= 0) {  // their handler's own raise()
+      shield.swallowed = true;
+      return true;
+    }
+    bool inside = sp_of(context) >= shield.low && sp_of(context) < shield.high;
+    if (!inside) {  // they left by siglongjmp, which is a repair; this is a new fault
+      shield.on = false;
+      note_repair();
+      g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
+      owner.store(0, std::memory_order_release);
+      return false;
+    }
+  } else if (running_step >= 0) {
+    set_fp(context, reinterpret_cast<uint64_t>(resume_at[0]));
+    set_pc(context, reinterpret_cast<uint64_t>(resume_at[1]));
+    set_sp(context, reinterpret_cast<uint64_t>(resume_at[2]));
+    return true;
+  }
+  requeue_default(signal, info);
+  return true;
+}
+
+void report(int signal, siginfo_t* info, ucontext_t* context) {
+  CrashHeader& crash = *g_box.crash.data;
+  memset(static_cast<void*>(&crash), 0, sizeof crash);
+  crash.mono_ns = now_ns();
+  crash.tid = sys_gettid();
+  crash.node_sequence_nr = -1;
+  crash.state = static_cast<uint32_t>(CrashState::kClaimed);
+  write_signal(signal, info, context);
+  // Risk begins here: faults in the steps below are recoverable because our signals are unblocked.
+  uint64_t ours = our_signals();
+  sys_mask(SIG_UNBLOCK, &ours, nullptr);
+  collect(context);
+  std::atomic_ref(crash.state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
+}
+
+void handle(int signal, siginfo_t* info, void* raw_context) {
+  int saved_errno = errno;
+  auto* context = static_cast<ucontext_t*>(raw_context);
+  if (info->si_code > 0 && recover_read(context)) return;
+  int tid = sys_gettid();
+  if (owner.load(std::memory_order_acquire) == tid && nested(signal, info, context)) {
+    errno = saved_errno;
+    return;
+  }
+  if (sys_getpid() != g_box_pid) {  // a vfork child: the memory is the parent's, the death is its own
+    requeue_default(signal, info);
+    return;
+  }
+  struct sigaction previous = action_of(signal);
+  if (previous.sa_handler == SIG_IGN && info->si_code <= 0) return;  // as the kernel would
+  int nobody = 0;
+  if (!owner.compare_exchange_strong(nobody, tid, std::memory_order_acq_rel)) {
+    park(signal, info, context);
+    requeue_default(signal, info);
+    errno = saved_errno;
+    return;
+  }
+  uint64_t old_mask = 0;
+  sys_mask(SIG_BLOCK, nullptr, &old_mask);
+  bool repaired = false, called = false;
+  if (is_function(previous) && repairs.load(std::memory_order_relaxed) > 0) {  // a program that repairs faults as a habit pays no report
+    called = true;
+    repaired = call_theirs(signal, info, context);
+  }
+  if (!repaired) {
+    report(signal, info, context);
+    std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(State::kCrashed), std::memory_order_release);
+    if (!called && is_function(previous)) {  // everything of ours is complete: a handler such as ASan's never returns
+      g_box.crash.data->state = static_cast<uint32_t>(CrashState::kChained);
+      repaired = call_theirs(signal, info, context);
+    }
+    if (repaired) {
+      g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
+      g_box.header->state = static_cast<uint32_t>(State::kRecording);
+    }
+  }
+  if (repaired) {
+    note_repair();
+    owner.store(0, std::memory_order_release);
+    sys_mask(SIG_SETMASK, &old_mask, nullptr);
+  } else {
+    if (announce_crash) announce(*g_box.crash.data);
+    requeue_default(signal, info);
+  }
+  errno = saved_errno;
+}
+
+}  // namespace
+
+void exchange_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept {
+  Theirs& entry = theirs[signal];
+  uint32_t current = entry.current.load(std::memory_order_acquire);
+  struct sigaction before = entry.slot[current];
+  if (act != nullptr) {
+    entry.slot[current ^ 1] = *act;
+    entry.current.store(current ^ 1, std::memory_order_release);
+  }
+  if (old != nullptr) *old = before;
+}
+
+void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), bool announce) noexcept {
+  if (installed.exchange(true)) return;
+  announce_crash = announce;
+  warm_up_unwinder();
+  for (int signal : kSignals) {
+    struct sigaction action {};
+    struct sigaction old {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    if (libc_sigaction(signal, nullptr, &old) != 0) continue;
+    exchange_action(signal, &old, nullptr);  // before ours is live
+    if (libc_sigaction(signal, &action, nullptr) == 0) sys_action(signal, nullptr, &in_kernel[signal]);
+  }
+}
+
+void uninstall_handlers() noexcept {
+  if (!installed.exchange(false)) return;
+  for (int signal : kSignals) {
+    KernelAction now{};
+    if (sys_action(signal, nullptr, &now) != 0 || now.handler != reinterpret_cast<void*>(handle)) continue;
+    struct sigaction old = action_of(signal);
+    KernelAction back{reinterpret_cast<void*>(old.sa_handler), static_cast<unsigned long>(old.sa_flags) | (in_kernel[signal].flags & 0x04000000),
+                      in_kernel[signal].restorer, 0};
+    memcpy(&back.mask, &old.sa_mask, sizeof back.mask);
+    sys_action(signal, &back, nullptr);
+  }
+}
+
+bool handlers_installed() noexcept { return installed.load(std::memory_order_acquire); }
+
+void set_node_probe(NodeProbeFn probe) noexcept { node_probe.store(probe, std::memory_order_release); }
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,36 @@
+// The signal handler: what is written while the process dies, in which order, and how the signal goes on.
+#pragma once
+#include "sys.h"
+
+#include <csignal>
+#include <cstdint>
+
+namespace pytracer::crashsafe {
+
+/// The autograd node running on this thread. Filled by the torch half; called in the handler, so it may only read.
+struct NodeProbe {
+  const char* name;  ///< mangled class name, or tp_name of a Python class; may be unreadable memory
+  int64_t sequence_nr;
+  bool is_python;
+};
+using NodeProbeFn = bool (*)(NodeProbe*);
+
+/// Installs the handlers for kSignals through libc's own `sigaction` (its restorer carries call-frame information, which
+/// unwinders need) and remembers the previous ones. `announce`: write one line to stderr after a crash.
+void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), bool announce) noexcept;
+
+/// Gives every signal back, unless somebody else took it since.
+void uninstall_handlers() noexcept;
+
+/// True between install and uninstall.
+bool handlers_installed() noexcept;
+
+void set_node_probe(NodeProbeFn probe) noexcept;
+
+/// What the program believes is installed for one of our signals; `act` replaces it. For the interposed sigaction.
+void exchange_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept;
+
+/// Size of the alternate stacks that the recorder makes: measured use is below a quarter of it.
+inline constexpr size_t kAlternateStackBytes = 128 << 10;
+
+}  // namespace pytracer::crashsafe

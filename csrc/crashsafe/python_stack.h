@@ -1,0 +1,41 @@
+// Python frames of all threads, read from CPython's own structures by checked reads: no GIL, no Python API.
+#pragma once
+#include <cstdint>
+
+namespace pytracer::crashsafe {
+
+/// Offsets of one CPython minor version; printed by scripts/gen_python_offsets.py from that version's headers.
+struct PythonOffsets {
+  int minor;
+  long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back,
+      f_owner, co_code, co_qualname, owner_cstack, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size,
+      bytes_data, str_len, str_state, str_ascii, str_compact;
+};
+
+/// A frame that is being looked at.
+struct FrameView {
+  uint64_t code;
+  int32_t offset;
+};
+
+/// Looks for CPython in this process; cheap and repeatable. Returns its minor version, 0 when there is none that we know.
+/// Not for the handler: uses dlsym.
+int find_python() noexcept;
+
+/// The row in use, or null.
+const PythonOffsets* python_offsets() noexcept;
+
+/// Stops using the offsets: a self-test failed.
+void distrust_python() noexcept;
+
+/// Frames of the calling thread, innermost first, without touching the box. Returns how many were found.
+/// Works outside the handler too, on threads whose frames do not move meanwhile.
+int own_frames(FrameView* out, int limit) noexcept;
+
+/// Compares the name of a code object with ASCII text.
+bool code_is_named(uint64_t code, const char* name) noexcept;
+
+/// Crash step: writes PYTHON_THREADS and PYTHON_FRAMES, the crashed thread first.
+void write_python_stacks() noexcept;
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,39 @@
+// Fixed text and numbers to file descriptor 2, without stdio or allocation.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <unistd.h>
+
+namespace pytracer::crashsafe {
+
+/// Collects one line and writes it with a single write(2), so that lines of several ranks do not mix.
+class RawLine {
+ public:
+  RawLine& text(const char* s) noexcept {
+    size_t n = strlen(s);
+    if (n > sizeof buffer_ - used_ - 1) n = sizeof buffer_ - used_ - 1;
+    memcpy(buffer_ + used_, s, n);
+    used_ += n;
+    return *this;
+  }
+  RawLine& number(uint64_t value, unsigned base = 10) noexcept {
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = 0;
+    do digits[--at] = "0123456789abcdef"[value % base];
+    while ((value /= base) != 0);
+    if (base == 16) text("0x");
+    return text(digits + at);
+  }
+  void write_out() noexcept {
+    buffer_[used_++] = '\n';
+    ssize_t ignored = ::write(2, buffer_, used_);
+    (void)ignored;  // nobody is left to be told
+  }
+
+ private:
+  char buffer_[512];
+  size_t used_ = 0;
+};
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,91 @@
+#include "storage_lookup.h"
+
+#include "box.h"
+
+#include <cstring>
+
+namespace pytracer::crashsafe {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
+constexpr uint32_t kLargestTier = 19;
+enum Kind : uint32_t { kLiveCovering = 1, kLiveBelow, kLiveAbove, kGraveCovering, kGraveBelow, kGraveAbove, kKinds };
+
+struct Best {
+  bool set = false;
+  uint32_t thread = 0;
+  Grave life{};
+};
+
+bool later(const Grave& a, const Grave& b) {
+  int32_t epochs = static_cast<int32_t>(a.free_epoch - b.free_epoch);
+  return epochs != 0 ? epochs > 0 : static_cast<int32_t>(a.free_sequence - b.free_sequence) > 0;
+}
+
+// Keeps the nearest of each side, and of several lives at one place the latest.
+void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& life, uint32_t thread) {
+  bool above = life.base > addr, inside = !above && addr - life.base < life.nbytes;
+  Best& slot = best[inside ? covering : above ? covering + 2 : covering + 1];
+  if (slot.set) {
+    uint64_t old_end = slot.life.base + slot.life.nbytes, end = life.base + life.nbytes;
+    bool nearer = inside ? later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
+    bool same = !inside && (above ? life.base == slot.life.base : end == old_end);
+    if (!nearer && !(same && later(life, slot.life))) return;
+  }
+  slot = {true, thread, life};
+}
+
+Grave as_grave(const LiveStorage& slot, uint64_t key) {
+  Grave life{};
+  life.base = key & kKeyAddrMask;
+  life.nbytes = slot.size_thread & kSizeMask;
+  life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
+  life.alloc_who_id = slot.who_id;
+  life.alloc_who_where = slot.who_where;
+  life.alloc_epoch = life.free_epoch = slot.epoch;
+  life.alloc_sequence = life.free_sequence = slot.sequence;
+  return life;
+}
+
+}  // namespace
+
+void write_storage_hits(uint64_t addr) noexcept {
+  Best best[kKinds];
+  for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
+    const Tier& tier = g_box.tiers[t];
+    if (tier.log2_slots > kLargestTier) return;
+    for (uint64_t i = 0; i <= tier.mask; i++) {
+      LiveStorage& slot = tier.slots[i];
+      std::atomic_ref<uint64_t> key(slot.key);
+      uint64_t before = key.load(std::memory_order_acquire);
+      if ((before & kKeyStateMask) != kKeyLive) continue;
+      Grave life = as_grave(slot, before);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (key.load(std::memory_order_relaxed) != before) continue;  // changed under us
+      consider(best, addr, kLiveCovering, life, life.alloc_thread);
+    }
+  }
+  for (uint32_t chunk = 0; chunk < g_box.chunk_count.load(std::memory_order_acquire); chunk++)
+    for (uint32_t i = 0; i < kThreadsPerChunk * kGravesPerThread; i++) {
+      Grave& grave = g_box.graves[chunk][i];
+      std::atomic_ref<uint32_t> order(grave.order);
+      uint32_t before = order.load(std::memory_order_acquire);
+      if (before == 0) continue;
+      Grave life = grave;
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (order.load(std::memory_order_relaxed) != before) continue;
+      consider(best, addr, kGraveCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
+    }
+  CrashHeader& crash = *g_box.crash.data;
+  for (uint32_t kind = kLiveCovering; kind < kKinds; kind++) {
+    if (!best[kind].set || crash.hit_count >= g_box.hits.items) continue;
+    StorageHit& hit = g_box.hits.data[crash.hit_count];
+    hit = {kind, best[kind].thread, 0, {}};
+    memcpy(hit.grave, &best[kind].life, sizeof hit.grave);
+    crash.hit_count++;
+  }
+}
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,206 @@
+#include "recorder.h"
+
+#include "../crashsafe/box.h"
+#include "../crashsafe/handler.h"
+#include "../crashsafe/python_stack.h"
+#include "alternate_stack.h"
+#include "core.h"
+#include "journal.h"
+#include "libc.h"
+#include "records.h"
+#include "storage_table.h"
+#include "thread_context.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace pytracer::recorder {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kQuietWaits = 1000;  // children that ended well, remembered at most
+constexpr const char* kEnvironmentNames[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
+                                             "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTHONFAULTHANDLER",
+                                             "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "HOSTNAME"};
+constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "SLURM_", "PMI_", "OMPI_COMM_", "PYTORCH_", "PYTRACER_"};
+
+std::atomic<bool> recording_{false};
+std::atomic<uint64_t> quiet_waits{0};
+bool process_hooks_set = false;
+
+bool allowed(const char* entry) {
+  const char* equals = strchr(entry, '=');
+  if (equals == nullptr) return false;
+  auto length = static_cast<size_t>(equals - entry);
+  for (const char* name : kEnvironmentNames)
+    if (strlen(name) == length && strncmp(entry, name, length) == 0) return true;
+  for (const char* prefix : kEnvironmentPrefixes)
+    if (strncmp(entry, prefix, strlen(prefix)) == 0) return true;
+  return false;
+}
+
+void write_process() {
+  static char buffer[65536];  // start-up is single-threaded, in the constructor as in enable()
+  int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd >= 0 ? read(fd, buffer, sizeof buffer) : 0;
+  if (fd >= 0) close(fd);
+  append(EntryKind::kProcess, buffer, n > 0 ? static_cast<size_t>(n) : 0);
+  size_t used = 0;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; entry++) {
+    size_t length = strlen(*entry) + 1;
+    if (!allowed(*entry) || used + length > sizeof buffer) continue;
+    memcpy(buffer + used, *entry, length);
+    used += length;
+  }
+  append(EntryKind::kEnvironment, buffer, used);
+}
+
+void arm_this_thread() {
+  if (void* stack = map_stack())
+    if (!use_stack(stack)) unmap_stack(stack);
+}
+
+void after_fork_in_child() {
+  if (!recording_.load(std::memory_order_relaxed)) return;
+  reopen_after_fork();
+  g_box.header->thread_count = 0;
+  forget_threads();
+  recount_storages();
+  write_process();
+}
+
+void at_exit(int code, void*) { note_exit(code); }
+
+// Once per process: they cannot be taken back.
+void set_process_hooks() {
+  if (process_hooks_set) return;
+  process_hooks_set = true;
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  on_exit(at_exit, nullptr);
+}
+
+}  // namespace
+
+bool recording() noexcept { return recording_.load(std::memory_order_acquire); }
+
+bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failure) noexcept {
+  if (!open_box(directory, preloaded, failure)) return false;
+  recording_.store(true, std::memory_order_release);
+  write_process();
+  g_box.header->python_minor = static_cast<uint32_t>(crashsafe::find_python());
+  set_process_hooks();
+  arm_this_thread();
+  crashsafe::install_handlers(PYTRACER_REAL(sigaction), (flags & kAnnounce) != 0);
+  return true;
+}
+
+void note_exit(int code) noexcept {
+  if (!recording() || crashsafe::sys_getpid() != g_box_pid) return;
+  FileHeader& header = *g_box.header;
+  if (header.state == static_cast<uint32_t>(State::kCrashed)) return;
+  header.exit_code = code;
+  if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();
+  std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kExiting), std::memory_order_release);
+  trim_at_exit();
+}
+
+void note_wait(int pid, int status, int code, bool via_waitid) noexcept {
+  if (pid <= 0 || !recording() || crashsafe::sys_getpid() != g_box_pid) return;
+  bool well = status == 0 && (!via_waitid || code == CLD_EXITED);
+  if (!via_waitid && !WIFEXITED(status) && !WIFSIGNALED(status)) return;  // stopped or continued
+  if (via_waitid && code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED) return;
+  if (well && quiet_waits.fetch_add(1, std::memory_order_relaxed) >= kQuietWaits) return;
+  WaitEntry entry{pid, status, code, via_waitid, crashsafe::now_ns()};
+  append(EntryKind::kWait, &entry, sizeof entry);
+}
+
+}  // namespace pytracer::recorder
+
+using namespace pytracer;
+
+extern "C" {
+
+int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_t error_bytes) {
+  recorder::Failure failure;
+  if (recorder::recording()) failure = {"already recording", EALREADY};
+  else if (recorder::start(run_directory, flags, false, failure)) return 0;
+  snprintf(error, error_bytes, "%s", failure.what);
+  return failure.error != 0 ? failure.error : EIO;
+}
+
+void pytracer_stop(void) {
+  if (!recorder::recording()) return;
+  crashsafe::uninstall_handlers();
+  std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kDisabled), std::memory_order_release);
+}
+
+void pytracer_resume(void) {
+  if (!recorder::recording()) return;
+  std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kRecording), std::memory_order_release);
+  crashsafe::install_handlers(PYTRACER_REAL(sigaction), g_box.header->preloaded == 0);
+}
+
+int pytracer_recording(void) { return recorder::recording() && crashsafe::handlers_installed(); }
+int pytracer_preloaded(void) { return recorder::recording() && g_box.header->preloaded != 0; }
+const char* pytracer_box_path(void) { return recorder::box_path(); }
+const char* pytracer_directory(void) { return recorder::run_directory(); }
+const char* pytracer_version(void) { return PYTRACER_VERSION; }
+
+uint32_t pytracer_journal(uint32_t kind, const void* data, size_t nbytes) {
+  return recorder::recording() ? recorder::append(static_cast<blackbox::EntryKind>(kind), data, nbytes) : 0;
+}
+void pytracer_record(uint32_t kind, const void* payload, size_t nbytes) {
+  if (recorder::recording()) recorder::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
+}
+void pytracer_mark(const char* text, size_t nbytes) {
+  blackbox::TextRecord record{};
+  memcpy(record.text, text, nbytes < sizeof record.text ? nbytes : sizeof record.text);
+  pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kMark), &record, sizeof record);
+}
+void pytracer_step(int64_t step, uint32_t source) {
+  if (!recorder::recording() || (source == 2 && g_box.header->step_source == 1)) return;
+  g_box.header->step_source = source;
+  std::atomic_ref(g_box.header->step).store(step, std::memory_order_relaxed);
+  recorder::tick();
+  blackbox::StepRecord record{step, source, 0};
+  pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kStep), &record, sizeof record);
+}
+int pytracer_open_storages(void) { return recorder::recording() && recorder::open_storage_table(); }
+void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where) {
+  recorder::storage_allocated(addr, nbytes, {who_id, who_where});
+}
+void pytracer_storage_freed(const void* addr, uint32_t who_id, uint32_t who_where) { recorder::storage_freed(addr, {who_id, who_where}); }
+uint64_t pytracer_next_collective(void) {
+  if (!recorder::recording()) return 0;
+  recorder::tick();
+  return std::atomic_ref(g_box.header->collectives).fetch_add(1, std::memory_order_relaxed) + 1;
+}
+void pytracer_count_hook_error(void) {
+  if (recorder::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);
+}
+int pytracer_check_python(const char* function) {
+  if (!recorder::recording() || crashsafe::find_python() == 0) return 0;
+  crashsafe::FrameView frames[2];
+  bool right = crashsafe::own_frames(frames, 2) > 0 && crashsafe::code_is_named(frames[0].code, function);
+  g_box.header->python_minor = static_cast<uint32_t>(crashsafe::find_python());
+  g_box.header->python_offsets_ok = right;
+  if (!right) crashsafe::distrust_python();
+  return right ? 1 : -1;
+}
+void pytracer_set_node_probe(bool (*probe)(struct pytracer_node*)) {
+  static_assert(sizeof(pytracer_node) == sizeof(crashsafe::NodeProbe));
+  crashsafe::set_node_probe(reinterpret_cast<crashsafe::NodeProbeFn>(probe));
+}
+const void* pytracer_python_offsets(void) { return crashsafe::python_offsets(); }
+
+}  // extern "C"

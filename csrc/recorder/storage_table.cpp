@@ -1,0 +1,173 @@
+#include "storage_table.h"
+
+#include "../crashsafe/box.h"
+#include "box_file.h"
+#include "journal.h"
+#include "thread_context.h"
+
+namespace pytracer::recorder {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kHash1 = 0x9E3779B97F4A7C15ull, kHash2 = 0xC2B2AE3D27D4EB4Full;
+constexpr int kWindow1 = 16, kWindow2 = 64;  // the second hash matters more than a longer window
+constexpr uint32_t kTickMask = 1023;         // moving the epoch more often bounces one cache line between threads
+constexpr uint32_t kGrowthLog2 = 4;
+constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
+constexpr uint32_t kHalf = kGravesPerThread / 2;
+
+std::atomic<const Tier*> newest{nullptr};
+std::atomic<int64_t> inherited_live{0};
+std::atomic<bool> growth_failed{false};
+
+inline uint64_t first_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) * kHash1) >> tier.shift; }
+inline uint64_t second_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) * kHash2) >> tier.shift; }
+
+bool add_tier(uint32_t log2_slots) {
+  uint32_t index = g_box.tier_count.load(std::memory_order_acquire);
+  if (index >= kTierLimit) return false;
+  uint64_t slots = 1ull << log2_slots;
+  void* at = add_region(RegionKind::kStorages, sizeof(LiveStorage), slots, 0, log2_slots);
+  if (at == nullptr) return false;
+  g_box.tiers[index] = {static_cast<LiveStorage*>(at), slots - 1, 64 - log2_slots, log2_slots};
+  g_box.tier_count.store(index + 1, std::memory_order_release);
+  newest.store(&g_box.tiers[index], std::memory_order_release);
+  return true;
+}
+
+// Called once per 1024 records of a thread. One thread grows, the others go on with the old tier.
+__attribute__((noinline, cold)) void on_tick() {
+  tick();
+  const Tier& tier = *newest.load(std::memory_order_acquire);
+  int64_t live = live_storages() + inherited_live.load(std::memory_order_relaxed);
+  if (live * 10 < static_cast<int64_t>(tier.mask + 1) * 6 || growth_failed.load(std::memory_order_relaxed)) return;
+  static std::atomic_flag growing = ATOMIC_FLAG_INIT;
+  if (growing.test_and_set(std::memory_order_acquire)) return;
+  if (newest.load(std::memory_order_acquire) == &tier && !add_tier(tier.log2_slots + kGrowthLog2)) {
+    growth_failed.store(true, std::memory_order_relaxed);
+    note("the table of live storages cannot grow: new storages that find no slot are counted as dropped");
+  }
+  growing.clear(std::memory_order_release);
+}
+
+inline uint32_t stamp(ThreadContext& context) {
+  if (__builtin_expect((++context.sequence & kTickMask) == 0, 0)) on_tick();
+  return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed);
+}
+
+struct Birth {
+  uint64_t addr, nbytes;
+  Who who;
+  uint32_t epoch;
+};
+
+inline bool put(const Tier& tier, uint64_t at, int window, ThreadContext& context, const Birth& birth) {
+  for (int i = 0; i < window; i++) {
+    LiveStorage& slot = tier.slots[(at + i) & tier.mask];
+    std::atomic_ref key(slot.key);
+    uint64_t seen = key.load(std::memory_order_relaxed);
+    if (__builtin_expect(seen != 0, 0)) {
+      if ((seen & (kKeyAddrMask | kKeyStateMask)) != (birth.addr | kKeyLive)) continue;
+      std::atomic_ref(g_box.header->stale_storages).fetch_add(1, std::memory_order_relaxed);  // its free was missed: take over
+    }
+    // acquire: the fields below must not be written before the slot is ours
+    if (!key.compare_exchange_strong(seen, birth.addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed)) continue;
+    slot.size_thread = birth.nbytes | static_cast<uint64_t>(context.index) << 48;
+    slot.who_id = birth.who.id;
+    slot.who_where = birth.who.where;
+    slot.epoch = birth.epoch;
+    slot.sequence = context.sequence;
+    // release: whoever sees LIVE sees the fields
+    key.store(static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | kKeyLive, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+__attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birth& birth) {
+  const Tier& tier = *newest.load(std::memory_order_acquire);
+  if (put(tier, second_slot(tier, birth.addr), kWindow2, context, birth)) return;
+  on_tick();  // perhaps a larger tier helps
+  const Tier& next = *newest.load(std::memory_order_acquire);
+  if (&next != &tier && put(next, first_slot(next, birth.addr), kWindow1, context, birth)) return;
+  std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
+}
+
+void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, Who who, uint32_t epoch) {
+  uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
+  bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
+  uint64_t& count = large ? context.head->large_grave_count : context.head->small_grave_count;
+  Grave& grave = (large ? context.large_graves : context.small_graves)[count % kHalf];
+  std::atomic_ref order(grave.order);
+  order.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees order 0 before
+  grave.base = addr;
+  grave.nbytes = nbytes;
+  grave.alloc_thread = static_cast<uint16_t>(size_thread >> 48);
+  grave.free_thread = context.index;
+  grave.alloc_who_id = slot.who_id;
+  grave.alloc_who_where = slot.who_where;
+  grave.free_who_id = who.id;
+  grave.free_who_where = who.where;
+  grave.alloc_epoch = slot.epoch;
+  grave.alloc_sequence = slot.sequence;
+  grave.free_epoch = epoch;
+  grave.free_sequence = context.sequence;
+  count++;
+  order.store(static_cast<uint32_t>(count), std::memory_order_release);
+}
+
+inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& context, uint64_t addr, Who who) {
+  for (int i = 0; i < window; i++) {
+    LiveStorage& slot = tier.slots[(at + i) & tier.mask];
+    std::atomic_ref key(slot.key);
+    if ((key.load(std::memory_order_relaxed) & (kKeyAddrMask | kKeyStateMask)) != (addr | kKeyLive)) continue;
+    bury(context, slot, addr, who, stamp(context));
+    key.store(kKeyEmpty, std::memory_order_release);  // after the grave: killed in between, the storage is in both
+    return true;
+  }
+  return false;
+}
+
+__attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, Who who) {
+  for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
+    const Tier& tier = g_box.tiers[t];
+    if (take(tier, first_slot(tier, addr), kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), kWindow2, context, addr, who)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool open_storage_table() noexcept { return newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
+
+void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
+  const Tier* tier = newest.load(std::memory_order_acquire);
+  if (__builtin_expect(tier == nullptr, 0)) return;
+  ThreadContext& context = this_thread();
+  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context)};
+  context.head->alloc_count++;
+  if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), kWindow1, context, birth), 0)) put_slow(context, birth);
+}
+
+void storage_freed(const void* address, Who who) noexcept {
+  const Tier* tier = newest.load(std::memory_order_acquire);
+  if (__builtin_expect(tier == nullptr, 0)) return;
+  ThreadContext& context = this_thread();
+  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
+  if (__builtin_expect(take(*tier, first_slot(*tier, addr), kWindow1, context, addr, who), 1) || take_slow(context, addr, who)) {
+    context.head->free_count++;
+    return;
+  }
+  std::atomic_ref(g_box.header->unknown_frees).fetch_add(1, std::memory_order_relaxed);
+}
+
+void recount_storages() noexcept {
+  int64_t live = 0;
+  for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_relaxed); t++)
+    for (uint64_t i = 0; i <= g_box.tiers[t].mask; i++) live += (g_box.tiers[t].slots[i].key & kKeyStateMask) == kKeyLive;
+  inherited_live.store(live, std::memory_order_relaxed);
+}
+
+}  // namespace pytracer::recorder

@@ -1,0 +1,26 @@
+// Live storages in an open-addressing table that grows in tiers; a free copies the whole life into the thread's graves.
+// Lock-free: a slot is taken by one compare-and-swap and published last (docs/blackbox.md).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace pytracer::recorder {
+
+/// Who allocated or freed: a journal id, and the place inside it (schema.py, LiveStorage.who_where).
+struct Who {
+  uint32_t id = 0;
+  uint32_t where = 0;
+};
+
+/// Adds the first tier. False when there is no room: nothing will be recorded.
+bool open_storage_table() noexcept;
+
+void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept;
+
+/// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
+void storage_freed(const void* addr, Who who) noexcept;
+
+/// In a forked child, whose table was copied: the count of live storages starts from the copy.
+void recount_storages() noexcept;
+
+}  // namespace pytracer::recorder

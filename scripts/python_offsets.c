@@ -1,0 +1,77 @@
+/* Prints one row of csrc/crashsafe/python_offsets.inc for the CPython whose headers it is compiled with. */
+#define Py_BUILD_CORE 1
+#include <Python.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "internal/pycore_interp.h"
+#include "internal/pycore_pystate.h"
+#include "internal/pycore_runtime.h"
+#if PY_MINOR_VERSION >= 11
+#include "internal/pycore_frame.h"
+#else
+#include <frameobject.h>
+#endif
+
+#define O(field, value) printf(" ." #field " = %ld,", (long)(value))
+
+int main(void) {
+  printf("{.minor = %d,", PY_MINOR_VERSION);
+  O(rt_interp, offsetof(_PyRuntimeState, interpreters.head));
+  O(interp_next, offsetof(PyInterpreterState, next));
+#if PY_MINOR_VERSION >= 11
+  O(interp_threads, offsetof(PyInterpreterState, threads.head));
+#else
+  O(interp_threads, offsetof(PyInterpreterState, tstate_head));
+#endif
+  O(ts_next, offsetof(PyThreadState, next));
+  O(ts_thread_id, offsetof(PyThreadState, thread_id));
+#if PY_MINOR_VERSION >= 13
+  O(ts_frame, offsetof(PyThreadState, current_frame));
+  O(cframe_frame, -1);
+#elif PY_MINOR_VERSION >= 11
+  O(ts_frame, offsetof(PyThreadState, cframe));
+  O(cframe_frame, offsetof(_PyCFrame, current_frame));
+#else
+  O(ts_frame, offsetof(PyThreadState, frame));
+  O(cframe_frame, -1);
+#endif
+#if PY_MINOR_VERSION >= 13
+  O(f_code, offsetof(_PyInterpreterFrame, f_executable));
+  O(f_instr, offsetof(_PyInterpreterFrame, instr_ptr));
+#elif PY_MINOR_VERSION >= 11
+  O(f_code, offsetof(_PyInterpreterFrame, f_code));
+  O(f_instr, offsetof(_PyInterpreterFrame, prev_instr));
+#else
+  O(f_code, offsetof(PyFrameObject, f_code));
+  O(f_instr, offsetof(PyFrameObject, f_lasti));
+#endif
+#if PY_MINOR_VERSION >= 11
+  O(f_back, offsetof(_PyInterpreterFrame, previous));
+  O(f_owner, offsetof(_PyInterpreterFrame, owner));
+  O(co_code, offsetof(PyCodeObject, co_code_adaptive));
+  O(co_qualname, offsetof(PyCodeObject, co_qualname));
+#else
+  O(f_back, offsetof(PyFrameObject, f_back));
+  O(f_owner, -1);
+  O(co_code, -1);
+  O(co_qualname, offsetof(PyCodeObject, co_name));
+#endif
+#if PY_MINOR_VERSION >= 12
+  O(owner_cstack, FRAME_OWNED_BY_CSTACK);
+#else
+  O(owner_cstack, -1);
+#endif
+  O(co_filename, offsetof(PyCodeObject, co_filename));
+  O(co_firstlineno, offsetof(PyCodeObject, co_firstlineno));
+  O(co_linetable, offsetof(PyCodeObject, co_linetable));
+  O(ob_type, offsetof(PyObject, ob_type));
+  O(bytes_size, offsetof(PyVarObject, ob_size));
+  O(bytes_data, offsetof(PyBytesObject, ob_sval));
+  O(str_len, offsetof(PyASCIIObject, length));
+  O(str_state, offsetof(PyASCIIObject, state));
+  O(str_ascii, sizeof(PyASCIIObject));
+  O(str_compact, sizeof(PyCompactUnicodeObject));
+  printf("},\n");
+  return 0;
+}

@@ -1,0 +1,151 @@
+"""Builds libpytracer_core (no torch, no Python) and, against the installed torch, _native. Metadata: pyproject.toml.
+
+    pip install --no-build-isolation -e .                                needs torch, setuptools, ninja and a C++ compiler
+    PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e .       the core alone: traces any Python process
+
+Both are built by one ninja file, so a second build compiles only what changed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+CSRC = ROOT / "csrc"
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "pytracer" / "_version.py").read_text(encoding="utf-8"))[1]  # type: ignore[index]
+WITHOUT_TORCH = os.environ.get("PYTRACER_WITHOUT_TORCH") == "1"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-MMD", "-MF", "$out.d"]
+# -fno-threadsafe-statics: the guards live in libstdc++, and the core needs only libc and libgcc.
+CORE = [*COMMON, "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-ftls-model=initial-exec", "-fno-stack-protector",
+        "-fasynchronous-unwind-tables", f'-DPYTRACER_VERSION=\\"{VERSION}\\"']  # fmt: skip
+# nodelete: live storages hold our deleter, threads our stacks. now: nothing binds lazily while the process dies.
+CORE_LINK = ["-shared", "-Wl,-soname,libpytracer_core.so", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--no-undefined", "-lgcc_s", "-ldl", "-lpthread"]
+
+
+def quote(words: list[str]) -> str:
+    """Words for a ninja variable."""
+    return " ".join(word.replace(" ", "$ ") for word in words)
+
+
+class Ninja:
+    """Collects one ninja file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.lines = [
+            "rule cxx",
+            "  command = $compiler $flags -c $in -o $out",
+            "  depfile = $out.d",
+            "  deps = gcc",
+            "  description = compile $in",
+            "rule link",
+            "  command = $compiler -o $out $in $flags",
+            "  description = link $out",
+        ]
+        self.targets: list[str] = []
+
+    def library(self, target: Path, sources: list[Path], compiler: str, flags: list[str], link: list[str], after: list[Path]) -> None:
+        """A shared library; `after` are files that must be linked before it."""
+        objects = []
+        for source in sources:
+            name = f"{target.name.split('.')[0]}/{source.relative_to(CSRC)}.o"
+            objects.append(name)
+            self.lines += [f"build {name}: cxx {source}", f"  compiler = {compiler}", f"  flags = {quote(flags)}"]
+        order = " | " + " ".join(map(str, after)) if after else ""
+        self.lines += [f"build {target}: link {' '.join(objects)}{order}", f"  compiler = {compiler}", f"  flags = {quote(link)}"]
+        self.targets.append(str(target))
+
+    def run(self) -> None:
+        """Builds everything."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "build.ninja").write_text("\n".join([*self.lines, "default " + " ".join(self.targets), ""]), encoding="utf-8")
+        ninja = shutil.which("ninja") or shutil.which("ninja", path=sysconfig.get_path("scripts"))
+        if ninja is None:
+            raise SystemExit("pytracer needs ninja to build: pip install ninja")
+        subprocess.run([ninja, "-C", str(self.directory)], check=True)
+
+
+def find_torch() -> object:
+    """The installed torch, or a clear refusal."""
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit(
+            "pytracer is built against the torch that it will trace, and no torch is importable here.\n"
+            "  Install torch first, then: pip install --no-build-isolation -e .\n"
+            "  (pip's isolated build would fetch another torch: --no-build-isolation is needed.)\n"
+            "  To build without the torch half on purpose: PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e ."
+        )
+    import torch
+
+    return torch
+
+
+class BuildWithNinja(build_ext):
+    """Builds both libraries into the package, whichever way setuptools asks."""
+
+    def run(self) -> None:
+        package = ROOT / "pytracer" if self.inplace else Path(self.build_lib).resolve() / "pytracer"
+        package.mkdir(parents=True, exist_ok=True)
+        compiler = os.environ.get("CXX", "g++")
+        cc = os.environ.get("CC", "gcc")
+        ninja = Ninja(ROOT / "build" / f"ninja-{sys.version_info[0]}.{sys.version_info[1]}")
+        core = package / "libpytracer_core.so"
+        ninja.library(core, sorted((CSRC / "crashsafe").glob("*.cpp")) + sorted((CSRC / "recorder").glob("*.cpp")), cc, CORE, CORE_LINK, [])
+        info = {"pytracer": VERSION, "python": f"{sys.version_info[0]}.{sys.version_info[1]}", "torch": None, "cuda": None, "core": True, "native": False}
+        if not WITHOUT_TORCH:
+            torch = find_torch()
+            self.add_native(ninja, package, core, compiler, torch)
+            info.update(torch=torch.__version__, cuda=torch.version.cuda, native=True)  # type: ignore[attr-defined]
+        ninja.run()
+        (package / "_build_info.json").write_text(json.dumps(info) + "\n", encoding="utf-8")
+
+    def add_native(self, ninja: Ninja, package: Path, core: Path, compiler: str, torch: object) -> None:
+        """The torch-facing extension: one translation unit per hook, pybind11 in a single one."""
+        from torch.utils import cpp_extension
+
+        includes = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
+        flags = [
+            *COMMON,
+            "-Wno-unused-parameter",
+            # Part of at::RecordFunction's layout: without it every inputs() call throws.
+            "-DNDEBUG",
+            "-DTORCH_EXTENSION_NAME=_native",
+            "-DTORCH_API_INCLUDE_EXTENSION_H",
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",  # type: ignore[attr-defined]
+            *[f"-isystem{path}" for path in includes],
+            f"-I{CSRC}",
+        ]
+        link = ["-shared", "-Wl,-z,nodelete", f"-L{package}", "-lpytracer_core", "-Wl,-rpath,$$ORIGIN"]
+        link += [f"-L{path}" for path in cpp_extension.library_paths()] + ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+        sources = sorted((CSRC / "hooks").glob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
+        ninja.library(package / f"_native{SUFFIX}", sources, compiler, flags, link, [core])
+
+    def get_outputs(self) -> list[str]:
+        package = Path(self.build_lib) / "pytracer"
+        native = [] if WITHOUT_TORCH else [str(package / f"_native{SUFFIX}")]
+        return [str(package / "libpytracer_core.so"), str(package / "_build_info.json"), *native]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+class BinaryDistribution(Distribution):
+    """Platform-specific, although no Extension lists sources."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+setup(ext_modules=[Extension("pytracer._native", sources=[])], cmdclass={"build_ext": BuildWithNinja}, distclass=BinaryDistribution)
