@@ -1,0 +1,259 @@
+"""All black boxes of a run, as one `Job`: which process is which, and how each ended.
+
+Who is a rank, who launched and who was merely started is decided in `roles.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pytracer._errors import InputError
+from pytracer.decode.reader import read_box
+from pytracer.decode.roles import Standing, decide_roles
+from pytracer.decode.snapshot import Damage, Job, LauncherRecord, Process, Snapshot, Wait
+from pytracer.decode.symbolize import read_symbols, symbolize
+
+SUFFIX = ".blackbox"
+RUN_FILE = "run.json"
+SYMBOLS_FILE = "symbols.json"
+Progress = Callable[[int, int], None]
+
+
+class _RunFile(msgspec.Struct):
+    pid: int
+    host: str
+    boot_id: str
+    command: list[str]
+    started_wall_ns: int
+    started_mono_ns: int
+    cwd: str = ""
+    ended_mono_ns: int | None = None
+    child_pid: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass
+class _Lineage:
+    """The boxes of one process, oldest first: each but the last was replaced by exec()."""
+
+    boxes: list[Snapshot] = field(default_factory=list)
+
+    @property
+    def last(self) -> Snapshot:
+        return self.boxes[-1]
+
+
+def load_job(path: str | os.PathLike[str], progress: Progress | None = None, *, symbols: bool = True) -> Job:
+    """Reads all black boxes of a run.
+
+    Args:
+        path: a run directory, a directory with `*.blackbox` files, or one such file.
+        progress: called with (boxes read, boxes in all) after each box.
+        symbols: fill in function names of native frames.
+
+    Returns:
+        The job; its processes in the order in which their boxes were made. A box that cannot be read among others
+        that can is in `Job.damage`.
+
+    Raises:
+        InputError: `path` is missing, holds no black box, or none of them can be read.
+    """
+    target = Path(path)
+    directory, files = _find(target)
+    damage: list[Damage] = []
+    snapshots = _read_all(files, damage, progress)
+    launcher = _launcher(directory, damage) if target.is_dir() else None
+    if symbols:
+        snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
+    lineages = _lineages(snapshots)
+    waits = _Waits(snapshots)
+    roles = decide_roles([lineage.boxes for lineage in lineages])
+    processes = [
+        _process(lineage.last, standing, waits, launcher) for lineage, standing in zip(lineages, roles, strict=True)
+    ]
+    processes.sort(key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
+    for snapshot in snapshots:
+        damage.extend(snapshot.damage)
+    replaced = [b.path for lineage in lineages for b in lineage.boxes[:-1]]
+    extra: dict[str, Any] = {"replaced_by_exec": replaced} if replaced else {}
+    return Job(os.path.realpath(directory), launcher, tuple(processes), tuple(damage), extra)
+
+
+def _find(target: Path) -> tuple[Path, list[Path]]:
+    if not target.is_dir():
+        if not target.exists() and target.is_symlink():
+            raise InputError(f"{target} points to {os.readlink(target)}, which does not exist", "name another run")
+        return target.parent, [target]
+    try:
+        files = [p for d in (target / "boxes", target) if d.is_dir() for p in d.iterdir() if p.name.endswith(SUFFIX)]
+    except OSError as error:
+        raise InputError(f"{target} cannot be read: {error.strerror}", "check its permissions") from None
+    if not files:
+        runs = sorted(p.parent for p in target.glob("*/boxes") if not p.parent.is_symlink())
+        if runs:
+            raise InputError(f"{target} holds {_runs(len(runs))}, not one", f"name one, for example {runs[-1]}")
+        if (target / RUN_FILE).is_file():
+            hint = "no process of that run was recorded: see `pytracer doctor`"
+        else:
+            hint = "name a run directory such as runs/latest; `pytracer run -- COMMAND` makes one"
+        raise InputError(f"no black boxes in {target}", hint)
+    return target, sorted(files, key=_natural)
+
+
+def _runs(count: int) -> str:
+    return "a run" if count == 1 else f"{count} runs"
+
+
+def _natural(path: Path) -> tuple[tuple[int, int, str], ...]:
+    """`h.9.blackbox` before `h.10.blackbox`."""
+    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.findall(r"\d{1,18}|\D+", path.name))
+
+
+def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | None) -> list[Snapshot]:
+    snapshots: list[Snapshot] = []
+    errors: list[InputError] = []
+    for done, file in enumerate(files, 1):
+        try:
+            snapshots.append(read_box(file))
+        except InputError as error:
+            errors.append(error)
+            damage.append(Damage(file.name, 0, Exception.__str__(error)))
+        if progress is not None:
+            progress(done, len(files))
+    if not snapshots:
+        if len(errors) == 1:
+            raise errors[0]
+        message = f"none of the {len(files)} black boxes in {files[0].parent} can be read; the first: {errors[0]}"
+        raise InputError(message, f"see `pytracer dump {files[0]}`")
+    return snapshots
+
+
+def _launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | None:
+    try:
+        content = (directory / RUN_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        damage.append(Damage(RUN_FILE, 0, f"cannot be read: {error.strerror}"))
+        return None
+    try:
+        run = msgspec.json.decode(content, type=_RunFile)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        damage.append(Damage(RUN_FILE, 0, f"cannot be understood: {error}"))
+        return None
+    return LauncherRecord(
+        pid=run.pid,
+        host=run.host,
+        boot_id=run.boot_id,
+        command=tuple(run.command),
+        cwd=run.cwd,
+        started_wall_ns=run.started_wall_ns,
+        started_mono_ns=run.started_mono_ns,
+        ended_mono_ns=run.ended_mono_ns,
+        child_pid=run.child_pid,
+        exit_code=run.exit_code,
+        signal=run.signal,
+    )
+
+
+def _lineages(snapshots: Iterable[Snapshot]) -> list[_Lineage]:
+    found: dict[tuple[str, str, int, int], _Lineage] = {}
+    for s in sorted(snapshots, key=lambda s: s.created_mono_ns):
+        key = (s.host, s.boot_id, s.pid, s.start_ticks)
+        if s.pid == 0:  # the header was cut off: these cannot be told apart
+            key = (s.path, "", 0, 0)
+        found.setdefault(key, _Lineage()).boxes.append(s)
+    return list(found.values())
+
+
+class _Waits:
+    """Ends of children, as anybody on the same host saw them."""
+
+    def __init__(self, snapshots: Iterable[Snapshot]) -> None:
+        self._found: dict[tuple[str, str, int], list[Wait]] = {}
+        for s in snapshots:
+            for wait in s.waits:
+                if wait.mono_ns >= s.created_mono_ns:  # else inherited by fork(): the parent's box has it
+                    self._found.setdefault((s.host, s.boot_id, wait.pid), []).append(wait)
+
+    def of(self, s: Snapshot) -> Wait | None:
+        """The first end after the box was made: pids are reused."""
+        candidates = self._found.get((s.host, s.boot_id, s.pid), [])
+        later = [w for w in candidates if w.mono_ns >= s.created_mono_ns]
+        return min(later, key=lambda w: w.mono_ns) if later else None
+
+
+def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherRecord | None) -> Process:
+    kind, exit_code, signal, reported_by, ended = _end(s, waits, launcher)
+    exception = _exception(s) if exit_code or signal else None
+    if kind == "exited" and exit_code and exception is not None:
+        kind = "exception"
+    return Process(
+        snapshot=s,
+        role=standing.role,
+        rank=standing.rank,
+        local_rank=standing.local_rank,
+        world_size=standing.world_size,
+        status_kind=kind,
+        exit_code=exit_code,
+        signal=signal,
+        reported_by=reported_by,
+        ended_mono_ns=ended,
+        exception=exception,
+    )
+
+
+_End = tuple[str, int | None, int | None, str | None, int | None]  # kind, exit code, signal, reported by, when
+
+
+def _end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _End:
+    if s.crash is not None and not s.crash.repaired and s.crash.signal > 0:
+        return "signaled", None, s.crash.signal, "handler", s.crash.mono_ns
+    wait = waits.of(s)
+    if wait is not None:
+        kind = "exited" if wait.signal is None else "signaled"
+        ended = s.exit_mono_ns if s.exit_mono_ns and wait.signal is None else wait.mono_ns
+        return kind, wait.exit_code, wait.signal, "black-box", ended
+    if launcher is not None and launcher.ended_mono_ns is not None and _is_child(s, launcher):
+        if launcher.signal is not None:
+            return "signaled", None, launcher.signal, "launcher", launcher.ended_mono_ns
+        if launcher.exit_code is not None:
+            return "exited", launcher.exit_code, None, "launcher", s.exit_mono_ns or launcher.ended_mono_ns
+    if s.exit_code is not None:
+        return "exited", s.exit_code, None, "black-box", s.exit_mono_ns
+    if _is_running(s):
+        return "running", None, None, None, None
+    return "vanished", None, None, None, None
+
+
+def _is_child(s: Snapshot, launcher: LauncherRecord) -> bool:
+    return s.pid == launcher.child_pid and s.host == launcher.host and s.boot_id == launcher.boot_id
+
+
+def _is_running(s: Snapshot) -> bool:
+    """The same process is alive on this machine: same boot, pid and start time."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        if boot_id != s.boot_id or s.pid <= 0:
+            return False
+        # The command name, in parentheses, may hold spaces and parentheses itself (proc(5)).
+        fields = Path(f"/proc/{s.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(fields[19]) == s.start_ticks and fields[0] not in ("Z", "X")
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _exception(s: Snapshot) -> dict[str, Any] | None:
+    """The uncaught exception that ended the process: the main thread's if there is one, else the last."""
+    own = [f.data for f in s.facts if f.kind == "EXCEPTION" and f.mono_ns >= s.created_mono_ns]
+    main = [e for e in own if e.get("thread") in (None, "MainThread")]
+    candidates: list[dict[str, Any]] = main or own
+    return candidates[-1] if candidates else None
