@@ -22,7 +22,10 @@ SEGV_MAPERR = 1
 
 @dataclass(frozen=True)
 class BucketLife:
-    """A DDP bucket that lived in a storage. `parameters` are the fully qualified names; `rebuilt`: a newer generation exists."""
+    """A DDP bucket that lived in a storage.
+
+    `parameters` are the fully qualified names; `rebuilt` says that a newer generation was recorded later.
+    """
 
     module: str
     index: int
@@ -112,9 +115,7 @@ def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife 
     return None
 
 
-def _in_storage(
-    snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None
-) -> Place:
+def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None) -> Place:
     storage, found = hit
     end = storage.base + storage.nbytes
     distance = storage.base - addr if addr < storage.base else max(addr - end + 1, 0) if addr >= end else 0
@@ -167,7 +168,11 @@ def _mapping_kind(crash: Crash | None, mapping: Mapping | None) -> str:
         return "device-memory"
     if mapping.path.startswith("/"):
         mappings = crash.mappings if crash else ()
-        return "image" if any("x" in item.permissions for item in mappings if item.path == mapping.path) else "file-mapping"
+        return (
+            "image"
+            if any("x" in item.permissions for item in mappings if item.path == mapping.path)
+            else "file-mapping"
+        )
     return "heap" if mapping.path in ("", "[heap]") else "none"
 
 

@@ -1,4 +1,6 @@
-"""Job -> the parts of the report that are facts: processes, faults, stacks, collectives. Conclusions are the rules' work."""
+"""Job -> the parts of the report that are facts: processes, faults, stacks, collectives. Conclusions are the rules'
+work.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,10 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
 
 
 def build_collectives(job: Job) -> r.Collectives:
-    """Process groups as far as known. Sequence numbers count per process, so `last` is given for a single group only."""
+    """Process groups as far as known.
+
+    Sequence numbers count per process, so `last` is given for a single group only.
+    """
     groups: dict[str, list[int]] = {}
     for process in job.ranks:
         for fact in process.snapshot.facts:

@@ -1,8 +1,8 @@
 """Who died, in which order, and which deaths are consequences of another one.
 
 torchrun's own "root cause" is the order in which its poll noticed the ends. Here the order comes, strongest first,
-from what a death says about itself (a lost connection, a signal from the agent), from the monotonic clock at the crash
-or exception, and only then from when a parent noticed it. Where times overlap, nothing is decided.
+from what a death says about itself (a lost connection, a signal from the agent), from the monotonic clock at the
+crash or exception, and only then from when a parent noticed it. Where times overlap, nothing is decided.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from pytracer.analyze.view import Death, ProcessView, death_signature, subject_w
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_LOST = re.compile(
-    r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe|socket (was )?closed"
-    r"|remote process exited|connection lost|read error \[|write error \[|failed to (recv|send)|timed out|timeout",
+    r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe"
+    r"|socket (was )?closed|remote process exited|connection lost"
+    r"|read error \[|write error \[|failed to (recv|send)|timed out|timeout",
     re.IGNORECASE,
 )
 # Exceptions by which a parent passes on the failure of a child.
-_CHILD_FAILED = re.compile(r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool")
+_CHILD_FAILED = re.compile(
+    r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
+)
 _WORKER_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 _PROMPT = ("fault", "abort")
@@ -32,8 +35,8 @@ _PROMPT = ("fault", "abort")
 def find_deaths(views: Sequence[ProcessView], clock: RunClock) -> tuple[Death, ...]:
     """Every death that matters, judged, the cause first and the rest in order of time.
 
-    Left out are helpers that end as part of normal work: a subprocess with a nonzero status, or one stopped by a signal,
-    whose parent went on to succeed.
+    Left out are helpers that end as part of normal work: a subprocess with a nonzero status, or one stopped by a
+    signal, whose parent went on to succeed.
     """
     deaths = [death for view in views if (death := _death(view, clock)) is not None]
     tree = _Tree(views)
@@ -56,7 +59,7 @@ def mentions_lost_peer(view: ProcessView) -> bool:
 
 
 def is_interrupt(view: ProcessView) -> bool:
-    """Whether the process ended because somebody interrupted it: SIGINT, KeyboardInterrupt, or the agent's own signal."""
+    """Whether somebody interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
     exception = view.report.exception
     type_name = (exception.type or "") if exception else ""
     return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
@@ -119,7 +122,9 @@ def _death(view: ProcessView, clock: RunClock) -> Death | None:
 def _nature(view: ProcessView) -> tuple[str, str]:
     process, crash = view.process, view.crash
     if is_interrupt(view):
-        return "interrupt", "SIGINT" if process.signal == SIGINT else str(view.report.exception and view.report.exception.type)
+        return "interrupt", "SIGINT" if process.signal == SIGINT else str(
+            view.report.exception and view.report.exception.type
+        )
     if process.status_kind == "exception":
         return "exception", (view.report.exception.type if view.report.exception else None) or "an exception"
     number = crash.signal if crash is not None else process.signal
@@ -166,7 +171,9 @@ def _passes_on(death: Death, failed_below: Sequence[Death]) -> str | None:
     exception = death.view.report.exception
     if death.nature == "interrupt" and death.view.process.role == "launcher":
         return None
-    wrapper = death.nature == "exit" or (exception is not None and _CHILD_FAILED.search(exception.type or "") is not None)
+    wrapper = death.nature == "exit" or (
+        exception is not None and _CHILD_FAILED.search(exception.type or "") is not None
+    )
     if death.view.process.role == "launcher" or wrapper:
         first = min(failed_below, key=_late)
         return f"reports the failure of {_subject(first)}"
@@ -191,7 +198,11 @@ def _ended_by_launcher(death: Death, others: Sequence[Death], tree: _Tree) -> st
     parent = tree.parent[death.view.index]
     by_launcher = parent is not None and parent.process.role == "launcher"
     earlier = [other for other in others if other.view.process.role != "launcher" and _early(other) <= _late(death)]
-    causes = [other for other in earlier if other.nature != "sent" or (number == SIGTERM and other.view.process.signal == SIGKILL)]
+    causes = [
+        other
+        for other in earlier
+        if other.nature != "sent" or (number == SIGTERM and other.view.process.signal == SIGKILL)
+    ]
     if parent is None or not causes:
         return None
     first = min(causes, key=_late)

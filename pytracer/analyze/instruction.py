@@ -71,7 +71,9 @@ def is_canonical(addr: int) -> bool:
     return addr >> 47 in (0, (1 << 17) - 1)
 
 
-def decode_instruction(code: bytes, registers: Mapping[str, int], pc: int, fault_addr: int | None) -> Instruction | None:
+def decode_instruction(
+    code: bytes, registers: Mapping[str, int], pc: int, fault_addr: int | None
+) -> Instruction | None:
     """Decode the instruction at `pc` of an x86-64 process; None without capstone, code bytes or a valid instruction.
 
     Args:

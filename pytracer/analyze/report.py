@@ -1,8 +1,8 @@
 """The report: what `pytracer inspect` found out, as plain data.
 
 This is the product; text and JSON are views of it, `docs/report.md` is its description. It imports nothing of ours.
-Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may be
-added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
+Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may
+be added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
 """
 
 from __future__ import annotations

@@ -1,0 +1,108 @@
+"""Runs the rules over a job and puts the report together: facts, findings, one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytracer._words import count_words
+from pytracer.analyze import report as r
+from pytracer.analyze.build import build_collectives, build_counts, build_damage, build_run, build_view
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.deaths import find_deaths
+from pytracer.analyze.rules import RULES
+from pytracer.analyze.view import Draft, JobView
+from pytracer.decode.snapshot import Job
+
+CONFIDENCES = ("certain", "likely", "possible", "unknown")
+ORDER_RULE = "first-death"
+
+
+def build_report(job: Job) -> r.Report:
+    """Everything that can be said about a run.
+
+    Args:
+        job: All processes of one run, from `decode.merge.load_job`; native frames may carry function names.
+
+    Returns:
+        The report. Processes are in the job's order, findings strongest first. Nothing is read but the sizes of files
+        that a fault address was mapped from.
+    """
+    clock = RunClock(job)
+    views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
+    deaths = find_deaths(views, clock)
+    for death in deaths:
+        death.view.report.primary = death.primary
+        death.view.report.why = death.why
+    view = JobView(job, views, deaths)
+    drafts, checked = _examine(view)
+    return r.Report(
+        run=build_run(job, clock),
+        verdict=_verdict(view, drafts),
+        findings=[draft.finding for draft in drafts],
+        checked=checked,
+        processes=[item.report for item in views],
+        collectives=build_collectives(job),
+        damage=build_damage(job),
+        counts=build_counts(job),
+    )
+
+
+def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
+    """All rules in their order; findings about the first death come first, then by confidence."""
+    drafts: list[Draft] = []
+    checked: list[r.Checked] = []
+    for rule in RULES:
+        explained = frozenset(item.index for draft in drafts if draft.finding.id != ORDER_RULE for item in draft.views)
+        outcome = rule.examine(replace(view, explained=explained))
+        drafts.extend(outcome.drafts)
+        if not outcome.drafts:
+            checked.append(r.Checked(id=rule.id, result=outcome.result, why=outcome.why))
+    return sorted(drafts, key=lambda draft: _weight(view, draft)), checked
+
+
+def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, int]:
+    primary = {death.view.index for death in view.deaths if death.primary}
+    about_primary = any(item.index in primary for item in draft.views)
+    confidence = CONFIDENCES.index(draft.finding.confidence) if draft.finding.confidence in CONFIDENCES else 3
+    return draft.finding.id == ORDER_RULE, not about_primary, confidence
+
+
+def _verdict(view: JobView, drafts: Sequence[Draft]) -> r.Verdict:
+    """The finding about what died first, else a plain word on why there is none."""
+    causes = [draft for draft in drafts if draft.finding.id != ORDER_RULE]
+    if not causes:
+        return _no_cause(view)
+    best = causes[0]
+    first = best.views[0].process
+    single = len(best.finding.ranks or []) <= 1
+    return r.Verdict(
+        class_=best.verdict_class,
+        confidence=best.finding.confidence if best.verdict_class != "unknown" else "unknown",
+        rank=first.rank if first.role == "rank" and (single or first.rank is not None) else None,
+        pid=first.snapshot.pid,
+        summary=best.finding.summary,
+        advice=best.finding.advice,
+        evidence=list(best.finding.evidence or []),
+    )
+
+
+def _no_cause(view: JobView) -> r.Verdict:
+    if view.deaths:  # every death was judged a consequence of another one: a contradiction, so say nothing more
+        return r.Verdict(
+            class_="unknown",
+            confidence="unknown",
+            summary=f"{count_words(len(view.deaths), 'process')} died; none of the deaths can be named as the first.",
+            advice="Look at each process with --all.",
+            evidence=[],
+        )
+    if not view.views:
+        return r.Verdict(
+            class_="unknown", confidence="unknown", summary="No process was recorded.", advice="See `pytracer doctor`."
+        )
+    running = sum(item.process.status_kind == "running" for item in view.views)
+    total = len(view.views)
+    summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded."
+    if running:
+        summary = f"Nothing has died so far: {running} of {total} process{'es' * (total != 1)} still running."
+    return r.Verdict(class_="clean", confidence="certain", summary=summary, evidence=[])

@@ -1,0 +1,26 @@
+"""Was the pointer null? The one question that two rules answer in opposite ways."""
+
+from __future__ import annotations
+
+from pytracer.analyze.view import ProcessView
+
+POINTER_ALIGNMENT = 4
+
+
+def null_confidence(view: ProcessView) -> str | None:
+    """How sure it is that the base pointer was null; None when it was not."""
+    place, instruction, crash = view.place, view.instruction, view.crash
+    if place is None or crash is None or place.kind not in ("null", "near-null"):
+        return None
+    if place.addr == crash.pc:
+        return "certain" if place.addr == 0 else "possible"
+    if instruction is not None and (instruction.base is not None or instruction.index is not None):
+        base = instruction.base_value if instruction.base is not None else 0
+        if base == 0:
+            return "certain"
+        if base is None or base == place.addr == 0:
+            return "likely"
+        return "likely" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
+    if place.kind == "null":
+        return "likely"
+    return "possible" if place.addr % POINTER_ALIGNMENT == 0 and 0 in crash.registers.values() else None

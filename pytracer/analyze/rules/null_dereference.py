@@ -1,0 +1,77 @@
+"""null-dereference: native code used a null pointer.
+
+What: the kernel refused an access at address 0, or a small offset from it, and the register that the address was
+formed from was null.
+
+Why it happens: an object that was never made, was already destroyed, or a failed call whose result was not checked;
+in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a pointer.
+
+What to do: look at the native function and at the Python line that called it; check that what it is given exists.
+
+How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
+look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
+moved off null by the caller and is told from garbage only by its alignment.
+"""
+
+from __future__ import annotations
+
+from pytracer.analyze.instruction import disassembler
+from pytracer.analyze.pointers import null_confidence
+from pytracer.analyze.view import (
+    JobView,
+    Outcome,
+    ProcessView,
+    draft,
+    group_alike,
+    not_found,
+    subject_words,
+)
+from pytracer.analyze.wording import (
+    CAPSTONE_MISSING,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    is_memory_fault,
+    no_memory_fault,
+    python_evidence,
+)
+
+
+class NullDereference:
+    """Fires when the address is close to zero and its base register was null, or nothing speaks against that."""
+
+    id = "null-dereference"
+    needs = ("crash",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per group of processes that died alike."""
+        faults = [view for view in job.suspects if is_memory_fault(view)]
+        if not faults:
+            return no_memory_fault(job)
+        drafts = []
+        for views in group_alike([view for view in faults if null_confidence(view)]):
+            view = views[0]
+            addr = view.place.addr if view.place else 0
+            target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
+            drafts.append(
+                draft(
+                    self.id,
+                    "null-dereference",
+                    null_confidence(view) or "possible",
+                    views,
+                    f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
+                    [fault_evidence(view), python_evidence(view), collective_evidence(views)],
+                    "Check what the Python line passes to the native function: something there is null "
+                    "(never made, already destroyed, or the result of a failed call).",
+                    [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
+                )
+            )
+        if drafts:
+            return Outcome(tuple(drafts))
+        return not_found("no address was null or a small offset from a null register")
+
+
+def _verb(view: ProcessView) -> str:
+    access = view.report.fault.access if view.report.fault else None
+    verbs = {"read": "read", "write": "wrote", "execute": "called a function"}
+    return verbs.get(access or "", "accessed memory")

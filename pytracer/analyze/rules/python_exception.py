@@ -1,0 +1,83 @@
+"""python-exception: a Python exception ended the process.
+
+What: an exception reached the top of the main program.
+
+Why it happens: whatever the exception says. Among ranks the first one counts: the others often follow with a lost
+connection.
+
+What to do: read the exception and its innermost line outside torch.
+
+How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
+on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence.
+"""
+
+from __future__ import annotations
+
+from pytracer.analyze.deaths import is_interrupt, mentions_lost_peer
+from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.wording import collective_evidence
+
+MESSAGE_CHARACTERS = 160
+
+
+class PythonException:
+    """Fires for processes that ended with an uncaught exception other than an interruption."""
+
+    id = "python-exception"
+    needs = ("EXCEPTION",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for all processes with the same exception from the same line."""
+        raised = [view for view in job.suspects if view.process.status_kind == "exception" and not is_interrupt(view)]
+        groups: dict[tuple[object, ...], list[ProcessView]] = {}
+        for view in raised:
+            exception, frame = view.report.exception, view.python_frame
+            place = (frame.file, frame.line) if frame else None
+            groups.setdefault((exception.type if exception else None, place), []).append(view)
+        drafts = []
+        for views in groups.values():
+            view = views[0]
+            lost = mentions_lost_peer(view)
+            frame = view.python_frame
+            drafts.append(
+                draft(
+                    self.id,
+                    "python-exception",
+                    "possible" if lost else "certain",
+                    views,
+                    f"{subject_words(views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
+                    [
+                        "the exception reached the top of the program and was not caught",
+                        collective_evidence(views),
+                        _left_early(job, views) if lost else None,
+                    ],
+                    "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
+                    if lost
+                    else "Read the exception and the line that raised it; other ranks' errors followed from it.",
+                    ["why the peer was gone: no other rank's death explains it"] if lost else [],
+                )
+            )
+        return Outcome(tuple(drafts)) if drafts else not_found("no process ended with an uncaught exception of its own")
+
+
+def _words(view: ProcessView) -> str:
+    exception = view.report.exception
+    if exception is None or not exception.type:
+        return "an exception"
+    lines = (exception.message or "").strip().splitlines()
+    message = lines[0] if lines else ""
+    if len(message) > MESSAGE_CHARACTERS:
+        message = message[: MESSAGE_CHARACTERS - 3] + "..."
+    return f"{exception.type}: {message.rstrip('.')}" if message else exception.type
+
+
+def _left_early(job: JobView, views: list[ProcessView]) -> str | None:
+    """Ranks that had already ended well: a peer that left too early looks like a lost connection."""
+    mine = [view.report.ended for view in views if view.report.ended is not None]
+    early = [
+        view
+        for view in job.views
+        if view.process.role == "rank" and view.process.status_kind == "exited" and view.process.exit_code == 0
+        if view.report.ended is not None and mine and view.report.ended <= max(mine)
+    ]
+    return f"{subject_words(early)} had already ended with status 0" if early else None

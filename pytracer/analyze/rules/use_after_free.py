@@ -1,0 +1,154 @@
+"""use-after-free: memory of a storage was used after the storage had been released.
+
+What: the fault address lies in a storage that was freed, and in no live one; the memory has been given back to the
+system, so that the access faulted.
+
+Why it happens: native code, or a NumPy or ctypes view, kept an address without keeping the tensor. DDP's gradient
+buckets are a trap of this kind: DDP rebuilds them once, at the start of the second forward, and releases the first
+ones.
+
+What to do: keep a reference to the tensor for as long as its memory is used, or take the address again each time.
+
+How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
+storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
+silently.
+"""
+
+from __future__ import annotations
+
+from pytracer._words import time_words
+from pytracer.analyze.report import Origin
+from pytracer.analyze.view import (
+    JobView,
+    Outcome,
+    ProcessView,
+    cannot_decide,
+    draft,
+    group_alike,
+    not_found,
+    place_words,
+    subject_words,
+)
+from pytracer.analyze.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    fault_evidence,
+    is_memory_fault,
+    no_memory_fault,
+    origin_words,
+    python_evidence,
+    storage_words,
+)
+
+
+class UseAfterFree:
+    """Fires when the most recent storage around the address was freed and none is live there."""
+
+    id = "use-after-free"
+    needs = ("crash", "storages")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per group of processes that died alike."""
+        faults = [view for view in job.suspects if is_memory_fault(view)]
+        if not faults:
+            return no_memory_fault(job)
+        freed = [view for view in faults if view.place is not None and view.place.kind == "freed-storage"]
+        drafts = []
+        for views in group_alike(freed):
+            view = views[0]
+            storage = view.report.fault.storage if view.report.fault else None
+            drafts.append(
+                draft(
+                    self.id,
+                    "use-after-free",
+                    _confidence(view),
+                    views,
+                    f"{subject_words(views)} {access_verb(view)} freed memory: {_where(view)}, {_released(view)}.",
+                    [
+                        fault_evidence(view),
+                        storage_words(view),
+                        bucket_words(view),
+                        origin_words("allocated", storage.allocated if storage else None),
+                        origin_words("freed", storage.freed if storage else None),
+                        _rebuilt(view),
+                        python_evidence(view),
+                        collective_evidence(views),
+                    ],
+                    _advice(view),
+                    [_mapped(view)],
+                )
+            )
+        if drafts:
+            return Outcome(tuple(drafts))
+        if not any(view.process.snapshot.storages for view in faults):
+            return cannot_decide("no storages were recorded")
+        return not_found("no fault address lay in a freed storage that is still remembered")
+
+
+def _confidence(view: ProcessView) -> str:
+    """Certain only when the handler saw it, and the address was in no mapping at all."""
+    place = view.place
+    if place is None or place.mapping is not None:
+        return "possible"
+    unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
+    return "certain" if unmapped and place.found == "exact" else "likely"
+
+
+def _where(view: ProcessView) -> str:
+    place = view.place
+    if place is None or place.storage is None:
+        return "a freed storage"
+    if place.bucket is not None:
+        return f"{place.bucket.offset_bytes} bytes into {place.bucket.name}"
+    if place.names:
+        return f"{place.offset_bytes} bytes into the storage of {place.names[0]}"
+    return f"{place.offset_bytes} bytes into a storage of {place.storage.nbytes} bytes"
+
+
+def _freed(view: ProcessView) -> Origin | None:
+    storage = view.report.fault.storage if view.report.fault else None
+    return storage.freed if storage else None
+
+
+def _released(view: ProcessView) -> str:
+    bucket = view.place.bucket if view.place else None
+    if bucket is not None and bucket.rebuilt:
+        return "which DDP released when it rebuilt its buckets"
+    freed = _freed(view)
+    place = (freed.caller or freed.python) if freed else None
+    return f"which was released at {place_words(place)}" if place else "which had been released"
+
+
+def _rebuilt(view: ProcessView) -> str | None:
+    bucket = view.place.bucket if view.place else None
+    if bucket is None or not bucket.rebuilt:
+        return None
+    return (
+        f"DDP rebuilt the buckets of {bucket.module} at the start of the second forward: "
+        f"a layout newer than generation {bucket.generation} was recorded"
+    )
+
+
+def _mapped(view: ProcessView) -> str | None:
+    place = view.place
+    if place is None or place.mapping is None:
+        return None
+    return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
+
+
+def _advice(view: ProcessView) -> str:
+    bucket = view.place.bucket if view.place else None
+    frame = view.python_frame
+    at = f" in {place_words(frame)}" if frame else ""
+    if bucket is not None:
+        return (
+            f"Take the bucket's address anew in every iteration{at}, "
+            "or from the GradBucket of a DDP communication hook: addresses from before the second forward are stale."
+        )
+    freed = _freed(view)
+    age = view.report.ended
+    late = ""
+    if freed is not None and freed.time is not None and age is not None and age > freed.time:
+        late = f" It had been free for about {time_words(age - freed.time)}."
+    return f"Keep a reference to the tensor for as long as native code uses its memory{at}.{late}"

@@ -1,0 +1,116 @@
+"""Phrases that several rules use, so that the same fact is always said the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import hex_addr, list_words, size_words, time_words
+from pytracer.analyze.report import Origin
+from pytracer.analyze.signals import SIGBUS, SIGSEGV
+from pytracer.analyze.view import JobView, Outcome, ProcessView, cannot_decide, not_found, place_words, subject_words
+
+ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
+CAPSTONE_MISSING = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
+
+
+def access_verb(view: ProcessView) -> str:
+    """`read`, `wrote`, `jumped to` or `touched`."""
+    return ACCESS_PAST.get(view.report.fault.access if view.report.fault else None, "touched")
+
+
+def in_function(view: ProcessView) -> str:
+    """` in c10d::Logger::set_env_variables`, or nothing when the function is unknown."""
+    return f" in {view.function}" if view.function else ""
+
+
+def is_memory_fault(view: ProcessView) -> bool:
+    """Whether the kernel refused a memory access of this process."""
+    return (
+        view.is_fault and view.crash is not None and view.crash.signal in (SIGSEGV, SIGBUS) and view.place is not None
+    )
+
+
+def no_memory_fault(job: JobView) -> Outcome:
+    """What a rule about memory faults says when there is none to look at."""
+    unseen = [
+        view
+        for view in job.suspects
+        if view.crash is None and view.process.status_kind == "signaled" and view.process.signal in (SIGSEGV, SIGBUS)
+    ]
+    if unseen:
+        return cannot_decide(f"{subject_words(unseen)} died of a memory fault, but the black box has no crash record")
+    return not_found("nothing died of a memory fault")
+
+
+def fault_evidence(view: ProcessView) -> str:
+    """The signal, its code, the address and the access in one sentence."""
+    signal, fault = view.report.signal, view.report.fault
+    name = signal.name if signal else "a signal"
+    code = f" ({signal.code})" if signal and signal.code else ""
+    addr = fault.addr if fault and fault.addr else "an address the processor does not tell"
+    access = {"read": "reading", "write": "writing", "execute": "executing"}.get(
+        fault.access or "" if fault else "", "at"
+    )
+    size = f" {fault.size} bytes at" if fault and fault.size else ""
+    return f"{name}{code}: {access}{size} {addr}" + (f", {fault.instruction}" if fault and fault.instruction else "")
+
+
+def python_evidence(view: ProcessView) -> str | None:
+    """Which Python line led there."""
+    frame = view.python_frame
+    return f"the Python code was at {place_words(frame)}" if frame else None
+
+
+def collective_evidence(views: Sequence[ProcessView]) -> str | None:
+    """Whether a collective was open when these processes died."""
+    states = [view.report.last_collective for view in views if view.process.role == "rank"]
+    if not states:
+        return None
+    still_open = [item for item in states if item is not None and item.state != "completed"]
+    if not still_open:
+        return "no collective was open"
+    return (
+        f"{still_open[0].op} (sequence number {still_open[0].sequence_nr}) was {still_open[0].state} and not completed"
+    )
+
+
+def origin_words(verb: str, origin: Origin | None) -> str | None:
+    """`freed at train.py:12 in step (inside .../distributed.py:1641 in _rebuild), by autograd node X, step 3`."""
+    if origin is None:
+        return None
+    place = origin.caller or origin.python
+    parts = [f"{verb} at {place_words(place)}" if place else f"{verb} at an unrecorded place"]
+    if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
+        parts[0] += f" (inside {place_words(origin.python)})"
+    if origin.autograd_node:
+        parts.append(f"by autograd node {origin.autograd_node}")
+    if origin.step is not None:
+        parts.append(f"step {origin.step}")
+    if origin.time is not None:
+        parts.append(f"about {time_words(origin.time)} into the run")
+    return ", ".join(parts)
+
+
+def storage_words(view: ProcessView) -> str | None:
+    """Which storage, how large, and where in it."""
+    place = view.place
+    if place is None or place.storage is None:
+        return None
+    storage = place.storage
+    where = {
+        "past-storage": f"{place.distance_bytes} bytes past the end of",
+        "before-storage": f"{place.distance_bytes} bytes before",
+    }.get(place.kind, f"{place.offset_bytes} bytes into")
+    return (
+        f"the address is {where} a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
+    )
+
+
+def bucket_words(view: ProcessView) -> str | None:
+    """The DDP bucket, its parameters and the one at the offset."""
+    bucket = view.place.bucket if view.place else None
+    if bucket is None:
+        return None
+    holds = f", which held the gradients of {list_words(bucket.parameters)}" if bucket.parameters else ""
+    at = f"; at that offset lay the gradient of {bucket.parameter}" if bucket.parameter else ""
+    return f"that storage was {bucket.name}{holds}{at}"
