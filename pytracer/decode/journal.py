@@ -242,6 +242,8 @@ def _text(payload: bytes) -> str:
 def _checked(shape: type) -> Callable[[bytes], dict[str, Any]]:
     def decode(payload: bytes) -> dict[str, Any]:
         value = json.loads(payload.rstrip(b"\0").decode("utf-8", "replace"))
+        if b"\\ud" in payload.lower():  # half a surrogate pair is no text: no later writer would take it
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
         msgspec.convert(value, shape)
         return dict(value)
 

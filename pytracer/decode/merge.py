@@ -84,7 +84,7 @@ def load_job(path: str | os.PathLike[str], progress: Progress | None = None, *, 
         damage.extend(snapshot.damage)
     replaced = [b.path for lineage in lineages for b in lineage.boxes[:-1]]
     extra: dict[str, Any] = {"replaced_by_exec": replaced} if replaced else {}
-    return Job(os.path.realpath(directory), launcher, tuple(processes), tuple(damage), extra)
+    return Job(os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), extra)
 
 
 def _find(target: Path) -> tuple[Path, list[Path]]:

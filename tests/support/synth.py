@@ -465,7 +465,7 @@ class Box:
         images: list[str] = []
         native_frames, first_pc = b"", 0
         for i, frame in enumerate(native):
-            image, offset, found = (*frame, 1 if i else 0)[:3]  # type: ignore[misc]
+            image, offset, found = (*frame, 1 if i else 0)[:3]
             address = self.bias(image) + offset if image else offset
             first_pc = first_pc or address
             if image and image not in images and record_images:
@@ -551,7 +551,7 @@ class Box:
         size, records, graves, *_ = self.shape
         for first in range(0, len(self.threads), size):
             heads, rings, tombs = b"", b"", b""
-            for t in (self.threads[first : first + size] + [None] * size)[:size]:  # type: ignore[list-item]
+            for t in (self.threads[first : first + size] + [None] * size)[:size]:
                 if t is None:
                     heads, rings, tombs = heads + bytes(128), rings + bytes(128 * records), tombs + bytes(64 * graves)
                     continue

@@ -1,0 +1,279 @@
+"""`pytracer dump FILE`: what one black box holds, as it is, without judging it.
+
+`collect` builds plain data; the text and the JSON are two views of that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+import msgspec
+
+from pytracer.blackbox.schema import Entry, Region
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.journal import Journal
+from pytracer.decode.reader import read_box
+from pytracer.decode.snapshot import Moment, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.symbolize import symbolize
+
+SECTIONS = ("header", "regions", "counters", "threads", "journal", "records", "storages", "crash", "damage")
+LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "damage"})
+ADDRESSES = frozenset(
+    {"base", "pc", "sp", "pthread", "start", "end", "stack", "storages", "registers", "offset_in_image"}
+)
+
+EXAMPLES = """\b
+Examples:
+  pytracer dump runs/latest/boxes/node0.4242.blackbox
+  pytracer dump node0.4242.blackbox --kind records --limit 20
+  pytracer dump node0.4242.blackbox --kind storages --json | jq '.storages[] | select(.state == "freed")'
+"""
+
+
+@click.command(name="dump", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(path_type=str))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(SECTIONS), help="Only this part; may be repeated.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most the last N items of each list.")
+def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int | None) -> None:
+    """Print what one black box holds: header, journal, records, storages, crash.
+
+    Times are since the box was made, oldest first. For what it means, see `pytracer inspect`.
+    """
+    content = collect(file, kinds or SECTIONS, limit)
+    if as_json:
+        click.echo(msgspec.json.encode(content))
+        return
+    for line in text(content):
+        click.echo(line)
+
+
+def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None) -> dict[str, Any]:
+    """The parts of a black box as plain data: numbers, strings, lists and dicts; addresses are hex strings.
+
+    Args:
+        path: the black box.
+        kinds: which of `SECTIONS`.
+        limit: keep the last items of each list; `left_out` says how many went.
+
+    Raises:
+        InputError: as `read_box`.
+    """
+    snapshot = symbolize([read_box(path)])[0]
+    box = BoxFile(path)
+    makers: dict[str, Callable[[], Any]] = {
+        "header": lambda: {k: v for k, v in box.header.items() if not k.startswith(("reserved", "magic"))},
+        "regions": lambda: list(_regions(box)),
+        "counters": lambda: snapshot.counts,
+        "threads": lambda: [dataclasses.asdict(t) for t in snapshot.threads],
+        "journal": lambda: list(_journal(box, snapshot)),
+        "records": lambda: [
+            {
+                "time_ns": e.mono_ns - snapshot.created_mono_ns,
+                "tid": e.tid,
+                "thread": e.thread,
+                "kind": e.kind,
+                **e.data,
+            }
+            for e in snapshot.events
+        ],
+        "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in sorted(snapshot.storages, key=_when)],
+        "crash": lambda: _crash(snapshot),
+        "damage": lambda: [dataclasses.asdict(d) for d in snapshot.damage],
+    }
+    out: dict[str, Any] = {"schema": "pytracer-dump", "version": 1, "file": os.path.basename(path)}
+    left_out: dict[str, int] = {}
+    for kind in SECTIONS:
+        if kind not in kinds:
+            continue
+        value = makers[kind]()
+        if kind in LISTS and limit is not None and len(value) > limit:
+            left_out[kind] = len(value) - limit
+            value = value[left_out[kind] :]
+        out[kind] = _plain(value)
+    return {**out, "left_out": left_out}
+
+
+def _regions(box: BoxFile) -> Iterator[dict[str, Any]]:
+    known = {r.value: r.name for r in Region}
+    for e in box.extents:
+        item = {"kind": known.get(e.kind, f"UNKNOWN_{e.kind}"), "offset": e.offset, "nbytes": e.nbytes}
+        yield {**item, "item_bytes": e.item_bytes, "item_count": e.item_count, "first_thread": e.first_thread}
+
+
+def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    journal = Journal(box)
+    facts = iter(journal.facts())
+    fact = next(facts, None)
+    known = {e.value: e.name for e in Entry}
+    for entry in journal.entries.values():
+        kind = known.get(entry.kind, f"UNKNOWN_{entry.kind}")
+        who_id = entry.offset // 8
+        data: Any = None
+        if entry.kind == Entry.CODE:
+            code = journal.code(who_id)
+            data = code and {"function": code.function, "file": code.file, "first_line": code.first_line}
+        elif entry.kind in (Entry.NODE, Entry.SITE):
+            data = _who(journal.who(who_id, 0)) if entry.kind == Entry.SITE else journal.node(who_id)
+        elif fact is not None and (fact.mono_ns, fact.epoch, fact.kind) == (entry.mono_ns, entry.epoch, kind):
+            data = fact.data
+            fact = next(facts, None)
+        time_ns = entry.mono_ns - snapshot.created_mono_ns
+        yield {"time_ns": time_ns, "epoch": entry.epoch, "kind": kind, "who_id": who_id, "data": data}
+
+
+def _when(storage: Storage) -> tuple[int, int]:
+    return storage.order
+
+
+def _frame(frame: PythonFrame | None) -> str | None:
+    return None if frame is None else f"{frame.function} ({frame.file}:{'?' if frame.line is None else frame.line})"
+
+
+def _who(who: Who) -> dict[str, Any]:
+    found: dict[str, Any] = {"python": _frame(who.python), "caller": _frame(who.caller), "node": who.node}
+    found["node_sequence_nr"] = who.node_sequence_nr
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _storage(s: Storage, created_ns: int) -> dict[str, Any]:
+    def end(moment: Moment | None, who: Who | None, tid: int | None) -> dict[str, Any] | None:
+        if moment is None or who is None:
+            return None
+        time_ns = None if moment.mono_ns is None else moment.mono_ns - created_ns
+        return {"epoch": moment.epoch, "time_ns": time_ns, "step": moment.step, "tid": tid, "by": _who(who)}
+
+    return {
+        "base": s.base,
+        "nbytes": s.nbytes,
+        "state": s.state,
+        "allocated": end(s.allocated, s.allocated_by, s.allocated_thread),
+        "freed": end(s.freed, s.freed_by, s.freed_thread),
+    }
+
+
+def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
+    crash = snapshot.crash
+    if crash is None:
+        return None
+    left_out = ("python_threads", "native_stack", "python_stack", "hits", "mono_ns", "step_ns")
+    found = {f.name: getattr(crash, f.name) for f in dataclasses.fields(crash) if f.name not in left_out}
+    found["time_ns"] = crash.mono_ns - snapshot.created_mono_ns
+    found["step_ns"] = {name: ns - crash.mono_ns for name, ns in crash.step_ns.items()}
+    found["python_stack"] = [_frame(f) for f in crash.python_stack]
+    found["python_threads"] = [
+        {"pthread": pthread, "stack": [_frame(f) for f in frames]} for pthread, frames in crash.python_threads
+    ]
+    found["native_stack"] = [
+        {"pc": f.pc, "image": f.image, "offset_in_image": f.offset, "function": f.function, "found": f.found}
+        for f in crash.native_stack
+    ]
+    found["hits"] = [{"kind": h.kind, **_storage(h.storage, snapshot.created_mono_ns)} for h in crash.hits]
+    return found
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Dataclasses to dicts, bytes to hex, addresses to "0x..."."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v, key if key in ADDRESSES else str(k)) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v, key) for v in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    is_address = key in ADDRESSES or key == "addr" or key.endswith("_addr")
+    return hex(value) if is_address and isinstance(value, int) and not isinstance(value, bool) else value
+
+
+# Text
+
+
+def text(content: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a dump for people."""
+    yield _printable(content["file"])
+    for kind in SECTIONS:
+        if kind not in content:
+            continue
+        value, left_out = content[kind], content["left_out"].get(kind, 0)
+        yield ""
+        yield f"{kind} ({len(value) + left_out})" if kind in LISTS else kind
+        if left_out:
+            yield f"  ... {left_out} before these"
+        if kind in LISTS:
+            for item in value:
+                yield "  " + _printable(_LINES.get(kind, _pairs)(item))
+        else:
+            yield from ("  " + _printable(line) for line in _block(kind, value))
+
+
+def _block(kind: str, value: Any) -> Iterator[str]:
+    if value is None:
+        yield "none"
+        return
+    for name, item in value.items():
+        if isinstance(item, list) and item:
+            yield f"{name}:"
+            yield from ("  " + (i if isinstance(i, str) else _short(i)) for i in item)
+        elif name.endswith("_wall_ns") and item:
+            yield f"{name} {item} ({datetime.fromtimestamp(item / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC)"
+        elif item not in (None, "", [], {}):
+            yield f"{name} {_short(item)}"
+
+
+def _pairs(item: Mapping[str, Any]) -> str:
+    return " ".join(f"{k}={_short(v)}" for k, v in item.items() if v not in (None, "", [], {}))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items() if v is not None) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_short(v) for v in value) + "]"
+    return str(value)
+
+
+def _time(ns: int | None) -> str:
+    return f"{'?':>14}" if ns is None else f"{ns / 1e6:+14.3f}"
+
+
+def _record(item: Mapping[str, Any]) -> str:
+    rest = {k: v for k, v in item.items() if k not in ("time_ns", "tid", "thread", "kind")}
+    return f"{_time(item['time_ns'])} ms  {item['tid']} {item['thread']}  {item['kind']}  {_pairs(rest)}"
+
+
+def _entry(item: Mapping[str, Any]) -> str:
+    return (
+        f"{_time(item['time_ns'])} ms  #{item['who_id']} epoch {item['epoch']}  {item['kind']}  {_short(item['data'])}"
+    )
+
+
+def _life(item: Mapping[str, Any]) -> str:
+    line = f"{item['base']} {item['nbytes']:>12} {item['state']:<5}"
+    for end in ("allocated", "freed"):
+        if item[end]:
+            step = "" if item[end]["step"] is None else f" step {item[end]['step']}"
+            line += f"  {end}{_time(item[end]['time_ns'])} ms{step} by {_pairs(item[end]['by']) or 'unknown'}"
+    return line
+
+
+def _damage(item: Mapping[str, Any]) -> str:
+    return f"{item['file']} at byte {item['offset']}: {item['what']}"
+
+
+_LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "records": _record,
+    "journal": _entry,
+    "storages": _life,
+    "damage": _damage,
+}
+
+
+def _printable(line: str) -> str:
+    """Names come from a file that anybody may have written: nothing in them may steer a terminal."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
