@@ -1,0 +1,69 @@
+"""`pytracer doctor`: a table, a JSON object, and an exit code that means something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytracer.cli import checks, doctor
+from tests.conditions import needs_core
+from tests.support.cli import pytracer
+
+
+@needs_core
+def test_doctor_finds_this_machine_able_to_record(tmp_path: Path) -> None:
+    """Where the tests run, everything essential works: the core, the preload, the crash handler."""
+    done = pytracer("doctor", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert document["ok"] is True
+    results = {check["id"]: check["result"] for check in document["checks"]}
+    assert results["core"] == results["preload"] == results["crash-handler"] == "works"
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_core_is_exit_1_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the library nothing can be recorded, and the table says what to do."""
+    from pytracer import cli
+    from pytracer.record import launch
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "__file__", str(tmp_path / "record" / "launch.py"))
+    monkeypatch.setattr(checks, "check_native", lambda: checks.Check("native", checks.WORKS, ""))
+    assert cli.main(["doctor"]) == 1
+    text = capsys.readouterr().out
+    assert "is not built" in " ".join(text.split())
+    assert "next: run `make build`" in " ".join(text.split())
+    assert "Nothing can be recorded" in text
+
+
+def test_check_that_fails_itself_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unreadable /proc is an answer, too."""
+
+    def check_broken() -> checks.Check:
+        raise PermissionError("no /proc here")
+
+    monkeypatch.setattr(checks, "_RECORDING", ())
+    monkeypatch.setattr(checks, "_SURROUNDINGS", (check_broken, checks.check_python))
+    first, second = checks.run_checks()
+    assert (first.id, first.result) == ("broken", checks.LIMITED)
+    assert "no /proc here" in first.detail
+    assert second.id == "python"
+
+
+def test_table_keeps_its_columns_and_shows_next_steps() -> None:
+    """Long answers wrap below themselves."""
+    found = [
+        checks.Check("core", checks.WORKS, "fine"),
+        checks.Check("torch", checks.LIMITED, "word " * 20, "do this"),
+    ]
+    lines = doctor.table(found, 60).splitlines()
+    assert lines[0] == "check  result   why"
+    assert lines[1] == "core   works    fine"
+    assert lines[2].startswith("torch  limited  word")
+    assert all(line.startswith(" " * 16) and len(line) <= 60 for line in lines[3:])
+    assert lines[-1].strip() == "next: do this"
