@@ -1,0 +1,106 @@
+"""`pytracer inspect`: explain how a recorded job ended. Merges all ranks, judges, prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from pytracer._errors import PytracerError, UsageError
+from pytracer.render.style import COLOR_CHOICES
+
+EXIT_FOUND = 3
+LATEST = Path("runs/latest")
+
+EXAMPLES = """\b
+Examples:
+  pytracer inspect                          the newest run below runs/
+  pytracer inspect runs/latest --all        every process, full stacks
+  pytracer inspect runs/latest --json | jq .verdict
+  pytracer inspect node3.4711.blackbox -o report.txt
+"""
+
+
+@click.command("inspect", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/report.md).")
+@click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout; - is stdout.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
+@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 3 when a death was found.")
+def command(
+    run: Path | None, as_json: bool, everything: bool, output: str | None, force: bool, color: str, exit_code: bool
+) -> int:
+    """Explain how a recorded job ended: who died first, where, touching what, and why.
+
+    RUN is a run directory, a directory with black boxes, or one black box; runs/latest when left out.
+    """
+    from pytracer.analyze.engine import build_report
+    from pytracer.decode.merge import load_job
+    from pytracer.render.json import render_json
+    from pytracer.render.style import Style, decide_style
+    from pytracer.render.text import render_text
+
+    target = _checked_output(output, force)
+    report = build_report(load_job(_given_or_latest(run)))
+    if as_json:
+        text = render_json(report)
+    else:
+        style = decide_style(color, sys.stdout, os.environ) if target is None else Style(color == "always")
+        text = render_text(report, style, everything=everything)
+    if target is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        _write_aside(target, text)
+    died = report.verdict is not None and report.verdict.class_ != "clean"
+    return EXIT_FOUND if exit_code and died else 0
+
+
+def _given_or_latest(run: Path | None) -> Path:
+    if run is not None:
+        return run
+    if not LATEST.exists():
+        raise UsageError(
+            "no RUN was given and there is no runs/latest here", hint="name the run directory: pytracer inspect RUN"
+        )
+    return LATEST
+
+
+def _checked_output(output: str | None, force: bool) -> Path | None:
+    """The file to write, None for stdout. Refuses early, before a long merge."""
+    if output is None or output == "-":
+        return None
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint="give -o the name of a file")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", hint="overwrite it with --force, or choose another -o FILE")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no directory {path.parent}", hint="make it first, or choose another -o FILE")
+    return path
+
+
+def _write_aside(path: Path, text: str) -> None:
+    """Write beside the target and rename, so that nobody sees half a report."""
+    aside: str | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            aside = file.name
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(aside, 0o666 & ~umask)
+        os.replace(aside, path)
+    except OSError as error:
+        if aside is not None:
+            Path(aside).unlink(missing_ok=True)
+        raise PytracerError(
+            f"{path} cannot be written: {error.strerror or error}", hint="choose another -o FILE"
+        ) from error

@@ -1,0 +1,100 @@
+"""Stack frames as lines of text: short names, short paths, the uninteresting middle left out with a count."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from pytracer._words import count_words, function_words
+from pytracer.analyze.report import NativeFrame, PythonFrame
+
+PYTHON_FRAMES = 5
+NATIVE_FRAMES = 5
+_INNERMOST = 2
+_FUNCTION_WIDTH = 44
+_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
+_INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
+_HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
+
+
+def short_file(file: str | None) -> str:
+    """A source file without the part that everybody knows: site-packages, the standard library, the present folder."""
+    if not file:
+        return "?"
+    if match := _LIBRARY.match(file):
+        return match[1]
+    here = os.getcwd() + os.sep
+    return file[len(here) :] if file.startswith(here) else file
+
+
+def place_words(frame: PythonFrame) -> str:
+    """`train.py:12 in main`."""
+    return f"{_position(frame)} in {frame.function or '?'}"
+
+
+def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:
+    """One line per frame, innermost first: the innermost ones, then those outside libraries."""
+    chosen = list(range(len(stack))) if everything else _interesting(stack)
+    width = max((len(stack[position].function or "?") for position in chosen), default=0)
+    lines = [
+        f"{stack[position].function or '?':<{min(width, 30)}}  {_position(stack[position])}" for position in chosen
+    ]
+    if len(chosen) < len(stack):
+        lines.append(f"... {count_words(len(stack) - len(chosen), 'more frame')}")
+    return lines
+
+
+def native_lines(stack: Sequence[NativeFrame], everything: bool = False) -> list[str]:
+    """One line per frame, innermost first, without the crash handler; frames of the interpreter are only counted."""
+    frames = [frame for frame in stack if not _is_handler(frame)]
+    if everything:
+        return [_native(frame, full=True) for frame in frames]
+    lines: list[str] = []
+    shown = 0
+    for inside, run in groupby(frames, key=lambda frame: bool(_INTERPRETER.match(_image(frame)))):
+        group = list(run)
+        if len(lines) >= NATIVE_FRAMES:
+            break
+        if inside and lines:
+            lines.append(f"... {count_words(len(group), 'frame')} of the Python interpreter")
+            shown += len(group)
+            continue
+        taken = group[: 1 if inside else NATIVE_FRAMES - len(lines)]
+        lines.extend(_native(frame) for frame in taken)
+        shown += len(taken)
+    if shown < len(frames):
+        lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
+    return lines
+
+
+def _interesting(stack: Sequence[PythonFrame]) -> list[int]:
+    """Positions of the innermost frames and of the next ones outside libraries; a single one left out is shown, too."""
+    if len(stack) <= PYTHON_FRAMES:
+        return list(range(len(stack)))
+    own = [i for i in range(_INNERMOST, len(stack)) if not _LIBRARY.match(stack[i].file or "")]
+    return sorted({*range(_INNERMOST), *own[: PYTHON_FRAMES - _INNERMOST]})
+
+
+def _position(frame: PythonFrame) -> str:
+    return short_file(frame.file) + (f":{frame.line}" if frame.line is not None else "")
+
+
+def _native(frame: NativeFrame, full: bool = False) -> str:
+    image = _image(frame) or "no image"
+    name = (frame.function if full else function_words(frame.function)) if frame.function else None
+    unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
+    if name is None:
+        return f"{image} + {frame.offset or '?'}{unsure}"
+    if not full and len(name) > _FUNCTION_WIDTH:
+        name = name[: _FUNCTION_WIDTH - 3] + "..."
+    return f"{name}  {image}{unsure}"
+
+
+def _image(frame: NativeFrame) -> str:
+    return (frame.image or "").rsplit("/", 1)[-1]
+
+
+def _is_handler(frame: NativeFrame) -> bool:
+    return bool(_HANDLER.match(_image(frame)) or _HANDLER.match(frame.function or ""))

@@ -1,0 +1,291 @@
+"""The report as text, for one screen: what died, where, why, what next. Long lists are cut with a count.
+
+Everything here is in the JSON as well; what is left out for brevity is shown with `everything`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pytracer._words import count_words, size_words, time_words
+from pytracer.analyze import report as r
+from pytracer.render.frames import native_lines, place_words, python_lines
+from pytracer.render.processes import process_table
+from pytracer.render.style import Style
+
+_LABEL_WIDTH = 8
+_PARAMETERS = 3
+_OTHER_FINDINGS = 3
+_MESSAGE_LINES = 3
+
+
+def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
+    """The report as text, ending with a newline.
+
+    Args:
+        report: What to show.
+        style: Colour and width; plain and 100 columns when not given.
+        everything: Also every process with its full stacks, and the rules that did not fire.
+    """
+    style = style or Style()
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=style.width,
+        force_terminal=style.color,
+        color_system="standard" if style.color else None,
+        no_color=not style.color,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    console.print(Group(*_blocks(report, everything)), end="")
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")) + "\n"
+
+
+def print_report(report: r.Report, stream: TextIO, style: Style | None = None, *, everything: bool = False) -> None:
+    """Write `render_text` to a stream."""
+    stream.write(render_text(report, style, everything=everything))
+
+
+def _blocks(report: r.Report, everything: bool) -> Iterator[RenderableType]:
+    verdict = report.verdict or r.Verdict()
+    subject = _subject(report, verdict)
+    yield Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red")
+    if verdict.class_ != "clean":
+        yield Text(_headline(verdict, subject), style="dim")
+        yield Text()
+    rows = _rows(report, verdict, subject, everything)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_LABEL_WIDTH, no_wrap=True, style="cyan")
+    grid.add_column(overflow="fold")
+    for label, content in rows:
+        grid.add_row(label, content)
+    yield grid
+    if everything:
+        for process in report.processes or []:
+            yield Text()
+            yield _full_process(process)
+
+
+def _headline(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
+    words = verdict.class_ or "unknown"
+    if verdict.confidence and verdict.class_ != "unknown":
+        words += f" ({verdict.confidence})"
+    if subject is not None:
+        who = f"rank {subject.rank}, " if subject.rank is not None else ""
+        words += f": {who}pid {subject.pid}"
+        words += f" on {subject.host}" if subject.host else ""
+        words += f", {time_words(subject.ended)} into the run" if subject.ended is not None else ""
+        words += f", step {subject.step}" if subject.step is not None else ""
+    return words
+
+
+def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
+    """The process that the verdict is about."""
+    same = [item for item in report.processes or [] if item.pid == verdict.pid and item.pid is not None]
+    return next((item for item in same if item.rank == verdict.rank), next(iter(same), None))
+
+
+def _rows(
+    report: r.Report, verdict: r.Verdict, subject: r.ProcessReport | None, everything: bool
+) -> Iterator[tuple[str, RenderableType]]:
+    if subject is not None:
+        yield from _subject_rows(subject, verdict, everything)
+    table = process_table(report, everything)
+    if table is not None:
+        yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
+    yield from _finding_rows(report, verdict)
+    if verdict.advice:
+        yield "next", Text(verdict.advice, style="bold")
+    yield from _run_rows(report, verdict)
+    if everything:
+        for item in report.checked or []:
+            yield "checked", Text(f"{item.id}: {item.result}: {item.why}", style="dim")
+
+
+def _subject_rows(
+    subject: r.ProcessReport, verdict: r.Verdict, everything: bool
+) -> Iterator[tuple[str, RenderableType]]:
+    if subject.fault is not None:
+        yield "fault", _fault(subject)
+    elif subject.signal is not None:
+        yield "signal", _signal(subject.signal)
+    if subject.exception is not None and subject.status is not None and subject.status.kind == "exception":
+        yield "error", _exception(subject.exception)
+    memory = _memory(subject.fault)
+    if memory is not None:
+        yield "memory", memory
+    else:
+        evidence = (verdict.evidence or [])[1 if subject.fault is not None else 0 :]
+        shown = [item for item in evidence if not item.startswith("the Python code was at")]
+        if shown:
+            yield "why", Text("\n".join(shown))
+    thread = _thread(subject)
+    if thread:
+        yield "thread", Text(thread)
+    note, stack = _python_stack(subject)
+    if stack:
+        yield "python", Text("\n".join([*note, *python_lines(stack, everything)]))
+    if subject.native_stack:
+        yield "native", Text("\n".join(native_lines(subject.native_stack, everything)))
+
+
+def _fault(subject: r.ProcessReport) -> Text:
+    fault = subject.fault or r.Fault()
+    text = _signal(subject.signal) if subject.signal else Text("fault")
+    verb = {"read": "reading", "write": "writing", "execute": "executing"}.get(fault.access or "", "touching")
+    size = f" {count_words(fault.size, 'byte')} at" if fault.size else ""
+    text.append(f" {verb}{size} ")
+    text.append(fault.addr or "an address that the processor does not tell", style="bold")
+    if fault.instruction:
+        text.append(f"; {fault.instruction}", style="dim")
+    return text
+
+
+def _signal(signal: r.Signal) -> Text:
+    text = Text(signal.name or f"signal {signal.number}", style="bold")
+    if signal.code:
+        text.append(f" ({signal.code})")
+    if signal.sender_pid:
+        text.append(f", sent by process {signal.sender_pid}")
+    return text
+
+
+def _exception(exception: r.ExceptionReport) -> Text:
+    text = Text(exception.type or "an exception", style="bold")
+    lines = (exception.message or "").strip().splitlines()
+    if lines:
+        text.append(": " + "\n".join(lines[:_MESSAGE_LINES]), style="not bold")
+    if len(lines) > _MESSAGE_LINES:
+        text.append(f"\n... {count_words(len(lines) - _MESSAGE_LINES, 'more line')}", style="dim")
+    return text
+
+
+def _memory(fault: r.Fault | None) -> Text | None:
+    """What the address was."""
+    if fault is None:
+        return None
+    storage, bucket, mapping = fault.storage, fault.bucket, fault.mapping
+    if storage is None:
+        if mapping is None or fault.kind == "near-null":
+            return None
+        size = f", the file has {size_words(mapping.file_size)} now" if mapping.file_size is not None else ""
+        return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){size}")
+    where = f"{storage.offset_bytes} bytes in"
+    if fault.kind in ("past-storage", "before-storage"):
+        side = "behind its end" if fault.kind == "past-storage" else "before it"
+        where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
+    text = Text(f"{storage.state} storage", style="bold")
+    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}", style="not bold")
+    names = storage.names or []
+    if bucket is not None:
+        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}", style="not bold")
+        text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
+        if bucket.parameter:
+            text.append(f"; here: {bucket.parameter}")
+        others = [name for name in bucket.parameters or [] if name != bucket.parameter]
+        if others:
+            text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
+    elif names:
+        text.append(f"\nholds {_cut(names, _PARAMETERS)}", style="not bold")
+    for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
+        if origin is not None:
+            text.append(f"\n{label:<9} ", style="cyan")
+            text.append(_origin(origin), style="not bold")
+    return text
+
+
+def _origin(origin: r.Origin) -> str:
+    parts = []
+    outer = origin.caller or origin.python
+    if outer is not None:
+        parts.append(place_words(outer))
+        if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
+            parts.append(f"inside {place_words(origin.python)}")
+    if origin.autograd_node:
+        parts.append(f"autograd node {origin.autograd_node}")
+    if not parts:
+        parts.append("place not recorded")
+    if origin.thread:
+        parts.append(f"thread {origin.thread}" if not origin.thread.startswith("thread ") else origin.thread)
+    if origin.step is not None:
+        parts.append(f"step {origin.step}")
+    if origin.time is not None:
+        parts.append(f"near {time_words(origin.time)}")
+    return ", ".join(parts)
+
+
+def _thread(subject: r.ProcessReport) -> str:
+    thread, node = subject.thread, subject.autograd_node
+    parts = []
+    if thread is not None:
+        parts.append(f"{thread.name} ({thread.kind}, {thread.tid})")
+    if node is not None:
+        number = f" (sequence number {node.sequence_nr})" if node.sequence_nr is not None else ""
+        parts.append(f"running autograd node {node.name}{number}")
+    return ", ".join(parts)
+
+
+def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFrame]]:
+    """The stack to show and a note: that of the main thread when the crashed one runs no Python."""
+    if subject.python_stack:
+        return [], subject.python_stack
+    for thread in subject.threads or []:
+        if thread.kind == "main" and thread.python_stack and not thread.crashed:
+            return ["this thread runs no Python; the main thread was at"], thread.python_stack
+    return [], []
+
+
+def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    findings = report.findings or []
+    mine = next((item for item in findings if item.summary == verdict.summary), None)
+    others = [item for item in findings if item is not mine and item.id != "first-death"]
+    for item in others[:_OTHER_FINDINGS]:
+        yield "also", Text(item.summary or "")
+    if len(others) > _OTHER_FINDINGS:
+        yield "", Text(f"... {count_words(len(others) - _OTHER_FINDINGS, 'more finding')}", style="dim")
+    if mine is not None and mine.missing:
+        yield "missing", Text("; ".join(mine.missing))
+
+
+def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    damage = report.damage or []
+    if damage:
+        first = damage[0]
+        more = f"; {len(damage) - 1} more in --json" if len(damage) > 1 else ""
+        yield "damage", Text(f"{(first.file or '').rsplit('/', 1)[-1]}: {first.what}{more}")
+    directory = report.run.directory if report.run else None
+    if directory and verdict.class_ != "clean":
+        yield "run", Text(f"{directory}  (pytracer inspect {directory} --all, --json)", style="dim")
+
+
+def _full_process(process: r.ProcessReport) -> RenderableType:
+    """One process with all of its threads, for `everything`."""
+    rank = f"rank {process.rank}, " if process.rank is not None else ""
+    status = process.status.kind if process.status else "unknown"
+    head = Text(f"{process.role} {rank}pid {process.pid}: {status}", style="bold")
+    if process.command:
+        head.append(f"\n  {' '.join(process.command)}", style="not bold")
+    for thread in process.threads or []:
+        if not (thread.python_stack or thread.native_stack):
+            continue
+        mark = ", crashed" if thread.crashed else ""
+        head.append(f"\n  thread {thread.name or '?'} ({thread.kind}, {thread.tid}{mark})", style="cyan")
+        lines = [*python_lines(thread.python_stack or [], True), *native_lines(thread.native_stack or [], True)]
+        for line in lines:
+            head.append(f"\n    {line}", style="not bold")
+    return head
+
+
+def _cut(items: Sequence[str], limit: int) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
