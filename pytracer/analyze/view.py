@@ -175,15 +175,20 @@ def subject_words(views: Sequence[ProcessView]) -> str:
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """The script of a Python command line, else the program, without folders."""
-    for position, argument in enumerate(argv):
+    """The script or module of a Python command line, else the program, without folders."""
+    if not argv:
+        return ""
+    program = argv[0].rsplit("/", 1)[-1]
+    if not program.startswith("python"):
+        return program
+    for position, argument in enumerate(argv[1:], 1):
         if argument == "-m" and position + 1 < len(argv):
             return argv[position + 1]
         if argument == "-c":
-            return f"{argv[0].rsplit('/', 1)[-1]} -c"
-        if argument.endswith(".py"):
+            return f"{program} -c"
+        if not argument.startswith("-"):
             return argument.rsplit("/", 1)[-1]
-    return argv[0].rsplit("/", 1)[-1] if argv else ""
+    return program
 
 
 def is_handler_frame(frame: NativeFrame) -> bool:
@@ -197,7 +202,17 @@ def is_torch_file(file: str | None) -> bool:
     return "/site-packages/torch/" in (file or "") or "/dist-packages/torch/" in (file or "")
 
 
+def short_file(file: str | None) -> str:
+    """Below site-packages for libraries, the bare name for others."""
+    if not file:
+        return "?"
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in file:
+            return file.split(folder, 1)[1]
+    return file.rsplit("/", 1)[-1]
+
+
 def place_words(frame: PythonFrame) -> str:
-    """`train.py:12 in main`."""
+    """`train.py:12 in main`: short, for sentences; the report's frames keep whole paths."""
     line = f":{frame.line}" if frame.line is not None else ""
-    return f"{frame.file or '?'}{line} in {frame.function or '?'}"
+    return f"{short_file(frame.file)}{line} in {frame.function or '?'}"

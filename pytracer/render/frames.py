@@ -31,7 +31,7 @@ def short_file(file: str | None) -> str:
 
 def place_words(frame: PythonFrame) -> str:
     """`train.py:12 in main`."""
-    return f"{_position(frame)} in {frame.function or '?'}"
+    return f"{position_words(frame)} in {frame.function or '?'}"
 
 
 def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:
@@ -39,7 +39,7 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     chosen = list(range(len(stack))) if everything else _interesting(stack)
     width = max((len(stack[position].function or "?") for position in chosen), default=0)
     lines = [
-        f"{stack[position].function or '?':<{min(width, 30)}}  {_position(stack[position])}" for position in chosen
+        f"{stack[position].function or '?':<{min(width, 30)}}  {position_words(stack[position])}" for position in chosen
     ]
     if len(chosen) < len(stack):
         lines.append(f"... {count_words(len(stack) - len(chosen), 'more frame')}")
@@ -77,7 +77,8 @@ def _interesting(stack: Sequence[PythonFrame]) -> list[int]:
     return sorted({*range(_INNERMOST), *own[: PYTHON_FRAMES - _INNERMOST]})
 
 
-def _position(frame: PythonFrame) -> str:
+def position_words(frame: PythonFrame) -> str:
+    """`train.py:12`."""
     return short_file(frame.file) + (f":{frame.line}" if frame.line is not None else "")
 
 

@@ -26,9 +26,8 @@ def process_table(report: r.Report, everything: bool = False) -> Table | None:
     table.add_column(overflow="fold")
     for item in cut:
         style = "bold" if item.primary else ""
-        table.add_row(
-            _name(item), _status(item), _ended(item), _collective(item.last_collective), _why(item), style=style
-        )
+        cells = (_name(item), _status(item), _ended(item), _collective(item.last_collective), _why(item))
+        table.add_row(*cells, style=style)
     if len(ordered) > len(cut):
         rest = ordered[len(cut) :]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"), "", "", "")

@@ -6,6 +6,7 @@ Everything here is in the JSON as well; what is left out for brevity is shown wi
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from pytracer._words import count_words, size_words, time_words
 from pytracer.analyze import report as r
-from pytracer.render.frames import native_lines, place_words, python_lines
+from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
 
@@ -121,7 +122,7 @@ def _subject_rows(
         yield "signal", _signal(subject.signal)
     if subject.exception is not None and subject.status is not None and subject.status.kind == "exception":
         yield "error", _exception(subject.exception)
-    memory = _memory(subject.fault)
+    memory = _memory(subject.fault, subject.thread.name if subject.thread else None)
     if memory is not None:
         yield "memory", memory
     else:
@@ -170,7 +171,7 @@ def _exception(exception: r.ExceptionReport) -> Text:
     return text
 
 
-def _memory(fault: r.Fault | None) -> Text | None:
+def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
     """What the address was."""
     if fault is None:
         return None
@@ -200,22 +201,23 @@ def _memory(fault: r.Fault | None) -> Text | None:
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
-            text.append(_origin(origin), style="not bold")
+            text.append(_origin(origin, thread), style="not bold")
     return text
 
 
-def _origin(origin: r.Origin) -> str:
+def _origin(origin: r.Origin, thread: str | None) -> str:
+    """Where and when; the thread only when it is not the one that crashed."""
     parts = []
     outer = origin.caller or origin.python
     if outer is not None:
         parts.append(place_words(outer))
         if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
-            parts.append(f"inside {place_words(origin.python)}")
+            parts[0] += f" ({position_words(origin.python)})"
     if origin.autograd_node:
         parts.append(f"autograd node {origin.autograd_node}")
     if not parts:
         parts.append("place not recorded")
-    if origin.thread:
+    if origin.thread and origin.thread != thread:
         parts.append(f"thread {origin.thread}" if not origin.thread.startswith("thread ") else origin.thread)
     if origin.step is not None:
         parts.append(f"step {origin.step}")
@@ -228,7 +230,7 @@ def _thread(subject: r.ProcessReport) -> str:
     thread, node = subject.thread, subject.autograd_node
     parts = []
     if thread is not None:
-        parts.append(f"{thread.name} ({thread.kind}, {thread.tid})")
+        parts.append(f"{thread.kind} thread {thread.name} ({thread.tid})")
     if node is not None:
         number = f" (sequence number {node.sequence_nr})" if node.sequence_nr is not None else ""
         parts.append(f"running autograd node {node.name}{number}")
@@ -265,7 +267,9 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         yield "damage", Text(f"{(first.file or '').rsplit('/', 1)[-1]}: {first.what}{more}")
     directory = report.run.directory if report.run else None
     if directory and verdict.class_ != "clean":
-        yield "run", Text(f"{directory}  (pytracer inspect {directory} --all, --json)", style="dim")
+        shown = short_file(directory)
+        yield "run", Text(shown)
+        yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
 
 
 def _full_process(process: r.ProcessReport) -> RenderableType:

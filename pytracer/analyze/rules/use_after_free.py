@@ -140,15 +140,15 @@ def _mapped(view: ProcessView) -> str | None:
 def _advice(view: ProcessView) -> str:
     bucket = view.place.bucket if view.place else None
     frame = view.python_frame
-    at = f" in {place_words(frame)}" if frame else ""
-    if bucket is not None:
+    user = place_words(frame) if frame else "The native code"
+    if bucket is not None and bucket.rebuilt:
         return (
-            f"Take the bucket's address anew in every iteration{at}, "
-            "or from the GradBucket of a DDP communication hook: addresses from before the second forward are stale."
+            f"{user} used an address from before the second forward: take the bucket's address in every iteration, "
+            "or from the GradBucket of a DDP communication hook."
         )
     freed = _freed(view)
-    age = view.report.ended
-    late = ""
-    if freed is not None and freed.time is not None and age is not None and age > freed.time:
-        late = f" It had been free for about {time_words(age - freed.time)}."
-    return f"Keep a reference to the tensor for as long as native code uses its memory{at}.{late}"
+    ended = view.report.ended
+    age = ""
+    if freed is not None and freed.time is not None and ended is not None and ended > freed.time:
+        age = f", {time_words(ended - freed.time)} after it was freed"
+    return f"{user} used memory of a tensor that nobody held any more{age}: keep a reference to it for as long."
