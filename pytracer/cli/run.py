@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pytracer._errors import PytracerError
 from pytracer.record import launch
+
+if TYPE_CHECKING:
+    from pytracer.analyze.report import Report
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _SI_KERNEL = 0x80  # siginfo.si_code of what a terminal sends (asm-generic/siginfo.h): the job got it, too
@@ -42,6 +45,7 @@ The report of a job that died follows the job's own output, on stderr. The exit 
 class Ending:
     """How the command ended: exactly one of `exit_code` and `signal` is set. `interrupted`: Ctrl-C was pressed."""
 
+    pid: int
     exit_code: int | None
     signal: int | None
     interrupted: bool
@@ -180,8 +184,8 @@ def supervise(
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, info.si_signo)
     if os.WIFSIGNALED(status):
-        return Ending(None, os.WTERMSIG(status), interrupted)
-    return Ending(os.WEXITSTATUS(status), None, interrupted)
+        return Ending(pid, None, os.WTERMSIG(status), interrupted)
+    return Ending(pid, os.WEXITSTATUS(status), None, interrupted)
 
 
 def signal_name(number: int) -> str:
@@ -269,7 +273,33 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
 
 
 def _report(run: launch.Run, ending: Ending, shown: str) -> None:
-    raise NotImplementedError
+    """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
+    from pytracer.analyze.engine import build_report
+    from pytracer.decode.merge import SYMBOLS_FILE, load_job
+    from pytracer.decode.symbolize import write_symbols
+    from pytracer.render.json import render_json
+    from pytracer.render.style import decide_style
+    from pytracer.render.text import render_text
+
+    job = load_job(run.directory)
+    report = build_report(job)
+    with _one_line_for_an_error():
+        launch.write_text(run.directory / launch.REPORT_FILE, render_json(report))
+        write_symbols(job, run.directory / SYMBOLS_FILE)
+    if _says_nothing_new(report, ending):
+        say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")
+        return
+    print(file=sys.stderr)
+    sys.stderr.write(render_text(report, decide_style("auto", sys.stderr, os.environ)))
+
+
+def _says_nothing_new(report: Report, ending: Ending) -> bool:
+    """Whether the status of COMMAND itself is all that the report knows, as after `grep` that found nothing."""
+    verdict = report.verdict
+    if verdict is None or verdict.class_ == "clean":
+        return True
+    kinds = {process.status.kind for process in report.processes or () if process.status is not None}
+    return verdict.class_ == "unknown" and verdict.pid == ending.pid and not kinds & {"signaled", "exception"}
 
 
 def _any_crashed(boxes: Sequence[Path]) -> bool:

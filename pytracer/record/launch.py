@@ -29,7 +29,8 @@ BOXES = "boxes"
 BOX_SUFFIX = ".blackbox"
 RUNS = "runs"
 LATEST = "latest"
-OWN_FILES = (RUN_FILE, "report.json", "symbols.json")
+REPORT_FILE = "report.json"
+OWN_FILES = (RUN_FILE, REPORT_FILE, "symbols.json")
 
 ROOM_BYTES = 64 * 1024 * 1024
 # A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.
@@ -211,11 +212,11 @@ def write_record(run: Run, record: Mapping[str, Any]) -> None:
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
     """
-    write_json(run.directory / RUN_FILE, record)
+    write_text(run.directory / RUN_FILE, json.dumps(record, indent=1) + "\n")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as JSON to `path` by way of a rename, readable by the owner only.
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` to `path` by way of a rename, readable by the owner only.
 
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
@@ -224,8 +225,7 @@ def write_json(path: Path, value: Any) -> None:
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
+            file.write(text)
         os.replace(aside, path)
     except OSError as error:
         aside.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def test_version_is_the_packages(tmp_path: Path) -> None:
         (["run"], "missing argument"),
         (["run", "--level", "loud", "true"], "'loud' is not one of"),
         (["run", "--nonsense", "--", "true"], "see `pytracer run --help`"),
-        (["inspect"], "see `pytracer inspect --help`"),
+        (["inspect"], "name the run directory"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -211,9 +211,50 @@ def test_output_directory_is_used_and_guarded(tmp_path: Path) -> None:
     assert pytracer("run", "-o", "deep/out", "--force", "--quiet", "--", "true", cwd=tmp_path).returncode == 0
 
 
+NULL_READ = "import ctypes\ndef read():\n    ctypes.string_at(0)\nprint('before', flush=True)\nread()"
+
+
+def test_crash_is_explained_after_the_jobs_own_output(tmp_path: Path) -> None:
+    """The report is on stderr, with the line that did it; the status is the signal's; a copy lies in the run."""
+    done = pytracer("run", "--", sys.executable, "-c", NULL_READ, cwd=tmp_path)
+    assert done.returncode == 139
+    assert done.stdout == "before\n"
+    assert "null-dereference" in done.stderr
+    assert "<string>:3" in done.stderr
+    report = json.loads((tmp_path / "runs" / "latest" / "report.json").read_text(encoding="utf-8"))
+    assert report["verdict"]["class"] == "null-dereference"
+    assert report["processes"][0]["status"]["signal"] == 11
+    names = json.loads((tmp_path / "runs" / "latest" / "symbols.json").read_text(encoding="utf-8"))
+    assert names
+
+
+def test_report_can_be_left_for_later(tmp_path: Path) -> None:
+    """--no-report: one line that names the command which explains it."""
+    done = pytracer("run", "--no-report", "--", sys.executable, "-c", NULL_READ, cwd=tmp_path)
+    assert done.returncode == 139
+    words = only_line(done)
+    assert "was ended by SIGSEGV" in words
+    assert "pytracer inspect runs/" in words
+
+
+def test_death_inside_a_job_that_succeeds_is_explained(tmp_path: Path) -> None:
+    """A crashed child counts, even if its parent goes on and ends well."""
+    script = f"{sys.executable} -c 'import ctypes; ctypes.string_at(0)'; exit 0"
+    done = pytracer("run", "--", "sh", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "null-dereference" in done.stderr
+
+
+def test_plain_failure_is_one_line(tmp_path: Path) -> None:
+    """A program that exits with a status and no crash has already said why."""
+    done = pytracer("run", "--", "grep", "-q", "x", os.devnull, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "exited with status 1, and nothing crashed" in only_line(done)
+
+
 def test_ending_speaks_like_a_shell() -> None:
     """Status and words of an end."""
-    assert run.Ending(3, None, False).status == 3
-    assert run.Ending(None, 11, False).status == 139
-    assert run.Ending(None, 11, False).words == "was ended by SIGSEGV"
-    assert run.Ending(None, 64, False).words == "was ended by SIGRTMAX"
+    assert run.Ending(1, 3, None, False).status == 3
+    assert run.Ending(1, None, 11, False).status == 139
+    assert run.Ending(1, None, 11, False).words == "was ended by SIGSEGV"
+    assert run.Ending(1, None, 64, False).words == "was ended by SIGRTMAX"
