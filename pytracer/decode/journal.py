@@ -75,7 +75,7 @@ class Journal:
         self._lines: dict[tuple[int, int], PythonFrame | None] = {}
 
     def _walk(self) -> Iterator[RawEntry]:
-        content, at = self._content, 0
+        content, at = self._content, schema.JOURNAL_FIRST
         written = len(content.rstrip(b"\0"))
         while at + _HEADER.size <= len(content):
             magic, kind, nbytes, mono_ns, epoch, published = _HEADER.unpack_from(content, at)

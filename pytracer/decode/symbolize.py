@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from pytracer.decode.demangle import demangle
@@ -156,8 +155,10 @@ def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tupl
         return {}, None
     except OSError as error:
         return {}, f"{image} cannot be read: {error.strerror}"
-    except (ELFError, ValueError, struct.error, KeyError, IndexError, OverflowError, UnicodeDecodeError) as error:
-        return {}, f"{image} has symbols that cannot be read: {error}"
+    except Exception as error:
+        # pyelftools 0.32 raises its own errors, AttributeError, TypeError, AssertionError and more on a damaged image
+        # (test_damaged_images_never_raise); each of them costs the names of this image, and is told.
+        return {}, f"{image} has symbols that cannot be read: {type(error).__name__} {error}"
 
 
 def _build_id(elf: Any) -> str | None:

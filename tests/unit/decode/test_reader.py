@@ -13,6 +13,7 @@ import pytest
 from pytracer._errors import InputError
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import PythonFrame, Snapshot, Storage
+from tests.conditions import needs_user
 from tests.support.synth import Box
 
 BASE = 0x7F00_0000_0000
@@ -412,7 +413,7 @@ def test_missing_file_directory_and_pipe_are_refused(tmp_path: Path) -> None:
             read_box(tmp_path / name)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@needs_user
 def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     """The reason of the system is told."""
     path = Box().write(tmp_path / "a.blackbox")
