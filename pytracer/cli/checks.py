@@ -25,7 +25,9 @@ from typing import Any
 
 import pytracer
 from pytracer._errors import PytracerError
+from pytracer._version import __version__
 from pytracer.blackbox import codec, schema
+from pytracer.decode.reader import read_box
 from pytracer.record import launch
 
 WORKS, LIMITED, MISSING = "works", "limited", "missing"
@@ -103,15 +105,16 @@ def check_core() -> Check:
         path = launch.core_library()
     except PytracerError as error:
         return Check("core", MISSING, str(error.args[0]), error.hint, True)
-    done = _python(f"import ctypes; ctypes.CDLL({str(path)!r})")
+    done = _python(
+        f"import ctypes; core = ctypes.CDLL({str(path)!r}); core.pytracer_version.restype = ctypes.c_char_p; "
+        "print(core.pytracer_version().decode())"
+    )
     if done.returncode:
         return Check("core", MISSING, f"{path} does not load: {_last_line(done)}", f"rebuild: {_REBUILD}", True)
-    return Check(
-        "core",
-        WORKS,
-        f"pytracer {pytracer_version()}, built for Python {_build_info().get('python', '?')}",
-        essential=True,
-    )
+    version = done.stdout.strip()
+    if version != __version__:
+        return Check("core", LIMITED, f"core {version}, Python half {__version__}", f"rebuild: {_REBUILD}", True)
+    return Check("core", WORKS, f"pytracer {version}", essential=True)
 
 
 def check_torch() -> Check:
@@ -136,17 +139,25 @@ def check_torch() -> Check:
 
 
 def check_native() -> Check:
-    """The half that hooks into torch, really imported."""
+    """The half that hooks into torch: a traced child must record a tensor."""
     if importlib.util.find_spec("torch") is None:
         return Check("native", LIMITED, "there is no torch to hook into")
     if importlib.util.find_spec("pytracer._native") is None:
         return Check(
             "native", LIMITED, "pytracer._native is not built: tensors and collectives are not recorded", _REBUILD
         )
-    done = _python("import torch, pytracer._native")
+    if not _built():
+        return Check("native", MISSING, "not tried, there is no core")
+    with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
+        done = _traced(Path(directory), "import torch; kept = torch.ones(5)")
+        boxes = [read_box(path) for path in _boxes(directory)]
+    notes = [str(fact.data) for box in boxes for fact in box.facts if fact.kind == "NOTE"]
     if done.returncode:
-        return Check("native", LIMITED, f"pytracer._native does not load: {_last_line(done)}", f"rebuild: {_REBUILD}")
-    return Check("native", WORKS, "pytracer._native loads into torch")
+        return Check("native", MISSING, f"a traced `import torch` failed: {_last_line(done)}", f"rebuild: {_REBUILD}")
+    if not any(box.storages for box in boxes):
+        why = "; ".join(notes) or _last_line(done)
+        return Check("native", LIMITED, f"a traced child recorded no tensor: {why}", f"rebuild: {_REBUILD}")
+    return Check("native", WORKS, "a traced child recorded its tensors")
 
 
 def check_preload() -> Check:
@@ -309,13 +320,6 @@ _SURROUNDINGS: Sequence[Callable[[], Check]] = (
     check_torch, check_native, check_c_library, check_shared_memory, check_core_dumps, check_ptrace, check_seccomp,
     check_faulthandler, check_disassembler, check_symbols, check_stacks,
 )  # fmt: skip
-
-
-def pytracer_version() -> str:
-    """The version of the Python half."""
-    from pytracer._version import __version__
-
-    return __version__
 
 
 def _built() -> bool:
