@@ -24,11 +24,13 @@ LIBC = "/usr/lib/libc.so.6"
 BUCKET = 0x7F30_0000_0000
 SECOND = 0x7F30_4000_0000
 BUCKET_BYTES = 4 << 20
-PARAMETERS = {f"layers.{n}.{name}": 512 << 10 for n in range(2) for name in ("in_proj", "out_proj", "linear1", "linear2")}
+PARAMETERS = {
+    f"layers.{n}.{name}": 512 << 10 for n in range(2) for name in ("in_proj", "out_proj", "linear1", "linear2")
+}
 FUNCTIONS = {
     0x1100: "read_sum(float const*, unsigned long)",
     0x2200: "c10d::Logger::set_env_variables()",
-    0x2300: "c10d::Logger::set_construction_data_and_log(std::string const&, std::vector<int, std::allocator<int> > const&)",
+    0x2300: "c10d::Logger::set_construction_data_and_log(std::string const&, std::vector<int, std::allocator<int> >)",
     0x3300: "abort",
     0x3400: "raise",
     0x4400: "__gnu_cxx::__verbose_terminate_handler()",
@@ -121,7 +123,9 @@ def use_after_free(directory: Path, *, peer_first: bool = False) -> Job:
 def lost_peer(box: Box) -> Box:
     """A rank that ends with gloo's exception about a closed connection."""
     text = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:51234"
-    box.exception("RuntimeError", text, [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3008), *BACKWARD[-2:]])
+    box.exception(
+        "RuntimeError", text, [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3008), *BACKWARD[-2:]]
+    )
     return box.exit(1)
 
 

@@ -1,0 +1,342 @@
+"""Each rule: a case that fires and a look-alike that must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.analyze import instruction
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.report import Finding, Report
+from tests.conditions import needs_capstone
+from tests.support import scenarios as s
+from tests.support.synth import Box
+
+PYTHON_MAPPING = (0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)
+STORAGE = 0x7F40_0000_0000
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "boxes").mkdir()
+    return tmp_path
+
+
+def finding(report: Report, rule: str) -> Finding | None:
+    return next((item for item in report.findings or [] if item.id == rule), None)
+
+
+def verdict(report: Report) -> tuple[str | None, str | None]:
+    assert report.verdict is not None
+    return report.verdict.class_, report.verdict.confidence
+
+
+def crash(run: Path, box: Box | None = None, **more: Any) -> Report:
+    box = box or Box(pid=101, ppid=99)
+    more = {"python": s.BACKWARD[:1], "native": s.NATIVE[:2], "mappings": [PYTHON_MAPPING], **more}
+    return build_report(s.load(run, box.at(500).crash(**more)))
+
+
+# use-after-free
+
+
+def test_use_after_free_names_bucket_parameter_and_places(run: Path) -> None:
+    """The demo's verdict says bucket, module, generation, offset, and where it was allocated and freed."""
+    report = build_report(s.use_after_free(run))
+    assert verdict(report) == ("use-after-free", "certain")
+    assert report.verdict is not None and report.verdict.rank == 1
+    assert report.verdict.summary == (
+        "Rank 1 read freed memory: 81920 bytes into DDP bucket 0 of model (generation 0), "
+        "which DDP released when it rebuilt its buckets."
+    )
+    victim = next(item for item in report.processes or [] if item.rank == 1)
+    assert victim.fault is not None and victim.fault.kind == "freed-storage"
+    bucket, storage = victim.fault.bucket, victim.fault.storage
+    assert bucket is not None and (bucket.index, bucket.generation, bucket.parameter) == (0, 0, "layers.0.in_proj")
+    assert storage is not None and storage.names == ["DDP bucket 0 of model (generation 0)"]
+    assert storage.freed is not None and storage.freed.caller is not None and storage.freed.caller.line == 84
+    assert storage.freed.python is not None and storage.freed.python.line == 1641
+    assert storage.allocated is not None and storage.allocated.caller is not None
+    assert victim.python_stack is not None and victim.python_stack[0].line == 41
+    assert victim.last_collective is not None and victim.last_collective.state == "started"
+    assert victim.last_collective.buffer is not None and victim.last_collective.buffer.bucket_index == 0
+
+
+def test_use_after_free_does_not_fire_when_the_memory_lives_again(run: Path) -> None:
+    """A freed storage whose address was handed out again is no use after free."""
+    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20).later(10).alloc(STORAGE, 1 << 20)
+    report = crash(run, box, addr=STORAGE + 64)
+    assert finding(report, "use-after-free") is None
+    assert verdict(report) == ("unknown", "unknown")
+
+
+def test_use_after_free_does_not_fire_in_a_named_mapping(run: Path) -> None:
+    """A library that was mapped where a storage had been is not that storage."""
+    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20)
+    report = crash(run, box, addr=STORAGE + 64, code=2, mappings=[(STORAGE, STORAGE + 4096, "r-xp", 0, "/lib/libx.so")])
+    assert finding(report, "use-after-free") is None
+
+
+def test_use_after_free_is_only_possible_when_memory_is_still_mapped(run: Path) -> None:
+    """A refused access to anonymous memory that is mapped again proves little."""
+    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20)
+    report = crash(run, box, addr=STORAGE + 64, code=2, mappings=[(STORAGE, STORAGE + 4096, "---p", 0, "")])
+    assert verdict(report) == ("use-after-free", "possible")
+
+
+def test_use_after_free_of_a_plain_storage_says_where_it_was_freed(run: Path) -> None:
+    """Without a bucket, the line that freed it makes the sentence."""
+    box = Box(pid=101, ppid=99)
+    box.alloc(STORAGE, 1 << 20, box.code("make", s.SCRIPT, 10)).free(STORAGE, box.code("drop", s.SCRIPT, 20))
+    report = crash(run, box, addr=STORAGE + 64)
+    assert report.verdict is not None
+    assert report.verdict.summary == (
+        "Process 101 (train.py) touched freed memory: 64 bytes into a storage of 1048576 bytes, "
+        "which was released at train.py:20 in drop."
+    )
+
+
+# out-of-bounds
+
+
+def test_out_of_bounds_names_distance_and_tensor(run: Path) -> None:
+    """Behind the end of a named, live storage."""
+    box = Box(pid=101, ppid=99).alloc(STORAGE, 1 << 20).later(1)
+    box.module("model", [{"fqn": "w", "role": "parameter", "addr": STORAGE, "nbytes": 1 << 20}])
+    report = crash(run, box, addr=STORAGE + (1 << 20) + 15)
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert report.verdict is not None
+    assert (
+        report.verdict.summary
+        == "Process 101 (train.py) touched out of bounds: 16 bytes past the end of parameter w in read_sum."
+    )
+
+
+def test_out_of_bounds_knows_before_from_past(run: Path) -> None:
+    """An access below the first byte."""
+    report = crash(run, Box(pid=101, ppid=99).alloc(STORAGE, 1 << 20), addr=STORAGE - 8192)
+    assert verdict(report) == ("out-of-bounds", "possible")
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and fault.kind == "before-storage" and fault.storage is not None
+    assert fault.storage.distance_bytes == 8192 and fault.storage.found == "guessed"
+
+
+def test_out_of_bounds_does_not_fire_far_away(run: Path) -> None:
+    """A storage megabytes away is not meant: the pointer is wild."""
+    report = crash(run, Box(pid=101, ppid=99).alloc(STORAGE, 1 << 20), addr=STORAGE + (64 << 20))
+    assert finding(report, "out-of-bounds") is None
+    assert verdict(report) == ("wild-pointer", "likely")
+
+
+def test_out_of_bounds_does_not_fire_in_another_mapping(run: Path) -> None:
+    """A read-only file next to a storage is that file."""
+    box = Box(pid=101, ppid=99).alloc(STORAGE, 4096)
+    mapping = (STORAGE + 4096, STORAGE + 8192, "r--p", 0, "/data/x.bin")
+    report = crash(run, box, addr=STORAGE + 4100, code=2, mappings=[mapping])
+    assert finding(report, "out-of-bounds") is None
+    assert verdict(report) == ("unknown", "unknown")
+
+
+# null-dereference and wild-pointer
+
+
+@needs_capstone
+def test_null_dereference_is_certain_when_the_base_register_is_null(run: Path) -> None:
+    """mov rax, [rdi + 0xb0] with rdi = 0."""
+    report = crash(run, addr=0xB0, code_bytes=s.LOAD_MEMBER, registers={"rdi": 0, "trapno": 14})
+    assert verdict(report) == ("null-dereference", "certain")
+    assert report.verdict is not None
+    assert report.verdict.summary == "Process 101 (train.py) read through a null pointer plus 176 bytes in read_sum."
+
+
+@needs_capstone
+def test_null_dereference_does_not_fire_for_a_small_garbage_base(run: Path) -> None:
+    """torch's DETAIL crash: 0x331 looks like null plus an offset, but the base register holds 0x281."""
+    report = build_report(s.detail(run))
+    assert finding(report, "null-dereference") is None
+    assert verdict(report) == ("wild-pointer", "certain")
+    wild = finding(report, "wild-pointer")
+    assert wild is not None and wild.ranks == [0, 1]
+    assert "c10d::Logger::set_env_variables" in (wild.summary or "")
+    assert "no collective was open" in (wild.evidence or [])
+    assert "Unset TORCH_DISTRIBUTED_DEBUG" in (wild.advice or "")
+    assert [item.primary for item in report.processes or [] if item.role == "rank"] == [True, True]
+
+
+def test_without_a_disassembler_an_odd_address_is_still_not_null(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not aligned: no member of a null object lies at 0x331. The missing operands are named."""
+    monkeypatch.setattr(instruction, "disassembler", lambda: None)
+    monkeypatch.setattr("pytracer.analyze.rules.wild_pointer.disassembler", lambda: None)
+    report = build_report(s.detail(run))
+    assert verdict(report)[0] == "wild-pointer"
+    wild = finding(report, "wild-pointer")
+    assert wild is not None and "disasm" in "".join(wild.missing or [])
+
+
+def test_without_a_disassembler_a_small_aligned_address_is_possibly_null(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weaker, since the operands are unknown."""
+    monkeypatch.setattr(instruction, "disassembler", lambda: None)
+    report = crash(run, addr=0xB0, code_bytes=s.LOAD_MEMBER, registers={"rdi": 0, "trapno": 14})
+    assert verdict(report) == ("null-dereference", "possible")
+
+
+def test_null_function_pointer_is_a_null_dereference(run: Path) -> None:
+    """A jump to address 0."""
+    report = crash(run, addr=0, pc=0, registers={"trapno": 14}, error_code=20)
+    assert verdict(report) == ("null-dereference", "certain")
+    assert report.verdict is not None and "called a function through a null pointer" in (report.verdict.summary or "")
+
+
+@needs_capstone
+def test_non_canonical_address_comes_from_the_operands(run: Path) -> None:
+    """The processor hides it: SI_KERNEL and address 0, which must not be taken for null."""
+    report = crash(
+        run, addr=0, code=128, code_bytes=s.LOAD_FLOAT, registers={"rax": 0xDEAD_BEEF_0000_0000, "trapno": 13}
+    )
+    assert verdict(report) == ("wild-pointer", "certain")
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and (fault.kind, fault.addr) == ("non-canonical", "0xdeadbeef00000000")
+
+
+def test_non_canonical_address_is_unknown_without_operands(run: Path) -> None:
+    """No code bytes, no address: said so, and not called null."""
+    report = crash(run, addr=0, code=128, registers={"trapno": 13})
+    assert verdict(report) == ("wild-pointer", "likely")
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and fault.addr is None
+
+
+def test_wild_pointer_does_not_fire_on_a_sent_signal(run: Path) -> None:
+    """kill -SEGV from another process is not a fault; the sender is named."""
+    report = crash(run, addr=0, code=0, sender_pid=4242)
+    assert verdict(report) == ("external-kill", "certain")
+    assert report.verdict is not None and "sent by process 4242" in (report.verdict.summary or "")
+    assert (report.processes or [])[0].fault is None
+
+
+def test_signal_sent_to_itself_stays_unknown(run: Path) -> None:
+    """os.kill(os.getpid(), SIGSEGV) touches no memory."""
+    report = crash(run, addr=0, code=0, sender_pid=101)
+    assert verdict(report) == ("unknown", "unknown")
+    assert report.verdict is not None and "sent SIGSEGV to itself" in (report.verdict.summary or "")
+
+
+# abort
+
+
+def test_abort_says_uncaught_exception_and_where(run: Path) -> None:
+    """std::terminate on the way to abort, below gloo's transport."""
+    native = [(s.LIBC, 0x3400), (s.LIBC, 0x3300), (s.TORCH_CPU, 0x4400), (s.TORCH_CPU, 0x4500), (s.TORCH_CPU, 0x4600)]
+    report = crash(run, signal=6, code=-6, sender_pid=101, native=native)
+    assert verdict(report) == ("abort", "certain")
+    assert report.verdict is not None
+    assert report.verdict.summary == (
+        "Process 101 (train.py) aborted: a C++ exception was not caught, below gloo::transport::tcp::Pair::read."
+    )
+
+
+def test_abort_in_malloc_is_heap_corruption(run: Path) -> None:
+    """The C library found its heap damaged."""
+    report = crash(run, signal=6, code=-6, sender_pid=101, native=[(s.LIBC, 0x3400), (s.LIBC, 0x5600)])
+    assert verdict(report) == ("heap-corruption", "likely")
+
+
+def test_abort_does_not_fire_when_another_process_sent_it(run: Path) -> None:
+    """kill -ABRT, as watchdogs do."""
+    report = crash(run, signal=6, code=0, sender_pid=77)
+    assert finding(report, "abort") is None
+    assert verdict(report) == ("external-kill", "certain")
+
+
+# python-exception
+
+
+def test_python_exception_names_type_message_and_line(run: Path) -> None:
+    """The innermost line outside torch makes the place."""
+    box = Box(pid=101, ppid=99)
+    box.exception("ValueError", "bad shape\nmore", [("view", f"{s.TORCH}/_tensor.py", 5), ("main", s.SCRIPT, 12)])
+    report = build_report(s.load(run, box.exit(1)))
+    assert verdict(report) == ("python-exception", "certain")
+    assert report.verdict is not None
+    assert report.verdict.summary == "Process 101 (train.py) raised ValueError: bad shape at train.py:12 in main."
+
+
+def test_python_exception_does_not_fire_for_a_plain_exit(run: Path) -> None:
+    """sys.exit(3) leaves no exception: an honest unknown."""
+    report = build_report(s.load(run, Box(pid=101, ppid=99).at(50).exit(3)))
+    assert finding(report, "python-exception") is None
+    assert verdict(report) == ("unknown", "unknown")
+    assert report.verdict is not None
+    assert report.verdict.summary == "Process 101 (train.py) ended with exit status 3 and no recorded exception."
+
+
+def test_interruption_is_not_an_exception_of_the_program(run: Path) -> None:
+    """Ctrl-C."""
+    box = Box(pid=101, ppid=99).exception("KeyboardInterrupt", "", [("main", s.SCRIPT, 12)])
+    report = build_report(s.load(run, box.exit(130)))
+    assert finding(report, "python-exception") is None
+    assert verdict(report) == ("external-kill", "likely")
+    assert report.verdict is not None and "interrupted" in (report.verdict.summary or "")
+
+
+# everything else
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"signal": 4, "code": 2}, ("illegal-instruction", "likely")),
+        ({"signal": 8, "code": 1}, ("arithmetic", "certain")),
+        ({"signal": 8, "code": -6, "sender_pid": 101}, ("unknown", "unknown")),
+        ({"addr": 0x7F00_0000_0FF0, "stack": (0x7F00_0000_1000, 0x7F00_0080_0000)}, ("stack-overflow", "likely")),
+    ],
+)
+def test_signals_that_speak_for_themselves(run: Path, more: dict[str, Any], expected: tuple[str, str]) -> None:
+    """SIGILL and SIGFPE from the kernel; the guard page of a stack. The same signal, sent, says nothing."""
+    assert verdict(crash(run, **more)) == expected
+
+
+def test_bus_error_behind_the_end_of_a_file_is_a_truncated_mapping(run: Path) -> None:
+    """The file is shorter now than what was mapped."""
+    data = run / "data.bin"
+    data.write_bytes(b"x" * 100)
+    mapping = (STORAGE, STORAGE + 65536, "r--p", 0, str(data))
+    report = crash(run, signal=7, code=2, addr=STORAGE + 8192, mappings=[mapping])
+    assert verdict(report) == ("truncated-mapping", "likely")
+
+
+def test_bus_error_inside_a_file_is_not_a_truncated_mapping(run: Path) -> None:
+    """The file still holds that byte."""
+    data = run / "data.bin"
+    data.write_bytes(b"x" * 16384)
+    mapping = (STORAGE, STORAGE + 65536, "r--p", 0, str(data))
+    report = crash(run, signal=7, code=2, addr=STORAGE + 8192, mappings=[mapping])
+    assert verdict(report) == ("unknown", "unknown")
+
+
+def test_sigkill_is_unknown_and_says_what_is_missing(run: Path) -> None:
+    """Nothing in the process tells the OOM killer from kill -9."""
+    report = build_report(s.load(run, s.agent((102, {"signal": 9})), s.rank(1).at(500)))
+    assert verdict(report) == ("unknown", "unknown")
+    death = finding(report, "other-death")
+    assert death is not None and "OOM" in (death.advice or "") and death.missing
+
+
+def test_memory_fault_without_a_crash_record_cannot_be_decided(run: Path) -> None:
+    """The parent saw SIGSEGV, the box knows nothing: rules about addresses cannot decide."""
+    report = build_report(s.load(run, s.agent((102, {"signal": 11})), s.rank(1).at(500)))
+    assert verdict(report) == ("unknown", "unknown")
+    results = {item.id: item.result for item in report.checked or []}
+    assert results["use-after-free"] == results["wild-pointer"] == "cannot-decide"
+
+
+def test_clean_run_is_clean(run: Path) -> None:
+    """A helper with a nonzero status is no death."""
+    report = build_report(s.clean(run))
+    assert verdict(report) == ("clean", "certain")
+    assert report.findings == []
+    assert {item.result for item in report.checked or []} == {"not-found"}
