@@ -27,7 +27,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "pytracer" / "_version.py")
 WITHOUT_TORCH = os.environ.get("PYTRACER_WITHOUT_TORCH") == "1"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
-COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-MMD", "-MF", "$out.d"]
+COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 # -fno-threadsafe-statics: the guards live in libstdc++, and the core needs only libc and libgcc.
 CORE = [*COMMON, "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-ftls-model=initial-exec", "-fno-stack-protector",
         "-fasynchronous-unwind-tables", f'-DPYTRACER_VERSION=\\"{VERSION}\\"']  # fmt: skip
@@ -47,7 +47,7 @@ class Ninja:
         self.directory = directory
         self.lines = [
             "rule cxx",
-            "  command = $compiler $flags -c $in -o $out",
+            "  command = $compiler $flags -MMD -MF $out.d -c $in -o $out",
             "  depfile = $out.d",
             "  deps = gcc",
             "  description = compile $in",
@@ -75,7 +75,8 @@ class Ninja:
         ninja = shutil.which("ninja") or shutil.which("ninja", path=sysconfig.get_path("scripts"))
         if ninja is None:
             raise SystemExit("pytracer needs ninja to build: pip install ninja")
-        subprocess.run([ninja, "-C", str(self.directory)], check=True)
+        if subprocess.run([ninja, "-C", str(self.directory)], check=False).returncode != 0:
+            raise SystemExit("pytracer did not compile: the first error above tells why (a C++20 compiler such as gcc 12 is needed)")
 
 
 def find_torch() -> object:

@@ -1,0 +1,98 @@
+"""The black box for PyTorch training: who died first, where, touching what, and why.
+
+    import pytracer; pytracer.enable()          record this process
+    pytracer run -- torchrun ... train.py       record a whole job, no code change
+    pytracer inspect runs/latest                read what happened
+
+Importing this package starts nothing and imports neither torch nor a compiled library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
+from pytracer._version import __version__
+
+if TYPE_CHECKING:
+    from pytracer.analyze.report import Evidence, Finding, Report
+    from pytracer.decode.snapshot import Job
+    from pytracer.record import disable, enable, is_enabled, mark, step
+
+__all__ = [
+    "Evidence",
+    "Finding",
+    "InputError",
+    "Job",
+    "PytracerError",
+    "RecordingError",
+    "Report",
+    "UsageError",
+    "__version__",
+    "disable",
+    "enable",
+    "inspect",
+    "is_enabled",
+    "load",
+    "mark",
+    "step",
+]
+
+_LAZY = {
+    "disable": "pytracer.record",
+    "enable": "pytracer.record",
+    "is_enabled": "pytracer.record",
+    "mark": "pytracer.record",
+    "step": "pytracer.record",
+    "Evidence": "pytracer.analyze.report",
+    "Finding": "pytracer.analyze.report",
+    "Report": "pytracer.analyze.report",
+    "Job": "pytracer.decode.snapshot",
+}
+
+
+def load(path: str) -> Job:
+    """Decodes the black boxes of a run.
+
+    Args:
+        path: a run directory, a directory with `*.blackbox` files, or one such file.
+
+    Returns:
+        All processes of the job as frozen data; what could not be read is in `damage`.
+
+    Raises:
+        InputError: nothing there can be read; the message names the file and the next step.
+    """
+    from pytracer.decode.merge import load_job
+
+    return load_job(path)
+
+
+def inspect(path: str) -> Report:
+    """Explains a run: the object that `pytracer inspect RUN --json` prints.
+
+    Args:
+        path: as for `load`.
+
+    Returns:
+        The report; its keys are described in docs/report.md.
+
+    Raises:
+        InputError: nothing there can be read.
+    """
+    from pytracer.analyze.engine import build_report
+
+    return build_report(load(path))
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'pytracer' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

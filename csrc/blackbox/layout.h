@@ -20,6 +20,7 @@ inline constexpr uint32_t kStorageSlotsLog2 = 16;
 inline constexpr uint32_t kEpochSlots = 0x4000;
 inline constexpr uint32_t kJournalBytes = 0x200000;
 inline constexpr uint32_t kJournalMagic = 0x4a45;
+inline constexpr uint32_t kJournalFirst = 8;
 inline constexpr uint32_t kRecordNameBytes = 48;
 inline constexpr uint64_t kKeyAddrMask = 0xffffffffffc0;
 inline constexpr uint64_t kKeyStateMask = 3;

@@ -35,7 +35,7 @@ struct Theirs {
 Theirs theirs[65];
 KernelAction in_kernel[65];  // what the kernel has while we are installed
 std::atomic<bool> installed{false};
-bool announce_crash = false;
+const char* announce_directory = nullptr;
 std::atomic<NodeProbeFn> node_probe{nullptr};
 
 std::atomic<int> owner{0};       // thread that reports; 0: nobody
@@ -132,7 +132,7 @@ void announce(const CrashHeader& crash) {
   RawLine line;
   line.text("pytracer: process ").number(static_cast<uint64_t>(g_box_pid)).text(" died of ").text(name);
   if (crash.code > 0 && crash.fault_addr != 0) line.text(" at ").number(crash.fault_addr, 16);
-  line.text("; what happened is recorded, see: pytracer inspect").write_out();
+  line.text("; to see why: pytracer inspect ").text(announce_directory).write_out();
 }
 
 void drain(int signal) {
@@ -298,7 +298,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
     owner.store(0, std::memory_order_release);
     sys_mask(SIG_SETMASK, &old_mask, nullptr);
   } else {
-    if (announce_crash) announce(*g_box.crash.data);
+    if (announce_directory != nullptr) announce(*g_box.crash.data);
     requeue_default(signal, info);
   }
   errno = saved_errno;
@@ -317,9 +317,9 @@ void exchange_action(int signal, const struct sigaction* act, struct sigaction* 
   if (old != nullptr) *old = before;
 }
 
-void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), bool announce) noexcept {
+void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), const char* announce) noexcept {
   if (installed.exchange(true)) return;
-  announce_crash = announce;
+  announce_directory = announce;
   warm_up_unwinder();
   for (int signal : kSignals) {
     struct sigaction action {};

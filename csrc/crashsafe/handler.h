@@ -16,8 +16,9 @@ struct NodeProbe {
 using NodeProbeFn = bool (*)(NodeProbe*);
 
 /// Installs the handlers for kSignals through libc's own `sigaction` (its restorer carries call-frame information, which
-/// unwinders need) and remembers the previous ones. `announce`: write one line to stderr after a crash.
-void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), bool announce) noexcept;
+/// unwinders need) and remembers the previous ones. `announce`: the run directory to name on stderr after a crash, or null
+/// to stay silent; must outlive the handlers.
+void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct sigaction*), const char* announce) noexcept;
 
 /// Gives every signal back, unless somebody else took it since.
 void uninstall_handlers() noexcept;

@@ -74,6 +74,7 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   int before = 0;
   uint64_t pc = _Unwind_GetIPInfo(context, &before);
+  if (pc == 0) return _URC_END_OF_STACK;  // the caller of a thread's first function
   if (!walk->crossed_signal_frame) {  // our own handler's frames come first
     if (pc != walk->crash_pc) return _URC_NO_REASON;
     walk->crossed_signal_frame = true;

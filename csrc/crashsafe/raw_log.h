@@ -32,7 +32,7 @@ class RawLine {
   }
 
  private:
-  char buffer_[512];
+  char buffer_[1024];
   size_t used_ = 0;
 };
 

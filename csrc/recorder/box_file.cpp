@@ -213,7 +213,7 @@ bool open_box(const char* directory, bool preloaded, Failure& failure) noexcept 
   auto& header = *reinterpret_cast<FileHeader*>(g_box.base);
   write_identity(header);
   header.step = -1;
-  header.journal_used = 8;  // no entry at offset 0: id 0 means unknown
+  header.journal_used = kJournalFirst;
   size_t offset = kHeaderBytes;
   g_box.header = &header;
   for (size_t i = 0; i < count; i++) {
@@ -276,7 +276,7 @@ void reopen_after_fork() noexcept {
   FileHeader& header = *g_box.header;
   write_identity(header);
   memcpy(directory(), entries, sizeof entries);
-  header.journal_used = mapped != MAP_FAILED ? inherited.journal_used : 8;
+  header.journal_used = mapped != MAP_FAILED ? inherited.journal_used : kJournalFirst;
   header.step = inherited.step;
   header.step_source = inherited.step_source;
   header.epoch = inherited.epoch;

@@ -37,6 +37,7 @@ constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL
 std::atomic<bool> recording_{false};
 std::atomic<uint64_t> quiet_waits{0};
 bool process_hooks_set = false;
+bool announce = false;
 
 bool allowed(const char* entry) {
   const char* equals = strchr(entry, '=');
@@ -91,6 +92,7 @@ void set_process_hooks() {
 
 }  // namespace
 
+bool announces() noexcept { return announce; }
 bool recording() noexcept { return recording_.load(std::memory_order_acquire); }
 
 bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failure) noexcept {
@@ -100,7 +102,8 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
   g_box.header->python_minor = static_cast<uint32_t>(crashsafe::find_python());
   set_process_hooks();
   arm_this_thread();
-  crashsafe::install_handlers(PYTRACER_REAL(sigaction), (flags & kAnnounce) != 0);
+  announce = (flags & kAnnounce) != 0;
+  crashsafe::install_handlers(PYTRACER_REAL(sigaction), announce ? run_directory() : nullptr);
   return true;
 }
 
@@ -147,7 +150,7 @@ void pytracer_stop(void) {
 void pytracer_resume(void) {
   if (!recorder::recording()) return;
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kRecording), std::memory_order_release);
-  crashsafe::install_handlers(PYTRACER_REAL(sigaction), g_box.header->preloaded == 0);
+  crashsafe::install_handlers(PYTRACER_REAL(sigaction), recorder::announces() ? recorder::run_directory() : nullptr);
 }
 
 int pytracer_recording(void) { return recorder::recording() && crashsafe::handlers_installed(); }
@@ -179,7 +182,7 @@ int pytracer_open_storages(void) { return recorder::recording() && recorder::ope
 void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where) {
   recorder::storage_allocated(addr, nbytes, {who_id, who_where});
 }
-void pytracer_storage_freed(const void* addr, uint32_t who_id, uint32_t who_where) { recorder::storage_freed(addr, {who_id, who_where}); }
+void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { recorder::storage_freed(addr, who); }
 uint64_t pytracer_next_collective(void) {
   if (!recorder::recording()) return 0;
   recorder::tick();

@@ -11,6 +11,7 @@ inline constexpr uint32_t kAnnounce = 1;
 /// Opens the box, writes the first facts, arms this thread's alternate stack, installs the handlers.
 bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failure) noexcept;
 bool recording() noexcept;
+bool announces() noexcept;
 
 /// exit() or _exit() was called.
 void note_exit(int code) noexcept;

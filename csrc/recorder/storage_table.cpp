@@ -94,9 +94,12 @@ __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birt
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
-void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, Who who, uint32_t epoch) {
+using AskWho = uint64_t (*)(bool large);
+
+void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho ask, uint32_t epoch) {
   uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
   bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
+  uint64_t who = ask(large);
   uint64_t& count = large ? context.head->large_grave_count : context.head->small_grave_count;
   Grave& grave = (large ? context.large_graves : context.small_graves)[count % kHalf];
   std::atomic_ref order(grave.order);
@@ -108,8 +111,8 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, Who wh
   grave.free_thread = context.index;
   grave.alloc_who_id = slot.who_id;
   grave.alloc_who_where = slot.who_where;
-  grave.free_who_id = who.id;
-  grave.free_who_where = who.where;
+  grave.free_who_id = static_cast<uint32_t>(who);
+  grave.free_who_where = static_cast<uint32_t>(who >> 32);
   grave.alloc_epoch = slot.epoch;
   grave.alloc_sequence = slot.sequence;
   grave.free_epoch = epoch;
@@ -118,7 +121,7 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, Who wh
   order.store(static_cast<uint32_t>(count), std::memory_order_release);
 }
 
-inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& context, uint64_t addr, Who who) {
+inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& context, uint64_t addr, AskWho who) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + i) & tier.mask];
     std::atomic_ref key(slot.key);
@@ -130,7 +133,7 @@ inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& conte
   return false;
 }
 
-__attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, Who who) {
+__attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
     if (take(tier, first_slot(tier, addr), kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), kWindow2, context, addr, who)) return true;
@@ -151,7 +154,7 @@ void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
   if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), kWindow1, context, birth), 0)) put_slow(context, birth);
 }
 
-void storage_freed(const void* address, Who who) noexcept {
+void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
   const Tier* tier = newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();

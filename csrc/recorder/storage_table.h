@@ -18,7 +18,8 @@ bool open_storage_table() noexcept;
 void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept;
 
 /// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
-void storage_freed(const void* addr, Who who) noexcept;
+/// `who` is asked only when the storage is known; it returns Who.where in the upper half and Who.id in the lower one.
+void storage_freed(const void* addr, uint64_t (*who)(bool large)) noexcept;
 
 /// In a forked child, whose table was copied: the count of live storages starts from the copy.
 void recount_storages() noexcept;

@@ -124,9 +124,8 @@ class CrashReader:
     def _native(self, mappings: tuple[Mapping, ...]) -> tuple[NativeFrame, ...]:
         head = self._head
         images = list(self._box.items(Region.IMAGES, schema.IMAGE, head["image_count"]))
-        count = head["native_count"] + head["native_tail"]
         frames = []
-        for f in self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, count):
+        for f in self._native_items():
             pc, found = f["pc"], FOUND.get(f["found"], "unknown")
             if 0 < f["image"] <= len(images):
                 image = images[f["image"] - 1]
@@ -141,6 +140,16 @@ class CrashReader:
             offset = pc - mapping.start + mapping.offset
             frames.append(NativeFrame(pc, mapping.path, offset, None, found, offset_is_file=True))
         return tuple(frames)
+
+    def _native_items(self) -> list[dict[str, Any]]:
+        """Frames innermost first: the head, then what is left of the tail, which is a ring."""
+        head, limit, ring = self._head, schema.NATIVE_HEAD_FRAMES, schema.NATIVE_TAIL_FRAMES
+        if not head["native_tail"]:
+            return list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, head["native_count"]))
+        items = list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, limit + min(head["native_tail"], ring)))
+        tail = items[limit:]
+        oldest = (head["native_total"] - limit) % ring if len(tail) == ring else 0
+        return items[: min(limit, head["native_count"])] + tail[oldest:] + tail[:oldest]
 
     def _mappings(self) -> tuple[Mapping, ...]:
         content = self._box.content(self._box.region(Region.MAPS))

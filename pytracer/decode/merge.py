@@ -215,9 +215,11 @@ _End = tuple[str, int | None, int | None, str | None, int | None]  # kind, exit 
 
 
 def _end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _End:
-    if s.crash is not None and not s.crash.repaired and s.crash.signal > 0:
-        return "signaled", None, s.crash.signal, "handler", s.crash.mono_ns
     wait = waits.of(s)
+    if s.crash is not None and not s.crash.repaired and s.crash.signal > 0 and not (wait and wait.exit_code == 0):
+        # A handler of the program may have ended it with _exit(), which only the parent saw. Exit code 0 means that
+        # the handler left by siglongjmp() and the program went on.
+        return "signaled", wait.exit_code if wait else None, s.crash.signal, "handler", s.crash.mono_ns
     if wait is not None:
         kind = "exited" if wait.signal is None else "signaled"
         ended = s.exit_mono_ns if s.exit_mono_ns and wait.signal is None else wait.mono_ns

@@ -64,6 +64,8 @@ class Storages:
 
     def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
         self._box, self._journal, self._clock, self._threads = box, journal, clock, threads
+        self._created_ns: int = box.header["created_mono_ns"]
+        self._forked = any(e.mono_ns < self._created_ns for e in journal.entries.values())
         self.busy_slots = 0
         self.torn_graves = 0
         self.being_freed = 0
@@ -73,8 +75,14 @@ class Storages:
         freed, buried = self._freed()
         return (*freed, *self._live(buried))
 
+    def _born_on(self, thread: int, moment: Moment) -> int | None:
+        """The allocating thread; unknown for storages inherited by fork(), whose thread indexes are the parent's."""
+        if self._forked and (moment.mono_ns is None or moment.mono_ns < self._created_ns):
+            return None
+        return self._threads.tid(thread)
+
     def _live(self, buried: set[tuple[int, int, int]]) -> Iterator[Storage]:
-        who, moment, tid = self._journal.who, self._clock.moment, self._threads.tid
+        who, moment = self._journal.who, self._clock.moment
         for extent in self._box.regions(Region.STORAGES, _SLOT.size):
             for key, size_thread, who_id, where, epoch, sequence in self._box.unpack(extent, _SLOT):
                 if not key:
@@ -91,9 +99,9 @@ class Storages:
                     base=base,
                     nbytes=size_thread & _SIZE_MASK,
                     state="live",
-                    allocated=moment(epoch),
+                    allocated=(allocated := moment(epoch)),
                     allocated_by=who(who_id, where),
-                    allocated_thread=tid(thread),
+                    allocated_thread=self._born_on(thread, allocated),
                     order=(epoch, sequence),
                 )
 
@@ -127,9 +135,9 @@ class Storages:
             base=base,
             nbytes=nbytes,
             state="freed",
-            allocated=moment(ae),
+            allocated=(allocated := moment(ae)),
             allocated_by=who(ai, aw),
-            allocated_thread=tid(at),
+            allocated_thread=self._born_on(at, allocated),
             freed=moment(fe),
             freed_by=who(fi, fw),
             freed_thread=tid(ft),
@@ -146,8 +154,8 @@ class Storages:
             base=base,
             nbytes=nbytes,
             state="live",
-            allocated=self._clock.moment(ae),
+            allocated=(allocated := self._clock.moment(ae)),
             allocated_by=self._journal.who(ai, aw),
-            allocated_thread=self._threads.tid(at),
+            allocated_thread=self._born_on(at, allocated),
             order=(ae, sequence),
         )

@@ -148,7 +148,7 @@ def create_run(command: Sequence[str], output: Path | None = None, *, force: boo
     if not os.access(recording / BOXES, os.W_OK | os.X_OK):
         raise _cannot_write(recording / BOXES, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     _check_room(recording)
-    note = _point_latest(directory)
+    note = point_latest(directory)
     if note:
         notes.append(note)
     return Run(directory, recording, tuple(notes))
@@ -330,7 +330,7 @@ def _check_room(directory: Path) -> None:
         )
 
 
-def _point_latest(directory: Path) -> str:
+def point_latest(directory: Path) -> str:
     """Lets `runs/latest` point at a directory below `runs/`; returns a note when it could not."""
     if directory.parent.name != RUNS:
         return ""

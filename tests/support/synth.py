@@ -140,7 +140,7 @@ class Box:
         self.major, self.minor = 1, 0
         self.step_now, self.step_source = -1, 0
         self.epochs: list[tuple[int, int]] = []
-        self.journal = bytearray()
+        self.journal = bytearray(8)  # id 0 means unknown: no entry lies at offset 0
         self.threads: list[Thread] = []
         self.lives: dict[int, Life] = {}
         self.busy_keys: list[int] = []
@@ -150,13 +150,18 @@ class Box:
         self.sequence_nr = 0
         self._tick()
         self.thread(pid, "python")
-        self.entry(1, b"\0".join(a.encode() for a in argv) + b"\0")
+        self.argv = tuple(argv)
         variables = dict(environment or {})
         if rank is not None:
             variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size), **variables}
-        self.entry(2, b"".join(f"{k}={v}".encode() + b"\0" for k, v in variables.items()))
+        self.variables = variables
+        self._process()
         if rank is not None:
             self.rank(rank, world_size)
+
+    def _process(self) -> None:
+        self.entry(1, b"\0".join(a.encode() for a in self.argv) + b"\0")
+        self.entry(2, b"".join(f"{k}={v}".encode() + b"\0" for k, v in self.variables.items()))
 
     # Time and identity
 
@@ -422,7 +427,6 @@ class Box:
         python_matched: bool = True,
         other_python: Mapping[int, Sequence[Frame]] | None = None,
         native: Sequence[tuple[str | None, int] | tuple[str | None, int, int]] = (),
-        native_tail: int = 0,
         native_total: int | None = None,
         build_ids: Mapping[str, bytes] | None = None,
         record_images: bool = True,
@@ -434,7 +438,8 @@ class Box:
     ) -> Box:
         """What the handler writes.
 
-        `native`: (image, offset[, found]) innermost first, or (None, pc); an image's bias is `self.bias(image)`.
+        `native`: (image, offset[, found]) innermost first, or (None, pc); an image's bias is `self.bias(image)`. When
+        `native_total` is larger than their number, the last 32 are the outermost frames, behind a gap.
         `hits`: look `addr` up among the storages told so far. `also`: (tid, signal, code, pc, addr).
         `record_images=False`: no IMAGES, as when that step did not run.
         """
@@ -463,7 +468,8 @@ class Box:
                 python_frames += struct.pack("<Qii8IQ", 0xC0DE, 20, first, *where, 1, 1, 0)
                 frame_count += 1
         images: list[str] = []
-        native_frames, first_pc = b"", 0
+        native_items: list[bytes] = []
+        first_pc = 0
         for i, frame in enumerate(native):
             image, offset, found = (*frame, 1 if i else 0)[:3]
             address = self.bias(image) + offset if image else offset
@@ -471,7 +477,7 @@ class Box:
             if image and image not in images and record_images:
                 images.append(image)
             number = images.index(image) + 1 if image and record_images else 0
-            native_frames += struct.pack("<QII", address, number, found)
+            native_items.append(struct.pack("<QII", address, number, found))
         image_items = b""
         for image in images:
             build_id = (build_ids or {}).get(image, b"")
@@ -482,6 +488,8 @@ class Box:
         hit_items = b"".join(struct.pack("<IIQ", kind, life.thread, 0) + life.grave(1) for kind, life in found_hits)
         also_items = b"".join(struct.pack("<iiiIQQQ", t, s, c, 1, p, a, self.now) for t, s, c, p, a in also)
         maps = "".join(f"{a:x}-{b:x} {perm} {off:08x} 08:01 77 {path}\n" for a, b, perm, off, path in mappings).encode()
+        total = len(native) if native_total is None else native_total
+        native_frames, head_count, tail_count = _native_ring(native_items, total)
         pc = first_pc if pc is None else pc
         values = dict.fromkeys(REGISTERS, 0) | {"rip": pc, "rsp": stack[0] + 64, "err": error_code, "cr2": addr}
         values |= dict(registers or {})
@@ -497,8 +505,7 @@ class Box:
         head += struct.pack(
             "<96sqII", (node or "").encode(), node_sequence_nr, int(node_is_python), int(node is not None)
         )
-        shown = len(native)
-        head += struct.pack("<IIQI", shown - native_tail, native_tail, native_total or shown, 1)
+        head += struct.pack("<IIQI", head_count, tail_count, total, 1)
         head += struct.pack("<IIIII", thread_count, frame_count, int(python_matched), 0, len(images))
         head += struct.pack("<IIII128s160s", len(found_hits), len(arena), len(maps), 0, siginfo, b"")
         assert len(head) == 1024, len(head)
@@ -544,6 +551,7 @@ class Box:
         child.threads = [Thread(pid, "python", self.threads[0].pthread)]
         for life in child.lives.values():
             life.thread = 0
+        child._process()
         return child
 
     def _chunks(self) -> Iterable[tuple[int, int, int, bytes]]:
@@ -629,6 +637,17 @@ class Box:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self.content())
         return path
+
+
+def _native_ring(items: list[bytes], total: int) -> tuple[bytes, int, int]:
+    """128 innermost frames in order, then a ring of the 32 outermost ones; and how many of each."""
+    if total <= 128:
+        return b"".join(items), len(items), 0
+    tail = items[128:][-32:]
+    ring = [bytes(16)] * 32
+    for i, item in enumerate(tail):
+        ring[(total - len(tail) + i - 128) % 32] = item
+    return b"".join(items[:128] + ring), 128, len(tail)
 
 
 def _ring(items: list[bytes], slots: int, item_bytes: int) -> bytes:

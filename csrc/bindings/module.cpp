@@ -1,0 +1,30 @@
+// The one pybind11 file: translation, no decisions.
+#include "../hooks/hooks.h"
+#include "../hooks/reducer.h"
+#include "../recorder/core.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/version.h>
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_native, m) {
+  m.doc() = "torch hooks of pytracer; built for one torch minor version";
+  m.attr("TORCH_VERSION") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
+  m.def(
+      "install",
+      [](int level, const std::string& torch_directory) { return pytracer::hooks::install_all(static_cast<pytracer::hooks::Level>(level), torch_directory); },
+      py::arg("level"), py::arg("torch_directory"));
+  m.def("uninstall", &pytracer::hooks::uninstall_all);
+  m.def("buckets", [](const std::shared_ptr<c10d::Reducer>& reducer) {
+    py::list out;
+    for (const auto& bucket : pytracer::hooks::buckets_of(*reducer)) {
+      py::list parameters;
+      for (const auto& p : bucket.parameters) parameters.append(py::make_tuple(p.tensor_impl, p.offset_bytes, p.nbytes));
+      out.append(py::make_tuple(bucket.index, bucket.addr, bucket.nbytes, parameters));
+    }
+    return out;
+  });
+}

@@ -1,0 +1,17 @@
+// A capture plugin: one per file, listed in hooks.cpp.
+#pragma once
+
+namespace pytracer::hooks {
+
+/// How much is recorded; each level includes those before it.
+enum class Level { kLight = 0, kDefault = 1, kOps = 2 };
+
+struct Hook {
+  const char* name;
+  /// Installs; null on success, else a fixed text saying why not. Called with the GIL held.
+  const char* (*install)(Level level);
+  /// Takes back what can be taken back. Called with the GIL held.
+  void (*uninstall)();
+};
+
+}  // namespace pytracer::hooks

@@ -1,0 +1,31 @@
+#include "hooks.h"
+
+#include "who.h"
+
+namespace pytracer::hooks {
+namespace {
+
+const Hook* const kHooks[] = {&kCpuAllocator, &kAutograd, &kRanges};
+bool installed = false;
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::string& torch_directory) {
+  std::vector<std::pair<std::string, std::string>> result;
+  if (installed) return result;
+  installed = true;
+  prepare_who(torch_directory);
+  for (const Hook* hook : kHooks) {
+    const char* reason = hook->install(level);
+    result.emplace_back(hook->name, reason != nullptr ? reason : "");
+  }
+  return result;
+}
+
+void uninstall_all() {
+  if (!installed) return;
+  installed = false;
+  for (const Hook* hook : kHooks) hook->uninstall();
+}
+
+}  // namespace pytracer::hooks

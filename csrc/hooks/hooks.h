@@ -1,0 +1,21 @@
+// The explicit list of hooks, installed and uninstalled together.
+#pragma once
+#include "hook.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pytracer::hooks {
+
+/// Installs every hook; one that refuses steps aside. Returns (name, reason) for each, the reason empty when it works.
+/// `torch_directory`: frames of files below it are torch's own.
+std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::string& torch_directory);
+
+void uninstall_all();
+
+extern const Hook kCpuAllocator;
+extern const Hook kAutograd;
+extern const Hook kRanges;
+
+}  // namespace pytracer::hooks

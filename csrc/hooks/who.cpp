@@ -1,0 +1,262 @@
+#include "who.h"
+
+#include "../crashsafe/python_stack.h"
+#include "../recorder/core.h"
+#include "../recorder/journal.h"
+#include "intern.h"
+
+#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/python_function.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <typeinfo>
+
+namespace pytracer::hooks {
+namespace {
+
+using blackbox::EntryKind;
+
+constexpr uint32_t kIdMask = 0x7fffffff, kInTorch = 0x80000000;  // an id with the flag: its file belongs to torch
+constexpr int kDetailFrames = 64;
+constexpr uint32_t kCacheSlots = 64;
+constexpr size_t kLongestTable = 8192;
+
+InternMap<15> codes;  // PyCodeObject* -> CODE
+InternMap<12> nodes;  // vtable, or Python class -> NODE
+InternMap<14> sites;  // hash -> SITE
+const crashsafe::PythonOffsets* offsets = nullptr;
+std::string torch_directory;
+std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per-thread caches expire
+std::atomic<uint64_t> py_node_vtable{0};
+std::atomic<bool> every_thread{false};
+destructor original_code_dealloc = nullptr;
+
+// The cache of one thread. Only a pointer is thread-local: static TLS of a loaded library is scarce.
+struct Cache {
+  struct {
+    uint64_t code;
+    uint32_t generation, id;
+  } slots[kCacheSlots];
+  bool runs_nodes;
+};
+constinit thread_local Cache* t_cache __attribute__((tls_model("initial-exec"))) = nullptr;
+pthread_key_t cache_key;
+Cache no_cache;  // when memory is out: shared, slow, still right because slots are compared by generation 0
+
+void free_cache(void* cache) {
+  t_cache = nullptr;
+  free(cache);
+}
+
+__attribute__((noinline, cold)) Cache& make_cache() {
+  auto* cache = static_cast<Cache*>(calloc(1, sizeof(Cache)));
+  if (cache == nullptr) return no_cache;
+  pthread_setspecific(cache_key, cache);
+  t_cache = cache;
+  return *cache;
+}
+inline Cache& cache() {
+  Cache* mine = t_cache;
+  return __builtin_expect(mine != nullptr, 1) ? *mine : make_cache();
+}
+
+// A code object's address is its key only while it lives: of 300 regenerated functions 237 had distinct addresses.
+void code_dealloc(PyObject* object) {
+  if (codes.retire(reinterpret_cast<uint64_t>(object))) code_generation.fetch_add(1, std::memory_order_release);
+  original_code_dealloc(object);
+}
+
+struct TextView {
+  const void* data;
+  uint32_t nbytes;
+  uint8_t kind;
+};
+TextView view(PyObject* text) {
+  if (text == nullptr || !PyUnicode_Check(text)) return {"?", 1, 1};
+  auto kind = static_cast<uint8_t>(PyUnicode_KIND(text));
+  return {PyUnicode_DATA(text), static_cast<uint32_t>(PyUnicode_GET_LENGTH(text)) * kind, kind};
+}
+
+bool starts_with(const TextView& text, const std::string& prefix) {
+  return text.kind == 1 && !prefix.empty() && text.nbytes >= prefix.size() && memcmp(text.data, prefix.data(), prefix.size()) == 0;
+}
+
+// No reference is kept and no GIL needed: the running frame holds the code, and its strings do not change.
+__attribute__((noinline, cold)) uint32_t intern_code(PyCodeObject* code) {
+  auto key = reinterpret_cast<uint64_t>(code);
+  if (uint32_t id = codes.find(key)) return id;
+#if PY_VERSION_HEX >= 0x030B0000
+  TextView name = view(code->co_qualname);
+#else
+  TextView name = view(code->co_name);
+#endif
+  TextView file = view(code->co_filename);
+  PyObject* table = code->co_linetable;
+  uint32_t table_nbytes = PyBytes_Check(table) ? static_cast<uint32_t>(PyBytes_GET_SIZE(table)) : 0;
+  if (table_nbytes > kLongestTable) table_nbytes = kLongestTable;
+  bool in_torch = starts_with(file, torch_directory);
+  blackbox::CodeEntry entry{code->co_firstlineno, PY_MINOR_VERSION, name.kind, file.kind, name.nbytes, file.nbytes, table_nbytes, in_torch};
+  recorder::Piece pieces[] = {
+      {&entry, sizeof entry}, {name.data, name.nbytes}, {file.data, file.nbytes}, {table_nbytes != 0 ? PyBytes_AS_STRING(table) : "", table_nbytes}};
+  std::string bytes;
+  for (const auto& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.nbytes);
+  uint32_t id = pytracer_journal(static_cast<uint32_t>(EntryKind::kCode), bytes.data(), bytes.size());
+  if (id == 0) return 0;
+  id |= in_torch ? kInTorch : 0;
+  codes.add(key, id);
+  return id;
+}
+
+inline uint32_t code_id(Cache& mine, uint64_t code) {
+  uint32_t generation = code_generation.load(std::memory_order_acquire);
+  auto& slot = mine.slots[(code >> 5 ^ code >> 11) % kCacheSlots];
+  if (__builtin_expect(slot.code != code || slot.generation != generation, 0)) {
+    uint32_t id = intern_code(reinterpret_cast<PyCodeObject*>(code));
+    if (&mine == &no_cache) return id;
+    slot = {code, generation, id};
+  }
+  return slot.id;
+}
+
+struct Frame {
+  uint64_t code = 0;
+  uint32_t offset = 0;
+};
+
+template <class T>
+inline T load(uint64_t base, long offset) {
+  T value;
+  memcpy(&value, reinterpret_cast<const char*>(base) + offset, sizeof value);
+  return value;
+}
+
+// A thread's own frames do not move under it, with or without the GIL. Not gilstate.tstate_current: another thread's.
+inline uint64_t first_frame() {
+  auto state = reinterpret_cast<uint64_t>(PyGILState_GetThisThreadState());
+  if (state == 0 || offsets == nullptr) return 0;
+  auto frame = load<uint64_t>(state, offsets->ts_frame);
+  return offsets->cframe_frame >= 0 && frame != 0 ? load<uint64_t>(frame, offsets->cframe_frame) : frame;
+}
+inline uint64_t next_frame(uint64_t frame) { return load<uint64_t>(frame, offsets->f_back); }
+
+// False for frames without Python code.
+inline bool look(uint64_t frame, Frame& out) {
+  auto code = load<uint64_t>(frame, offsets->f_code) & ~1ull;
+  if (code == 0) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+  if (load<char>(frame, offsets->f_owner) == offsets->owner_cstack) return false;
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+  if (!PyCode_Check(reinterpret_cast<PyObject*>(code))) return false;
+#endif
+#if PY_VERSION_HEX >= 0x030B0000
+  out = {code, static_cast<uint32_t>(load<uint64_t>(frame, offsets->f_instr) - (code + static_cast<uint64_t>(offsets->co_code)))};
+#else
+  out = {code, static_cast<uint32_t>(load<int32_t>(frame, offsets->f_instr)) * 2};
+#endif
+  return true;
+}
+
+inline bool innermost(uint64_t& frame, Frame& out) {
+  for (frame = first_frame(); frame != 0; frame = next_frame(frame))
+    if (look(frame, out)) return true;
+  return false;
+}
+
+uint64_t vtable_of(const torch::autograd::Node& node) { return load<uint64_t>(reinterpret_cast<uint64_t>(&node), 0); }
+
+// The member was `obj` until 2.12 and is behind pyobj() since.
+template <class N>
+PyObject* python_object(const N& node) {
+  if constexpr (requires { node.pyobj(); }) return node.pyobj();
+  else return node.obj;
+}
+
+uint32_t intern_node(const torch::autograd::Node& node) {
+  bool is_python = false;
+  const char* name = node_class(node, is_python);
+  uint64_t key = vtable_of(node);
+  if (is_python) key = reinterpret_cast<uint64_t>(name);  // tp_name lives as long as its class
+  if (uint32_t id = nodes.find(key)) return id;
+  uint32_t id = pytracer_journal(static_cast<uint32_t>(EntryKind::kNode), name, strlen(name));
+  if (id != 0) nodes.add(key, id);
+  return id;
+}
+
+inline c10::intrusive_ptr<torch::autograd::Node> running_node(const Cache& mine) {
+  if (!mine.runs_nodes && !every_thread.load(std::memory_order_relaxed)) return {};
+  return torch::autograd::get_current_node();
+}
+
+uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15ull ^ hash >> 29; }
+
+}  // namespace
+
+const char* node_class(const torch::autograd::Node& node, bool& is_python) noexcept {
+  const char* name = typeid(node).name();
+  uint64_t vtable = vtable_of(node);
+  uint64_t known = py_node_vtable.load(std::memory_order_relaxed);
+  if (known == 0 && strcmp(name, "N5torch8autograd6PyNodeE") == 0) py_node_vtable.store(known = vtable, std::memory_order_relaxed);
+  is_python = vtable == known;
+  if (!is_python) return name;
+  PyObject* object = python_object(static_cast<const torch::autograd::PyNode&>(node));
+  return object != nullptr ? Py_TYPE(object)->tp_name : "PyNode";
+}
+
+void prepare_who(const std::string& directory) {
+  torch_directory = directory;
+  offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
+  if (original_code_dealloc != nullptr) return;
+  pthread_key_create(&cache_key, free_cache);
+  original_code_dealloc = PyCode_Type.tp_dealloc;
+  PyCode_Type.tp_dealloc = code_dealloc;
+}
+
+void thread_runs_nodes() noexcept { cache().runs_nodes = true; }
+void ask_every_thread() noexcept { every_thread.store(true, std::memory_order_relaxed); }
+
+Who who_is_running() noexcept {
+  Cache& mine = cache();
+  if (auto node = running_node(mine)) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
+  uint64_t at = 0;
+  Frame frame;
+  if (!innermost(at, frame)) return {0, 0};
+  return {code_id(mine, frame.code) & kIdMask, frame.offset};
+}
+
+Who who_is_running_in_detail() noexcept {
+  Cache& mine = cache();
+  blackbox::SiteEntry site{};
+  uint64_t at = 0;
+  Frame frame;
+  if (innermost(at, frame)) {
+    uint32_t id = code_id(mine, frame.code);
+    site.code_id = id & kIdMask;
+    site.code_offset = frame.offset;
+    for (int i = 0; i < kDetailFrames && (id & kInTorch) != 0 && (at = next_frame(at)) != 0; i++) {
+      if (!look(at, frame)) continue;
+      id = code_id(mine, frame.code);
+      if (id != 0 && (id & kInTorch) == 0) {
+        site.caller_id = id;
+        site.caller_offset = frame.offset;
+      }
+    }
+  }
+  uint32_t sequence_nr = ~0u;
+  if (auto node = running_node(mine)) {
+    site.node_id = intern_node(*node);
+    sequence_nr = static_cast<uint32_t>(node->sequence_nr());
+  }
+  uint64_t hash = mix(mix(mix(1, static_cast<uint64_t>(site.code_id) << 32 | site.code_offset), static_cast<uint64_t>(site.caller_id) << 32 | site.caller_offset), site.node_id);
+  hash |= 1ull << 63;
+  uint32_t id = sites.find(hash);
+  if (id == 0) {
+    id = pytracer_journal(static_cast<uint32_t>(EntryKind::kSite), &site, sizeof site);
+    if (id != 0) sites.add(hash, id);
+  }
+  return {id, sequence_nr};
+}
+
+}  // namespace pytracer::hooks

@@ -1,0 +1,37 @@
+// Who is running on this thread: the Python line, or the autograd node. A few nanoseconds, no lock, no GIL, no allocation
+// after a thread's first call.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace pytracer::hooks {
+
+/// A journal id and the place in it (schema.py: CODE, NODE or SITE).
+struct Who {
+  uint32_t id;
+  uint32_t where;
+};
+
+/// Once, with the GIL held.
+void prepare_who(const std::string& torch_directory);
+
+/// For small storages: the innermost Python frame, or the running autograd node.
+Who who_is_running() noexcept;
+
+/// For large ones: both, and the first Python frame outside torch besides.
+Who who_is_running_in_detail() noexcept;
+
+/// The calling thread runs autograd nodes: from now on it is worth asking which.
+void thread_runs_nodes() noexcept;
+
+/// Ask on every thread: no callback tells which ones run nodes.
+void ask_every_thread() noexcept;
+
+/// Name of a node's class without allocating: mangled C++ name, or tp_name of a Python class.
+const char* node_class(const torch::autograd::Node& node, bool& is_python) noexcept;
+
+}  // namespace pytracer::hooks

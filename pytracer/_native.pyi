@@ -1,0 +1,14 @@
+"""Types of the torch half (csrc/bindings/module.cpp)."""
+
+from typing import Any
+
+TORCH_VERSION: tuple[int, int]
+
+def install(level: int, torch_directory: str) -> list[tuple[str, str]]:
+    """Installs the hooks; returns each one's name and why it refused, or "" when it works."""
+
+def uninstall() -> None:
+    """Takes the hooks back."""
+
+def buckets(reducer: Any) -> list[tuple[int, int, int, list[tuple[int, int, int]]]]:
+    """Buckets in order of reduction: index, address, bytes, and per parameter (_cdata, offset, bytes)."""

@@ -1,0 +1,42 @@
+"""Run by the preloaded core while torch is being imported: starts the Python half of recording.
+
+Executed as text in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes wrong
+here is written into the black box, and the program goes on.
+"""
+
+import sys
+
+
+def _boot(path: str) -> None:
+    import importlib.util
+    import os
+
+    package = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    if "pytracer" not in sys.modules:
+        # By place, not by name: the core that runs belongs to this package, whatever else is installed.
+        init = os.path.join(package, "__init__.py")
+        spec = importlib.util.spec_from_file_location("pytracer", init, submodule_search_locations=[package])
+        if spec is None or spec.loader is None:
+            return
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["pytracer"] = module
+        spec.loader.exec_module(module)
+    from pytracer.record import config, recording
+
+    recording.start_python_half(config.level_from_environment())
+
+
+def _report(error: BaseException) -> None:
+    import ctypes
+
+    text = f"the Python half of recording did not start: {type(error).__name__}: {error}".encode()
+    ctypes.CDLL(None).pytracer_journal(3, text, len(text))
+
+
+try:
+    _boot(__file__)
+except Exception as error:  # a tracer must not break `import torch`
+    try:
+        _report(error)
+    except Exception:
+        pass

@@ -1,0 +1,45 @@
+"""Settings of the recording half, and the PYTRACER_* variables behind them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from pytracer.record import launch
+
+LEVEL_NUMBERS = {"light": 0, "default": 1, "ops": 2}
+
+
+def level_from_environment() -> str:
+    """PYTRACER_LEVEL; "default" when it is unset or holds another word (the launcher has complained by then)."""
+    level = os.environ.get("PYTRACER_LEVEL", "default")
+    return level if level in LEVEL_NUMBERS else "default"
+
+
+def default_directory() -> Path:
+    """Where to record when nobody said: PYTRACER_DIR, else a new directory below `runs/`.
+
+    The ranks of one job share it: they find it by their common parent, whose start time and pid are in its name.
+    """
+    given = os.environ.get("PYTRACER_DIR")
+    if given:
+        return Path(os.path.abspath(given))
+    word = launch.command_word(["python", *sys.argv])
+    pid, started = os.getpid(), time.time()
+    if "LOCAL_RANK" in os.environ or "RANK" in os.environ:
+        pid = os.getppid()
+        started = _start_of(pid) or started
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
+    return Path(os.path.abspath(launch.RUNS), f"{stamp}-{word}-{pid}")
+
+
+def _start_of(pid: int) -> float | None:
+    """Wall-clock start of a process: field 22 of /proc/PID/stat, in ticks since boot (proc(5))."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
+        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return round(boot + int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    except (OSError, IndexError, ValueError):
+        return None

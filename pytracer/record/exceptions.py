@@ -1,0 +1,94 @@
+"""Uncaught Python exceptions: what sys.excepthook sees, and what multiprocessing catches before it could."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+from pytracer.blackbox.schema import Entry
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+MESSAGE_CHARACTERS = 4000
+FRAMES = 64
+
+_patches = Patches()
+_installed: Callable[..., Any] | None = None
+_previous: Callable[..., Any] | None = None
+
+
+def install(box: Core) -> None:
+    """Chains sys.excepthook and wraps multiprocessing's entry; calls the previous ones unchanged."""
+    global _installed, _previous
+    if _installed is not None:
+        return
+    previous = _previous = sys.excepthook
+
+    @functools.wraps(previous)
+    def excepthook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        write(box, value, trace)
+        previous(kind, value, trace)
+
+    _installed = sys.excepthook = excepthook
+    run = BaseProcess.run
+
+    @functools.wraps(run)
+    def run_and_record(self: BaseProcess) -> None:
+        try:
+            run(self)
+        except Exception as error:  # multiprocessing prints it and exits with 1; excepthook never sees it
+            write(box, error, error.__traceback__)
+            raise
+
+    _patches.replace(BaseProcess, "run", run_and_record)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    global _installed, _previous
+    if _installed is not None and sys.excepthook is _installed and _previous is not None:
+        sys.excepthook = _previous
+    _installed = _previous = None
+    _patches.put_back()
+
+
+def write(box: Core, error: BaseException, trace: TracebackType | None) -> None:
+    """Writes an EXCEPTION fact. Never raises: the exception at hand matters more."""
+    try:
+        box.journal(
+            Entry.EXCEPTION,
+            {
+                "type": _name(type(error)),
+                "message": _message(error)[:MESSAGE_CHARACTERS],
+                "thread": threading.current_thread().name,
+                "python_stack": _stack(trace),
+            },
+        )
+    except Exception:
+        box.lib.pytracer_count_hook_error()
+
+
+def _name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an exception class with a broken __str__
+        return "(its message could not be made)"
+
+
+def _stack(trace: TracebackType | None) -> list[dict[str, Any]]:
+    frames = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        frames.append({"function": name, "file": code.co_filename, "line": trace.tb_lineno})
+        trace = trace.tb_next
+    return frames[::-1][:FRAMES]

@@ -1,0 +1,146 @@
+"""enable, disable, is_enabled, mark, step: the recording of this process.
+
+Nothing here raises into a training program because of the machine: a directory that cannot be written or a missing
+library costs one line on stderr, and the program runs on untraced.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from pytracer._errors import PytracerError, UsageError
+from pytracer.record import config, exceptions, launch, torch_half
+from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
+from pytracer.record.torch_import import when_torch_is_imported
+
+Level = Literal["light", "default", "ops"]
+
+_called = False  # enable() was called by the program itself
+
+
+def enable(directory: str | os.PathLike[str] | None = None, *, level: Level | None = None) -> Path | None:
+    """Records this process from now on: crashes, storages, autograd nodes, collectives, DDP buckets.
+
+    Call it once, early, from any thread. The torch hooks are installed now, or when torch is imported. Under
+    `pytracer run` the process records already and this call joins that run. Forked children record too.
+
+    Args:
+        directory: the run directory; made when missing. Default: PYTRACER_DIR, else `runs/<time>-<script>-<pid>`,
+            shared by the ranks that one launcher started. Local disk only: on a network file system, or where it cannot
+            be written, a temporary directory is used and named on stderr.
+        level: "light" (no history of autograd nodes), "default", or "ops" (every operator). Default: PYTRACER_LEVEL,
+            else "default".
+
+    Returns:
+        The run directory; None when nothing can be recorded, which one line on stderr explains.
+
+    Raises:
+        UsageError: `level` is another word.
+    """
+    global _called
+    if level is not None and level not in config.LEVEL_NUMBERS:
+        raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(config.LEVEL_NUMBERS)}")
+    try:
+        box = core()
+    except PytracerError as error:
+        _say(f"not recording: {error}")
+        return None
+    if box.recording and (_called or not box.preloaded):
+        _say(f"already recording into {box.directory}; to change the settings call pytracer.disable() first")
+        return box.directory
+    _called = True
+    chosen = level or config.level_from_environment()
+    if box.recording:
+        return box.directory  # preloaded: the launcher chose directory and level
+    if box.has_box:
+        box.lib.pytracer_resume()
+        if directory is not None and Path(os.path.abspath(directory)) != box.directory:
+            _say(f"a process keeps its black box: recording goes on in {box.directory}")
+    elif not _start(box, directory):
+        return None
+    start_python_half(chosen)
+    return box.directory
+
+
+def start_python_half(level: str) -> None:
+    """What both ways in share, once the core records: exceptions now, the torch hooks with torch."""
+    box = core()
+    if not box.check_python():
+        box.note("the frames of this CPython are laid out differently: Python stacks are left out")
+    exceptions.install(box)
+    when_torch_is_imported(lambda: torch_half.install(box, level))
+
+
+def disable() -> None:
+    """Stops recording: hooks, patches and signal handlers are taken back as far as nobody else stands on them.
+
+    The black box stays on disk, and `enable()` goes on in it. Does nothing when nothing is recorded.
+    """
+    global _called
+    _called = False
+    if not is_enabled():
+        return
+    torch_half.uninstall()
+    exceptions.uninstall()
+    core().lib.pytracer_stop()
+
+
+def is_enabled() -> bool:
+    """True while this process records, whichever way it started."""
+    try:
+        return core().recording
+    except PytracerError:
+        return False
+
+
+def mark(text: str) -> None:
+    """Writes a note of your own into the record, e.g. "epoch 3 begins". At most 112 bytes of UTF-8 are kept.
+
+    About 1 us; does nothing when nothing is recorded.
+    """
+    if is_enabled():
+        payload = text.encode("utf-8", "replace")
+        core().lib.pytracer_mark(payload, len(payload))
+
+
+def step(n: int) -> None:
+    """Says that training step `n` begins; later records belong to it.
+
+    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded.
+    """
+    if is_enabled():
+        core().lib.pytracer_step(int(n), STEP_CALLED)
+
+
+def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
+    wanted = Path(os.path.abspath(directory)) if directory is not None else config.default_directory()
+    kind = launch.file_system(wanted)
+    problem: str | None = f"a black box cannot be mapped safely on {kind}" if launch.is_remote(kind) else None
+    if problem is None:
+        try:
+            wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+            box.start(wanted, ANNOUNCE)
+        except OSError as error:
+            problem = error.strerror or str(error)
+    if problem is not None:
+        spare = Path(tempfile.gettempdir(), f"pytracer-{os.getuid()}", wanted.name)
+        try:
+            spare.mkdir(mode=0o700, parents=True, exist_ok=True)
+            box.start(spare, ANNOUNCE)
+        except OSError as error:
+            _say(f"not recording: {wanted}: {problem}; {spare}: {error.strerror}; set PYTRACER_DIR to a local directory")
+            return False
+        _say(f"cannot record into {wanted} ({problem}): recording into {spare}; choose with enable(directory=...)")
+        wanted = spare
+    os.environ["PYTRACER_DIR"] = str(wanted)  # children that call enable() join this run
+    if wanted.parent.name == launch.RUNS:
+        launch.point_latest(wanted)
+    return True
+
+
+def _say(text: str) -> None:
+    print(f"pytracer: {text}", file=sys.stderr)

@@ -1,0 +1,95 @@
+"""The torch half: loads `_native`, installs its hooks, patches the few Python places that tell more."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytracer._version import __version__
+from pytracer.blackbox.schema import Entry
+from pytracer.record.config import LEVEL_NUMBERS
+from pytracer.record.core import Core
+
+_native: Any = None
+
+
+def install(box: Core, level: str) -> None:
+    """Installs everything that works here. What does not is written into the box and steps aside. Never raises."""
+    try:
+        _install(box, level)
+    except Exception as error:
+        box.lib.pytracer_count_hook_error()
+        box.note(f"the torch hooks are not installed: {type(error).__name__}: {error}")
+
+
+def uninstall() -> None:
+    """Takes the hooks and patches back."""
+    global _native
+    if _native is None:
+        return
+    from pytracer.record import ddp, distributed, steps
+
+    for part in (steps, ddp, distributed):
+        part.uninstall()
+    _native.uninstall()
+    _native = None
+
+
+def mismatch(torch_version: str) -> str | None:
+    """Why the built extension does not fit this torch and Python; None when it does.
+
+    C++ classes of torch change between minor versions: an extension built for another one calls the wrong virtual function.
+    """
+    try:
+        info = json.loads((Path(__file__).resolve().parents[1] / "_build_info.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "pytracer is not built; run `make build`, or `pip install --no-build-isolation -e .`"
+    if not info.get("native"):
+        return "pytracer was built without torch (PYTRACER_WITHOUT_TORCH=1); build again to record torch"
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    built = str(info.get("torch"))
+    if _minor(built) != _minor(torch_version) or info.get("python") != python:
+        return (
+            f"pytracer was built for torch {built} and Python {info.get('python')}, this is torch {torch_version} and "
+            f"Python {python}; build again with `pip install --no-build-isolation -e .`"
+        )
+    return None
+
+
+def _minor(version: str) -> list[str]:
+    return version.split("+")[0].split(".")[:2]
+
+
+def _install(box: Core, level: str) -> None:
+    global _native
+    import torch
+
+    box.journal(
+        Entry.VERSIONS,
+        {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "pytracer": __version__,
+        },
+    )
+    reason = mismatch(torch.__version__)
+    if reason is not None:
+        box.note(f"the torch hooks are not installed: {reason}")
+        return
+    from pytracer import _native as native  # type: ignore[attr-defined, unused-ignore]
+
+    _native = native
+    for name, refusal in native.install(LEVEL_NUMBERS[level], os.path.dirname(torch.__file__) + os.sep):
+        if refusal:
+            box.note(f"the hook {name} is not installed: {refusal}")
+    from pytracer.record import ddp, distributed, steps
+
+    steps.install(box)
+    if torch.distributed.is_available():
+        distributed.install(box)
+        ddp.install(box, native)

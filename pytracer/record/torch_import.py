@@ -1,0 +1,64 @@
+"""The moment when `import torch` is complete."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+
+def when_torch_is_imported(act: Callable[[], None]) -> None:
+    """Calls `act` once torch is usable: now, at the end of the import that is under way, or at that of a later one.
+
+    A failed import calls nothing. `act` must not raise.
+    """
+    module = sys.modules.get("torch")
+    spec = getattr(module, "__spec__", None)
+    if module is None:
+        sys.meta_path.insert(0, _Finder(act))
+    elif spec is not None and getattr(spec, "_initializing", False):
+        _watch(spec, act)
+    else:
+        act()
+
+
+def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
+    """importlib clears `_initializing` when exec_module has returned (importlib._bootstrap._load_unlocked, 3.10-3.13)."""
+    base = type(spec)
+
+    class Watched(base):  # type: ignore[misc, valid-type]
+        @property
+        def _initializing(self) -> bool:
+            return True
+
+        @_initializing.setter
+        def _initializing(self, value: bool) -> None:
+            if value:
+                return
+            self.__class__ = base
+            self.__dict__["_initializing"] = False
+            if sys.exc_info()[0] is None:
+                act()
+
+    spec.__dict__.pop("_initializing", None)
+    spec.__class__ = Watched
+
+
+class _Finder:
+    """Finds torch as the path does, once, and watches its import."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See importlib.abc.MetaPathFinder."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            _watch(spec, self._act)
+        return spec
