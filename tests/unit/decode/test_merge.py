@@ -298,3 +298,11 @@ def test_symbols_file_gives_names_without_the_images(tmp_path: Path) -> None:
     (tmp_path / "symbols.json").write_text(json.dumps({"01" * 20 + ":0x1100": "x::f()", "junk": 3}))
     crash = load_job(tmp_path).processes[0].snapshot.crash
     assert crash is not None and crash.native_stack[0].function == "x::f()"
+
+
+def test_crash_that_the_program_survived_is_no_end(tmp_path: Path) -> None:
+    """Its own handler left by siglongjmp(); the parent saw exit code 0. With another code the crash stays the end."""
+    for code, kind in ((0, "exited"), (1, "signaled")):
+        parent = Box(pid=100, ppid=1).at(900).wait(101, exit_code=code)
+        p = process(load_job(write_run(tmp_path / kind, parent, Box(pid=101, ppid=100).crash(state=3))), 101)
+        assert (p.status_kind, p.exit_code) == (kind, code)

@@ -235,6 +235,25 @@ def test_unmatched_python_threads_are_not_the_crashed_ones(tmp_path: Path) -> No
     assert len(crash.python_threads) == 1
 
 
+@pytest.mark.parametrize("total", [5, 128, 129, 159, 160, 161, 400])
+def test_deep_native_stack_keeps_both_ends_in_order(tmp_path: Path, total: int) -> None:
+    """128 innermost frames, then a ring of the 32 outermost ones."""
+    kept = list(range(total)) if total <= 160 else [*range(128), *range(total - 32, total)]
+    native = [("/lib/x.so", n) for n in kept]
+    crash = read(Box().crash(native=native, native_total=total), tmp_path).crash
+    assert crash is not None
+    assert [f.offset for f in crash.native_stack] == kept
+    assert (crash.native_total, crash.native_gap) == (total, total - len(kept))
+    assert crash.native_tail == max(0, len(kept) - 128)
+
+
+def test_inherited_storage_has_no_thread(tmp_path: Path) -> None:
+    """A forked child numbers its threads anew; the index of an inherited storage is the parent's."""
+    child = Box().alloc(BASE, 64, tid=555).fork(7).alloc(BASE + 64, 64)
+    s = read(child, tmp_path)
+    assert [storage(s, BASE + n).allocated_thread for n in (0, 64)] == [None, 7]
+
+
 def test_claimed_crash_is_incomplete(tmp_path: Path) -> None:
     """The handler began, and did not finish."""
     crash = read(Box().crash(state=1), tmp_path).crash
