@@ -207,8 +207,7 @@ def _ended_by_launcher(death: Death, others: Sequence[Death], tree: _Tree) -> st
         return None
     first = min(causes, key=_late)
     who = "torchrun's agent" if by_launcher else f"its parent, process {parent.process.snapshot.pid},"
-    name = signal_name(number) if number is not None else "a signal"
-    return f"{name}, probably from {who} after {_subject(first)} had died"
+    return f"probably ended by {who} after {_subject(first)} had died"
 
 
 def _lost_peer(death: Death, others: Sequence[Death]) -> str | None:

@@ -64,7 +64,7 @@ def python_evidence(view: ProcessView) -> str | None:
 def collective_evidence(views: Sequence[ProcessView]) -> str | None:
     """Whether a collective was open when these processes died."""
     states = [view.report.last_collective for view in views if view.process.role == "rank"]
-    if not states:
+    if not any(states):
         return None
     still_open = [item for item in states if item is not None and item.state != "completed"]
     if not still_open:

@@ -7,31 +7,53 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pytracer._words import time_words
+from pytracer._words import list_words, time_words
 from pytracer.analyze import report as r
 
 ROWS = 8
+WIDE = 90
+Cells = tuple[str, str, str, str]  # status, time, collective, why
 
 
-def process_table(report: r.Report, everything: bool = False) -> Table | None:
-    """Ranks, and others that died on their own account; None when there is nothing to tell."""
+def process_table(report: r.Report, width: int, everything: bool = False) -> Table | None:
+    """Ranks, and others that died on their own account; None when there is nothing to compare.
+
+    Ranks that ended in the same way share a row. Below `WIDE` columns, all but the status goes into one column.
+    """
     shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
-    if len(shown) < 2 and not any(_is_rank(item) for item in shown):
+    if len(shown) < 2 and not any(item.last_collective for item in shown):
         return None
-    ordered = sorted(shown, key=_order)
-    cut = ordered if everything else ordered[:ROWS]
+    rows = _rows(sorted(shown, key=_order), alone=len(shown) == 1)
+    cut = rows if everything else rows[:ROWS]
     table = Table.grid(padding=(0, 2))
-    for _ in range(4):
+    for _ in range(4 if width >= WIDE else 2):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for item in cut:
-        style = "bold" if item.primary else ""
-        cells = (_name(item), _status(item), _ended(item), _collective(item.last_collective), _why(item))
-        table.add_row(*cells, style=style)
-    if len(ordered) > len(cut):
-        rest = ordered[len(cut) :]
-        table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"), "", "", "")
+    for items, cells in cut:
+        style = "bold" if items[0].primary else ""
+        if width >= WIDE:
+            table.add_row(_names(items), *cells, style=style)
+        else:
+            table.add_row(_names(items), cells[0], ", ".join(cell for cell in cells[1:] if cell), style=style)
+    if len(rows) > len(cut):
+        rest = [item for items, _ in rows[len(cut) :] for item in items]
+        table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))
     return table
+
+
+def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[tuple[list[r.ProcessReport], Cells]]:
+    """Processes and their cells; ranks that differ only in time are put together."""
+    groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
+    for item in ordered:
+        why = "" if alone else _why(item)
+        same = (_status(item), _collective(item.last_collective), why) if _is_rank(item) else (_names([item]),)
+        groups.setdefault(same, []).append(item)
+    rows = []
+    for items in groups.values():
+        first = items[0]
+        why = "" if alone else _why(first)
+        rows.append((items, (_status(first), _ended(items), _collective(first.last_collective), why)))
+    return rows
 
 
 def _is_rank(item: r.ProcessReport) -> bool:
@@ -47,10 +69,15 @@ def _order(item: r.ProcessReport) -> tuple[int, int, int]:
     return judged, item.rank if item.rank is not None else 1 << 30, item.pid or 0
 
 
-def _name(item: r.ProcessReport) -> str:
-    if _is_rank(item):
-        return f"rank {item.rank}"
-    return f"{item.role or 'process'} {item.pid}"
+def _names(items: Sequence[r.ProcessReport]) -> str:
+    if not _is_rank(items[0]):
+        return f"{items[0].role or 'process'} {items[0].pid}"
+    ranks = sorted(item.rank for item in items if item.rank is not None)
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
+        return f"ranks {ranks[0]}-{ranks[-1]}"
+    return f"ranks {list_words([str(rank) for rank in ranks], 4)}"
 
 
 def _status(item: r.ProcessReport) -> str:
@@ -65,13 +92,14 @@ def _status(item: r.ProcessReport) -> str:
     return status.kind or "unknown"
 
 
-def _ended(item: r.ProcessReport) -> str:
-    return time_words(item.ended) if item.ended is not None else ""
+def _ended(items: Sequence[r.ProcessReport]) -> str:
+    times = [item.ended for item in items if item.ended is not None]
+    return time_words(min(times)) if times else ""
 
 
 def _collective(last: r.LastCollective | None) -> str:
     if last is None:
-        return "no collective"
+        return ""
     bucket = f" bucket {last.buffer.bucket_index}" if last.buffer and last.buffer.bucket_index is not None else ""
     return f"{last.op} #{last.sequence_nr}{bucket} {last.state}"
 

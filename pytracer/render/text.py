@@ -48,7 +48,7 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
         emoji=False,
         _environ={},
     )
-    console.print(Group(*_blocks(report, everything)), end="")
+    console.print(Group(*_blocks(report, everything, style.width)), end="")
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")) + "\n"
 
 
@@ -57,14 +57,14 @@ def print_report(report: r.Report, stream: TextIO, style: Style | None = None, *
     stream.write(render_text(report, style, everything=everything))
 
 
-def _blocks(report: r.Report, everything: bool) -> Iterator[RenderableType]:
+def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[RenderableType]:
     verdict = report.verdict or r.Verdict()
     subject = _subject(report, verdict)
     yield Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red")
     if verdict.class_ != "clean":
         yield Text(_headline(verdict, subject), style="dim")
         yield Text()
-    rows = _rows(report, verdict, subject, everything)
+    rows = _rows(report, verdict, subject, everything, width)
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=_LABEL_WIDTH, no_wrap=True, style="cyan")
     grid.add_column(overflow="fold")
@@ -97,11 +97,11 @@ def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
 
 
 def _rows(
-    report: r.Report, verdict: r.Verdict, subject: r.ProcessReport | None, everything: bool
+    report: r.Report, verdict: r.Verdict, subject: r.ProcessReport | None, everything: bool, width: int
 ) -> Iterator[tuple[str, RenderableType]]:
     if subject is not None:
         yield from _subject_rows(subject, verdict, everything)
-    table = process_table(report, everything)
+    table = process_table(report, width, everything)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
     yield from _finding_rows(report, verdict)
@@ -276,7 +276,7 @@ def _full_process(process: r.ProcessReport) -> RenderableType:
     """One process with all of its threads, for `everything`."""
     rank = f"rank {process.rank}, " if process.rank is not None else ""
     status = process.status.kind if process.status else "unknown"
-    head = Text(f"{process.role} {rank}pid {process.pid}: {status}", style="bold")
+    head = Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")
     if process.command:
         head.append(f"\n  {' '.join(process.command)}", style="not bold")
     for thread in process.threads or []:

@@ -48,7 +48,7 @@ def test_sigterm_from_the_agent_is_a_consequence(run: Path) -> None:
     report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"signal": 15})), first, ended))
     assert judged(report)[0] == (True, "first")
     primary, why = judged(report)[1]
-    assert primary is False and "SIGTERM, probably from torchrun's agent after rank 0" in (why or "")
+    assert primary is False and "probably ended by torchrun's agent after rank 0" in (why or "")
     assert report.verdict is not None and report.verdict.class_ == "python-exception"
 
 

@@ -1,0 +1,72 @@
+"""`pytracer inspect`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support import scenarios as s
+from tests.support.cli import only_line, pytracer
+from tests.support.synth import Box, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one process that died of a null pointer, at runs/latest."""
+    directory = tmp_path / "runs" / "1"
+    (directory / "boxes").mkdir(parents=True)
+    write_run(directory, Box(pid=101, ppid=99).at(500).crash(addr=0, python=s.BACKWARD[:1]))
+    (tmp_path / "runs" / "latest").symlink_to("1")
+    return directory
+
+
+def test_latest_run_is_the_default(run: Path) -> None:
+    """No RUN: runs/latest of this folder; text on stdout, nothing on stderr, status 0."""
+    done = pytracer("inspect", cwd=run.parents[1])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Process 101 (train.py) ")
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_alone_on_stdout(run: Path) -> None:
+    """--json prints one object."""
+    done = pytracer("inspect", run, "--json", cwd=run)
+    assert json.loads(done.stdout)["verdict"]["class"] == "null-dereference"
+    assert done.stderr == ""
+
+
+def test_exit_code_tells_of_a_death(run: Path, tmp_path: Path) -> None:
+    """3 with --exit-code when something died, 0 when nothing did."""
+    clean = tmp_path / "clean"
+    (clean / "boxes").mkdir(parents=True)
+    write_run(clean, Box(pid=7, ppid=1).at(5).exit(0))
+    assert pytracer("inspect", run, "--exit-code", cwd=run).returncode == 3
+    assert pytracer("inspect", clean, "--exit-code", cwd=run).returncode == 0
+
+
+def test_output_file_is_written_whole_and_not_overwritten(run: Path, tmp_path: Path) -> None:
+    """-o refuses an existing file without --force, and leaves nothing beside it."""
+    target = tmp_path / "out" / "report.txt"
+    target.parent.mkdir()
+    assert pytracer("inspect", run, "-o", target, cwd=run).returncode == 0
+    assert target.read_text().startswith("Process 101")
+    again = pytracer("inspect", run, "-o", target, cwd=run)
+    assert again.returncode == 2 and "--force" in only_line(again)
+    assert pytracer("inspect", run, "-o", target, "--force", "--json", cwd=run).returncode == 0
+    assert json.loads(target.read_text())["version"] == 1
+    assert os.listdir(target.parent) == ["report.txt"]
+    assert pytracer("inspect", run, "-o", "-", cwd=run).stdout.startswith("Process 101")
+
+
+def test_no_run_at_all_is_one_line(tmp_path: Path) -> None:
+    """Nothing given and no runs/latest."""
+    done = pytracer("inspect", cwd=tmp_path)
+    assert done.returncode == 2 and "pytracer inspect RUN" in only_line(done)
+
+
+def test_colour_can_be_forced(run: Path) -> None:
+    """--color always, even into a pipe."""
+    assert "\x1b[" in pytracer("inspect", run, "--color", "always", cwd=run).stdout

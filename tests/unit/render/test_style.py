@@ -1,0 +1,38 @@
+"""Colour and width are decided once, by the option, the stream and the environment."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pytracer.render.style import decide_style
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("choice", "stream", "environ", "color"),
+    [
+        ("auto", Terminal(), {"TERM": "xterm"}, True),
+        ("auto", io.StringIO(), {"TERM": "xterm"}, False),
+        ("auto", Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ("auto", Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True),
+        ("auto", Terminal(), {"TERM": "dumb"}, False),
+        ("always", io.StringIO(), {"NO_COLOR": "1"}, True),
+        ("never", Terminal(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_colour_follows_option_terminal_and_environment(
+    choice: str, stream: io.StringIO, environ: dict[str, str], color: bool
+) -> None:
+    """`auto` means a terminal, no NO_COLOR (https://no-color.org: empty counts as unset), TERM not dumb."""
+    assert decide_style(choice, stream, environ).color is color
+
+
+def test_width_of_a_file_is_fixed() -> None:
+    """A report in a file does not depend on the terminal it was made in."""
+    assert decide_style("auto", io.StringIO(), {"COLUMNS": "20"}).width == 100

@@ -1,0 +1,110 @@
+"""The text report, compared with stored copies: `PYTRACER_TEST_STORE=1 pytest tests/unit/render` writes them anew."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.snapshot import Job
+from pytracer.render.style import Style
+from pytracer.render.text import render_text
+from tests.conditions import needs_capstone
+from tests.support import scenarios as s
+
+EXPECTED = Path(__file__).parent / "expected"
+SCREEN_LINES, SCREEN_COLUMNS = 40, 100
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run directory that the text shows as runs/1."""
+    (tmp_path / "runs/1/boxes").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs/1"
+
+
+def compare(name: str, text: str) -> None:
+    path = EXPECTED / name
+    if os.environ.get("PYTRACER_TEST_STORE"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def exception(run: Path) -> Job:
+    """Rank 1 raises, rank 0 loses its connection, the agent reports."""
+    text = "mat1 and mat2 shapes cannot be multiplied (8x16 and 32x4)"
+    raised = s.ddp(s.rank(1), rebuilt=False).at(1500)
+    raised.exception(
+        "RuntimeError", text, [("Linear.forward", f"{s.TORCH}/nn/modules/linear.py", 134), *s.BACKWARD[-2:]]
+    )
+    peer = s.lost_peer(s.ddp(s.rank(0), rebuilt=False).at(1700))
+    return s.load(run, s.agent((102, {"exit_code": 1}), (101, {"exit_code": 1})), peer, raised.exit(1))
+
+
+def killed(run: Path) -> Job:
+    """Rank 1 gets SIGKILL; twelve ranks are ended by the agent."""
+    boxes = [s.rank(number).at(500).mark("step") for number in range(12)]
+    endings = [(101 + number, {"signal": 9 if number == 1 else 15}) for number in range(12)]
+    killer = s.agent(*endings[1:2], at=900)
+    for pid, ending in (endings[0], *endings[2:]):
+        killer.at(1400).wait(pid, **ending)
+    return s.load(run, killer, *boxes)
+
+
+def other_thread(run: Path) -> Job:
+    """A native thread without Python state: the main thread's stack is shown, and said to be."""
+    box = s.rank(0).thread(555, "pt_autograd_0", pthread=0x7000_0555)
+    box.at(500).crash(
+        addr=0x7F50_0000_0000,
+        tid=555,
+        native=s.NATIVE[:1],
+        python_matched=False,
+        other_python={box.threads[0].pthread: s.BACKWARD},
+        mappings=[(0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)],
+    )
+    return s.load(run, box)
+
+
+@needs_capstone
+@pytest.mark.parametrize("build", [s.use_after_free, s.detail, exception, killed, other_thread, s.clean, s.single])
+def test_text_is_as_stored_and_fits_one_screen(run: Path, build: Callable[[Path], Job]) -> None:
+    """What died, where, why, what next; at most 40 lines of 100 columns."""
+    text = render_text(build_report(build(run)))
+    compare(f"{build.__name__}.txt", text)
+    lines = text.splitlines()
+    assert len(lines) <= SCREEN_LINES
+    assert max(map(len, lines)) <= SCREEN_COLUMNS
+
+
+@needs_capstone
+def test_everything_shows_every_process_and_the_rules_that_did_not_fire(run: Path) -> None:
+    """--all."""
+    compare("use_after_free_all.txt", render_text(build_report(s.use_after_free(run)), everything=True))
+
+
+def test_colour_changes_no_word(run: Path) -> None:
+    """Without its escape codes the coloured text is the plain one."""
+    report = build_report(s.use_after_free(run))
+    colored = render_text(report, Style(color=True))
+    assert "\x1b[" in colored
+    plain = "\n".join(line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", colored).split("\n"))
+    assert plain == render_text(report)
+
+
+def test_narrow_terminals_keep_every_fact(run: Path) -> None:
+    """60 columns: lines wrap, nothing is cut off."""
+    report = build_report(s.use_after_free(run))
+    narrow = re.sub(r"\s+", "", render_text(report, Style(width=60)))
+    for word in ("0x7f3000014000", "SEGV_MAPERR", "consequence:losttheconnectiontorank1", "layers.0.in_proj"):
+        assert word in narrow
+
+
+def test_exception_text_is_not_markup(run: Path) -> None:
+    """Brackets in a message are shown as they are."""
+    box = s.rank(0).at(5).exception("ValueError", "[bold]x[/bold] :smile:", [("main", s.SCRIPT, 1)]).exit(1)
+    assert "[bold]x[/bold] :smile:" in render_text(build_report(s.load(run, box)))
