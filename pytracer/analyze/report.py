@@ -7,12 +7,15 @@ be added, never renamed or re-typed within a version; enumerations (plain string
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 SCHEMA = "pytracer-report"
 VERSION = 1
+
+Evidence: TypeAlias = str
+"""One fact that a finding rests on, as a sentence."""
 
 
 class _Part(msgspec.Struct, kw_only=True):
@@ -43,7 +46,7 @@ class Verdict(_Part, rename={"class_": "class"}):
     pid: int | None = None
     summary: str | None = None
     advice: str | None = None
-    evidence: list[str] | None = None
+    evidence: list[Evidence] | None = None
 
 
 class Finding(_Part):
@@ -53,7 +56,7 @@ class Finding(_Part):
     confidence: str | None = None
     ranks: list[int] | None = None
     summary: str | None = None
-    evidence: list[str] | None = None
+    evidence: list[Evidence] | None = None
     missing: list[str] | None = None
     advice: str | None = None
 
