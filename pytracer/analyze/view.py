@@ -154,12 +154,13 @@ def group_alike(views: Sequence[ProcessView]) -> list[list[ProcessView]]:
 
 def death_signature(view: ProcessView) -> tuple[object, ...]:
     """What two independent deaths of one cause have in common; unique when too little is known to compare."""
-    function = view.function
-    if view.crash is None or function is None:
+    native = view.native_frame
+    if view.crash is None or native is None or not (native.function or native.image):
         return ("alone", view.index)
+    where = (native.image, native.function or native.offset)
     frame = view.python_frame
     place = (frame.file, frame.line) if frame else None
-    return (view.crash.signal, view.crash.code, function, view.place.kind if view.place else None, place)
+    return (view.crash.signal, view.crash.code, where, view.place.kind if view.place else None, place)
 
 
 def subject_words(views: Sequence[ProcessView]) -> str:

@@ -153,7 +153,7 @@ def _fault(subject: r.ProcessReport) -> Text:
 
 
 def _signal(signal: r.Signal) -> Text:
-    text = Text(signal.name or f"signal {signal.number}", style="bold")
+    text = Text().append(signal.name or f"signal {signal.number}", style="bold")
     if signal.code:
         text.append(f" ({signal.code})")
     if signal.sender_pid:
@@ -162,10 +162,10 @@ def _signal(signal: r.Signal) -> Text:
 
 
 def _exception(exception: r.ExceptionReport) -> Text:
-    text = Text(exception.type or "an exception", style="bold")
+    text = Text().append(exception.type or "an exception", style="bold")
     lines = (exception.message or "").strip().splitlines()
     if lines:
-        text.append(": " + "\n".join(lines[:_MESSAGE_LINES]), style="not bold")
+        text.append(": " + "\n".join(lines[:_MESSAGE_LINES]))
     if len(lines) > _MESSAGE_LINES:
         text.append(f"\n... {count_words(len(lines) - _MESSAGE_LINES, 'more line')}", style="dim")
     return text
@@ -185,11 +185,11 @@ def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
     if fault.kind in ("past-storage", "before-storage"):
         side = "behind its end" if fault.kind == "past-storage" else "before it"
         where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
-    text = Text(f"{storage.state} storage", style="bold")
-    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}", style="not bold")
+    text = Text().append(f"{storage.state} storage", style="bold")
+    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}")
     names = storage.names or []
     if bucket is not None:
-        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}", style="not bold")
+        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
         text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
         if bucket.parameter:
             text.append(f"; here: {bucket.parameter}")
@@ -197,11 +197,11 @@ def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
         if others:
             text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
     elif names:
-        text.append(f"\nholds {_cut(names, _PARAMETERS)}", style="not bold")
+        text.append(f"\nholds {_cut(names, _PARAMETERS)}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
-            text.append(_origin(origin, thread), style="not bold")
+            text.append(_origin(origin, thread))
     return text
 
 
@@ -276,9 +276,9 @@ def _full_process(process: r.ProcessReport) -> RenderableType:
     """One process with all of its threads, for `everything`."""
     rank = f"rank {process.rank}, " if process.rank is not None else ""
     status = process.status.kind if process.status else "unknown"
-    head = Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")
+    head = Text().append(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")
     if process.command:
-        head.append(f"\n  {' '.join(process.command)}", style="not bold")
+        head.append(f"\n  {' '.join(process.command)}")
     for thread in process.threads or []:
         if not (thread.python_stack or thread.native_stack):
             continue
@@ -286,7 +286,7 @@ def _full_process(process: r.ProcessReport) -> RenderableType:
         head.append(f"\n  thread {thread.name or '?'} ({thread.kind}, {thread.tid}{mark})", style="cyan")
         lines = [*python_lines(thread.python_stack or [], True), *native_lines(thread.native_stack or [], True)]
         for line in lines:
-            head.append(f"\n    {line}", style="not bold")
+            head.append(f"\n    {line}")
     return head
 
 

@@ -61,8 +61,8 @@ class WildPointer:
                     "wild-pointer",
                     _confidence(view),
                     views,
-                    f"{subject_words(views)} {access_verb(view)} memory through a wild pointer, {_address(view)},"
-                    f"{in_function(view)}.".replace("jumped to memory", "jumped"),
+                    f"{subject_words(views)} {access_verb(view)} memory through a wild pointer, {_address(view)}"
+                    f"{',' if view.function else ''}{in_function(view)}.".replace("jumped to memory", "jumped"),
                     [
                         fault_evidence(view),
                         _not_null(view),
