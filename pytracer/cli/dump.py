@@ -21,8 +21,9 @@ from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Moment, PythonFrame, Snapshot, Storage, Who
 from pytracer.decode.symbolize import symbolize
 
-SECTIONS = ("header", "regions", "counters", "threads", "journal", "records", "storages", "crash", "damage")
-LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "damage"})
+SECTIONS = ("header", "regions", "counters", "threads", "journal", "records", "storages", "crash", "mappings", "damage")
+LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "mappings", "damage"})
+ON_REQUEST = frozenset({"mappings"})  # hundreds of lines that few want to read
 ADDRESSES = frozenset(
     {"base", "pc", "sp", "pthread", "start", "end", "stack", "storages", "registers", "offset_in_image"}
 )
@@ -43,9 +44,11 @@ Examples:
 def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int | None) -> None:
     """Print what one black box holds: header, journal, records, storages, crash.
 
-    Times are since the box was made, oldest first. For what it means, see `pytracer inspect`.
+    Times are since the box was made, oldest first. The memory map is printed on request (`--kind mappings`) and with
+    `--json`. For what it all means, see `pytracer inspect`.
     """
-    content = collect(file, kinds or SECTIONS, limit)
+    everything = SECTIONS if as_json else tuple(s for s in SECTIONS if s not in ON_REQUEST)
+    content = collect(file, kinds or everything, limit)
     if as_json:
         click.echo(msgspec.json.encode(content))
         return
@@ -84,6 +87,7 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None
         ],
         "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in sorted(snapshot.storages, key=_when)],
         "crash": lambda: _crash(snapshot),
+        "mappings": lambda: [dataclasses.asdict(m) for m in (snapshot.crash.mappings if snapshot.crash else ())],
         "damage": lambda: [dataclasses.asdict(d) for d in snapshot.damage],
     }
     out: dict[str, Any] = {"schema": "pytracer-dump", "version": 1, "file": os.path.basename(path)}
@@ -161,7 +165,7 @@ def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
     crash = snapshot.crash
     if crash is None:
         return None
-    left_out = ("python_threads", "native_stack", "python_stack", "hits", "mono_ns", "step_ns")
+    left_out = ("python_threads", "native_stack", "python_stack", "hits", "mappings", "mono_ns", "step_ns")
     found = {f.name: getattr(crash, f.name) for f in dataclasses.fields(crash) if f.name not in left_out}
     found["time_ns"] = crash.mono_ns - snapshot.created_mono_ns
     found["step_ns"] = {name: ns - crash.mono_ns for name, ns in crash.step_ns.items()}
@@ -262,6 +266,10 @@ def _life(item: Mapping[str, Any]) -> str:
     return line
 
 
+def _mapping(item: Mapping[str, Any]) -> str:
+    return f"{item['start']}-{item['end']} {item['permissions']} {item['offset']:#x} {item['path']}"
+
+
 def _damage(item: Mapping[str, Any]) -> str:
     return f"{item['file']} at byte {item['offset']}: {item['what']}"
 
@@ -270,6 +278,7 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "records": _record,
     "journal": _entry,
     "storages": _life,
+    "mappings": _mapping,
     "damage": _damage,
 }
 

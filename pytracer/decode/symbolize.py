@@ -22,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 from pytracer.decode.demangle import demangle
 from pytracer.decode.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
 
+DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _LARGEST_TABLE = 1 << 30
@@ -150,6 +151,7 @@ def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tupl
                 return {}, f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
             addresses = {p: _address(elf, p) for p in places}
             found = _names(elf, {a for a in addresses.values() if a is not None})
+            found |= _debug_names(here, {a for a in addresses.values() if a is not None and a not in found})
             return {p: found[a] for p, a in addresses.items() if a in found}, None
     except FileNotFoundError:
         return {}, None
@@ -159,6 +161,18 @@ def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tupl
         # pyelftools 0.32 raises its own errors, AttributeError, TypeError, AssertionError and more on a damaged image
         # (test_damaged_images_never_raise); each of them costs the names of this image, and is told.
         return {}, f"{image} has symbols that cannot be read: {type(error).__name__} {error}"
+
+
+def _debug_names(build_id: str | None, addresses: set[int]) -> dict[int, Name]:
+    """Names from the separate debug file of an image, where a distribution's debug package has installed it."""
+    if build_id is None or not addresses:
+        return {}
+    path = DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
+    if not path.is_file():
+        return {}
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        return _names(elf, addresses) if _build_id(elf) == build_id else {}
 
 
 def _build_id(elf: Any) -> str | None:

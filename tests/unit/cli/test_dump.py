@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_every_part_is_in_text_and_json(path: Path) -> None:
     """In the same order."""
-    text = run(str(path))
+    text = run(str(path), *(f"--kind={section}" for section in SECTIONS))
     places = [text.index(f"\n{section}") for section in SECTIONS]
     assert places == sorted(places)
     value = dumped(path)
@@ -75,6 +75,14 @@ def test_limit_keeps_the_last_and_says_how_many_went(path: Path) -> None:
     text = run(str(path), "--kind", "records", "--limit", "1")
     assert "records (3)" in text
     assert "... 2 before these" in text
+
+
+def test_memory_map_is_text_on_request_only(tmp_path: Path) -> None:
+    """It is hundreds of lines long."""
+    path = Box().crash(mappings=[(0x1000, 0x2000, "r-xp", 0x400, "/lib/x.so")]).write(tmp_path / "a.blackbox")
+    assert "0x1000-0x2000" not in run(str(path))
+    assert "0x1000-0x2000 r-xp 0x400 /lib/x.so" in run(str(path), "--kind", "mappings")
+    assert dumped(path)["mappings"][0]["start"] == "0x1000"
 
 
 def test_damage_is_shown(path: Path) -> None:

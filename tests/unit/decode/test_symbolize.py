@@ -66,6 +66,17 @@ def test_stripped_image_is_named_from_its_dynamic_symbols(tmp_path: Path) -> Non
     assert names(snapshot(tmp_path, path, 0x1008, 0x2000)) == ["exported", None]
 
 
+def test_separate_debug_file_names_what_the_image_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By build id, as distributions install them; one of another build does not count."""
+    monkeypatch.setattr("pytracer.decode.symbolize.DEBUG_FILES", tmp_path)
+    path = elf.write(tmp_path / "l.so", elf.image(dynamic=[("exported", 0x1000, 16)], build_id=BUILD_ID))
+    (tmp_path / "12").mkdir()
+    debug = tmp_path / "12" / ("12" * 19 + ".debug")
+    for build_id, name in ((BUILD_ID, "hidden"), (b"\x13" * 20, None)):
+        debug.write_bytes(elf.image([("hidden", 0x2000, 16)], build_id=build_id))
+        assert names(snapshot(tmp_path, path, 0x1000, 0x2008)) == ["exported", name]
+
+
 def test_data_is_no_function(tmp_path: Path) -> None:
     """Only functions name code."""
     path = elf.write(tmp_path / "l.so", elf.image(objects=[("table", 0x1000, 0x100)]))
