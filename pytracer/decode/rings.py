@@ -53,7 +53,7 @@ class Rings:
             order, kind, nbytes, mono_ns = _HEADER.unpack_from(self._box.data, at)
             if order == 0:
                 # Never used, or its writer died while filling it.
-                self.torn_records += slot < info.record_count
+                self.torn_records += slot < info.record_count or kind != 0
                 continue
             age = (info.record_count - order) % _WRAP
             # One more than counted: the writer died between publishing and counting.
