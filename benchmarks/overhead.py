@@ -7,6 +7,7 @@
 `processes` (default) keeps one worker per variant alive, preloaded as by `pytracer run`, and lets them take turns:
 one round of each, then the next round, in changing order; every generation starts new processes, because two runs
 of one program differ by memory layout alone. "untraced again" is a second plain worker: its ratio is the noise.
+With `toggle`, "untraced" means disabled: whatever stays behind after disable() is not counted.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def worker() -> None:
         import pytracer
 
         if word == "enable":
-            pytracer.enable(directory, level=argument)
+            level: Any = argument
+            pytracer.enable(directory, level=level)
         else:
             pytracer.disable()
         print("done", flush=True)
