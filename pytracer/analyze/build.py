@@ -79,6 +79,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         ddp=_ddp(snapshot),
         memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
         environment=dict(snapshot.environment),
+        notes=list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE")),
     )
     return ProcessView(index, process, report, place, instruction)
 

@@ -275,7 +275,10 @@ class Memory(_Part):
 
 
 class ProcessReport(_Part):
-    """One process. `primary`: its death started it all (True), followed (False), or it is undecided (None)."""
+    """One process. `primary`: its death started it all (True), followed (False), or it is undecided (None).
+
+    `why` explains `primary`; `notes` are what the recorder itself could not do.
+    """
 
     pid: int | None = None
     ppid: int | None = None
@@ -308,6 +311,7 @@ class ProcessReport(_Part):
     cuda_streams: list[dict[str, Any]] | None = None
     memory: Memory | None = None
     environment: dict[str, str] | None = None
+    notes: list[str] | None = None
 
 
 class Mismatch(_Part):

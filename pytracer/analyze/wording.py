@@ -62,15 +62,24 @@ def python_evidence(view: ProcessView) -> str | None:
 
 
 def collective_evidence(views: Sequence[ProcessView]) -> str | None:
-    """Whether a collective was open when these processes died."""
-    states = [view.report.last_collective for view in views if view.process.role == "rank"]
-    if not any(states):
+    """Whether a collective was open when these processes died; None when collectives were not recorded."""
+    ranks = [view for view in views if view.process.role == "rank" and _records_collectives(view)]
+    states = [view.report.last_collective for view in ranks]
+    if not states:
         return None
     still_open = [item for item in states if item is not None and item.state != "completed"]
     if not still_open:
         return "no collective was open"
     return (
         f"{still_open[0].op} (sequence number {still_open[0].sequence_nr}) was {still_open[0].state} and not completed"
+    )
+
+
+def _records_collectives(view: ProcessView) -> bool:
+    """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
+    refused = any("hooks are not installed" in note or "hook collective" in note for note in view.report.notes or ())
+    return view.report.last_collective is not None or (
+        bool(view.process.snapshot.versions.get("torch")) and not refused
     )
 
 

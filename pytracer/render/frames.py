@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from pytracer._words import count_words, function_words
@@ -16,6 +16,7 @@ _INNERMOST = 2
 _FUNCTION_WIDTH = 44
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
+_C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
 _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
 
 
@@ -53,8 +54,8 @@ def native_lines(stack: Sequence[NativeFrame], everything: bool = False) -> list
         return [_native(frame, full=True) for frame in frames]
     lines: list[str] = []
     shown = 0
-    for inside, run in groupby(frames, key=lambda frame: bool(_INTERPRETER.match(_image(frame)))):
-        group = list(run)
+    for inside, run in groupby(_with_interpreter(frames), key=lambda item: item[1]):
+        group = [frame for frame, _ in run]
         if len(lines) >= NATIVE_FRAMES:
             break
         if inside and lines:
@@ -67,6 +68,15 @@ def native_lines(stack: Sequence[NativeFrame], everything: bool = False) -> list
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
     return lines
+
+
+def _with_interpreter(frames: Sequence[NativeFrame]) -> Iterator[tuple[NativeFrame, bool]]:
+    """Each frame, and whether it belongs to the interpreter: its own, and the C library's that started it."""
+    below = False
+    for frame in frames:
+        inside = bool(_INTERPRETER.match(_image(frame)))
+        below = below or inside
+        yield frame, inside or (below and bool(_C_LIBRARY.match(_image(frame))))
 
 
 def _interesting(stack: Sequence[PythonFrame]) -> list[int]:

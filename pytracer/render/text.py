@@ -24,6 +24,7 @@ _LABEL_WIDTH = 8
 _PARAMETERS = 3
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
+_NOTES = 2
 
 
 def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
@@ -260,6 +261,9 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
 
 
 def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    subject = _subject(report, verdict)
+    for note in (subject.notes or [])[:_NOTES] if subject else []:
+        yield "note", Text(note.strip().splitlines()[0] if note.strip() else "", style="dim")
     damage = report.damage or []
     if damage:
         first = damage[0]

@@ -74,7 +74,10 @@ class WildPointer:
                     if known
                     else "Look at the native function: its pointer was overwritten, never set, or of another type. "
                     "Running it under AddressSanitizer names the moment.",
-                    [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
+                    [
+                        CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None,
+                        None if view.process.snapshot.storages or _is_small(view) else "storages: none were recorded",
+                    ],
                 )
             )
         return Outcome(tuple(drafts)) if drafts else not_found("every fault address belonged to something known")
@@ -94,7 +97,11 @@ def _confidence(view: ProcessView) -> str:
         return "certain"
     if view.place is not None and view.place.kind == "non-canonical":
         return "certain" if view.place.addr else "likely"
-    return "likely"
+    return "likely" if view.process.snapshot.storages or _is_small(view) else "possible"
+
+
+def _is_small(view: ProcessView) -> bool:
+    return view.place is not None and view.place.kind in ("null", "near-null")
 
 
 def _address(view: ProcessView) -> str:
@@ -111,6 +118,8 @@ def _not_null(view: ProcessView) -> str | None:
     if place.kind == "non-canonical":
         return "no process can have memory at such an address (not canonical on x86-64)"
     if place.kind not in ("null", "near-null"):
+        if not view.process.snapshot.storages:
+            return "the address lay in no mapping"
         return "the address lay in no mapping, no live storage and no freed storage that is still remembered"
     if instruction is not None and instruction.base_value:
         return (
