@@ -95,7 +95,7 @@ def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[B
     at_addr: dict[str, None] = {bucket.name: None} if bucket else {}
     others: dict[str, None] = {}
     for fact in _facts(snapshot, "MODULE", storage):
-        for tensor in _items(fact.data, "tensors"):
+        for tensor in objects_in(fact.data, "tensors"):
             start, nbytes = _number(tensor, "addr"), _number(tensor, "nbytes")
             if not storage.base <= start < storage.base + max(storage.nbytes, 1):
                 continue
@@ -109,7 +109,7 @@ def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife 
     layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
     before = [fact for fact in layouts if mono_ns is None or fact.mono_ns <= mono_ns]
     for fact in reversed(before):
-        for bucket in _items(fact.data, "buckets"):
+        for bucket in objects_in(fact.data, "buckets"):
             if _number(bucket, "addr") <= addr < _number(bucket, "addr") + max(_number(bucket, "nbytes"), 1):
                 return _bucket_life(fact, bucket, addr, layouts)
     return None
@@ -179,7 +179,7 @@ def _mapping_kind(crash: Crash | None, mapping: Mapping | None) -> str:
 def _bucket(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | None:
     layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
     for fact in reversed(list(_facts(snapshot, "BUCKETS", storage))):
-        for bucket in _items(fact.data, "buckets"):
+        for bucket in objects_in(fact.data, "buckets"):
             if storage.base <= _number(bucket, "addr") < storage.base + max(storage.nbytes, 1):
                 return _bucket_life(fact, bucket, addr, layouts)
     return None
@@ -188,7 +188,7 @@ def _bucket(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | Non
 def _bucket_life(fact: Fact, bucket: dict[str, Any], addr: int, layouts: list[Fact]) -> BucketLife:
     module, generation = str(fact.data.get("module") or "?"), _number(fact.data, "generation")
     offset = addr - _number(bucket, "addr")
-    parameters = _items(bucket, "parameters")
+    parameters = objects_in(bucket, "parameters")
     inside = [
         str(item.get("fqn"))
         for item in parameters
@@ -233,7 +233,7 @@ def _lived_before(storage: Storage, epoch: int) -> bool:
     return storage.allocated.epoch < epoch and (storage.freed is None or epoch <= storage.freed.epoch)
 
 
-def _items(data: Any, key: str) -> list[dict[str, Any]]:
+def objects_in(data: Any, key: str) -> list[dict[str, Any]]:
     """A list of objects from a journal entry; whatever is damaged or missing is left out."""
     items = data.get(key) if isinstance(data, dict) else None
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import Place, bucket_at, describe_address
+from pytracer.analyze.address import Place, bucket_at, describe_address, objects_in
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.instruction import Instruction, decode_instruction, page_fault_access
 from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV, code_name, signal_name
@@ -117,7 +117,9 @@ def build_collectives(job: Job) -> r.Collectives:
         for fact in process.snapshot.facts:
             if fact.kind == "GROUP" and isinstance(fact.data, dict):
                 ranks = fact.data.get("ranks")
-                groups[str(fact.data.get("name"))] = [rank for rank in ranks if isinstance(rank, int)] if ranks else []
+                groups[str(fact.data.get("name"))] = (
+                    [rank for rank in ranks if isinstance(rank, int)] if isinstance(ranks, list) else []
+                )
     last: dict[str, int | None] = {
         str(process.rank): process.snapshot.collectives[-1].sequence_nr if process.snapshot.collectives else None
         for process in job.ranks
@@ -354,14 +356,12 @@ def _exception(process: Process) -> r.ExceptionReport | None:
     data = process.exception
     if data is None:
         return None
-    frames = data.get("python_stack")
     return r.ExceptionReport(
-        type=data.get("type"),
-        message=data.get("message"),
+        type=str(data.get("type") or "") or None,
+        message=str(data.get("message") or ""),
         python_stack=[
             r.PythonFrame(function=frame.get("function"), file=frame.get("file"), line=frame.get("line"))
-            for frame in (frames if isinstance(frames, list) else [])
-            if isinstance(frame, dict)
+            for frame in objects_in(data, "python_stack")
         ],
     )
 
@@ -416,10 +416,9 @@ def _ddp(snapshot: Snapshot) -> list[r.Ddp]:
                 addr=hex_addr(bucket["addr"]) if isinstance(bucket.get("addr"), int) else None,
                 nbytes=bucket.get("nbytes"),
                 generation=generation,
-                parameters=[str(item.get("fqn")) for item in bucket.get("parameters") or [] if isinstance(item, dict)],
+                parameters=[str(item.get("fqn")) for item in objects_in(bucket, "parameters")],
             )
-            for bucket in fact.data.get("buckets") or []
-            if isinstance(bucket, dict)
+            for bucket in objects_in(fact.data, "buckets")
         ]
         last[module] = r.Ddp(module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"))
     return list(last.values())

@@ -1,0 +1,20 @@
+"""docs/rules.md is generated, and current."""
+
+from __future__ import annotations
+
+from scripts.gen_docs import TARGET, rules_page
+from tests.support.cli import ROOT
+
+
+def test_rules_page_is_current() -> None:
+    """Run python scripts/gen_docs.py after changing a rule's docstring."""
+    assert TARGET == ROOT / "docs" / "rules.md"
+    assert TARGET.read_text() == rules_page()
+
+
+def test_every_rule_explains_itself() -> None:
+    """What, why, what to do, how it can be wrong."""
+    page = rules_page()
+    rules = page.count("\n## ")
+    for heading in ("**What.**", "**What to do.**", "**How it can be wrong.**", "Needs: "):
+        assert page.count(heading) == rules, heading
