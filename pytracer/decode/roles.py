@@ -130,6 +130,10 @@ def _is_worker_thread(box: Snapshot) -> bool:
     names = {t.name for t in box.threads if t.tid == box.pid}
     if box.crash is not None and box.crash.tid == box.pid:
         names.add(box.crash.thread_name)
+        if any(
+            f.function == "_worker_loop" and f.file.endswith("data/_utils/worker.py") for f in box.crash.python_stack
+        ):
+            return True
     return any(name.startswith("pt_data_worker") for name in names)
 
 

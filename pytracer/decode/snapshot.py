@@ -119,7 +119,7 @@ class Collective:
     sequence_nr: int
     op: str  # e.g. "all_reduce"
     backend: str | None  # e.g. "gloo"
-    state: str  # "started" | "completed"
+    state: str  # "started" | "completed" | "failed"
     started_ns: int | None
     completed_ns: int | None
     buffer_addr: int | None

@@ -306,3 +306,13 @@ def test_crash_that_the_program_survived_is_no_end(tmp_path: Path) -> None:
         parent = Box(pid=100, ppid=1).at(900).wait(101, exit_code=code)
         p = process(load_job(write_run(tmp_path / kind, parent, Box(pid=101, ppid=100).crash(state=3))), 101)
         assert (p.status_kind, p.exit_code) == (kind, code)
+
+
+def test_dataloader_worker_is_told_by_its_thread_or_its_stack(tmp_path: Path) -> None:
+    """torch names the worker's main thread; a crash inside the worker loop shows it as well."""
+    rank = Box(pid=101, ppid=1).rank(0)
+    named, crashed, other = rank.fork(102), rank.fork(103), rank.fork(104)
+    named.threads[0].name = "pt_data_worker"
+    crashed.crash(python=[("D.__getitem__", "d.py", 3), ("_worker_loop", "/x/torch/utils/data/_utils/worker.py", 300)])
+    job = load_job(write_run(tmp_path, rank, named, crashed, other.crash(python=[("f", "d.py", 3)])))
+    assert [roles(job)[pid][0] for pid in (102, 103, 104)] == ["dataloader-worker", "dataloader-worker", "child"]
