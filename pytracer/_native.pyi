@@ -4,8 +4,11 @@ from typing import Any
 
 TORCH_VERSION: tuple[int, int]
 
-def install(level: int, torch_directory: str) -> list[tuple[str, str]]:
-    """Installs the hooks; returns each one's name and why it refused, or "" when it works."""
+def install(level: int, library_directories: list[str]) -> list[tuple[str, str]]:
+    """Installs the hooks; returns each one's name and why it refused, or "" when it works.
+
+    Frames of files below `library_directories` (ending in a slash) are not the user's own.
+    """
 
 def uninstall() -> None:
     """Takes the hooks back."""

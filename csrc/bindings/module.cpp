@@ -15,8 +15,10 @@ PYBIND11_MODULE(_native, m) {
   m.attr("TORCH_VERSION") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
   m.def(
       "install",
-      [](int level, const std::string& torch_directory) { return pytracer::hooks::install_all(static_cast<pytracer::hooks::Level>(level), torch_directory); },
-      py::arg("level"), py::arg("torch_directory"));
+      [](int level, const std::vector<std::string>& library_directories) {
+        return pytracer::hooks::install_all(static_cast<pytracer::hooks::Level>(level), library_directories);
+      },
+      py::arg("level"), py::arg("library_directories"));
   m.def("uninstall", &pytracer::hooks::uninstall_all);
   m.def("buckets", [](const std::shared_ptr<c10d::Reducer>& reducer) {
     py::list out;

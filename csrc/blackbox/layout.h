@@ -65,6 +65,7 @@ enum class RecordKind : uint32_t {
   kOp = 19,
   kCollectiveStarted = 32,
   kCollectiveCompleted = 33,
+  kCollectiveFailed = 34,
 };
 
 enum class EntryKind : uint32_t {
@@ -265,7 +266,7 @@ static_assert(sizeof(NodeRecord) == 112);
 static_assert(std::is_standard_layout_v<NodeRecord> && std::is_trivially_copyable_v<NodeRecord>);
 static_assert(offsetof(NodeRecord, storages) == 64);
 
-/// COLLECTIVE_STARTED and COLLECTIVE_COMPLETED.
+/// COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.
 struct CollectiveRecord {
   char name[32];
   uint64_t sequence_nr;

@@ -10,11 +10,11 @@ bool installed = false;
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::string& torch_directory) {
+std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::vector<std::string>& library_directories) {
   std::vector<std::pair<std::string, std::string>> result;
   if (installed) return result;
   installed = true;
-  prepare_who(torch_directory);
+  prepare_who(library_directories);
   for (const Hook* hook : kHooks) {
     const char* reason = hook->install(level);
     result.emplace_back(hook->name, reason != nullptr ? reason : "");

@@ -9,8 +9,8 @@
 namespace pytracer::hooks {
 
 /// Installs every hook; one that refuses steps aside. Returns (name, reason) for each, the reason empty when it works.
-/// `torch_directory`: frames of files below it are torch's own.
-std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::string& torch_directory);
+/// `library_directories`: frames of files below them are not the user's own (torch, and pytracer itself).
+std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::vector<std::string>& library_directories);
 
 void uninstall_all();
 

@@ -8,6 +8,7 @@
 #include "tensors.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace pytracer::hooks {
 namespace {
@@ -65,8 +66,14 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   auto* range = static_cast<Range*>(context);
   if (range == nullptr) return;
-  if (range->is_collective) pytracer_record(static_cast<uint32_t>(RecordKind::kCollectiveCompleted), &range->collective, sizeof range->collective);
-  else pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
+  if (range->is_collective) {
+    // gloo ends the range of a failed collective inside its catch block (ProcessGroupGloo.cpp, AsyncWork::execute).
+    bool failed = std::current_exception() != nullptr;
+    auto kind = failed ? RecordKind::kCollectiveFailed : RecordKind::kCollectiveCompleted;
+    pytracer_record(static_cast<uint32_t>(kind), &range->collective, sizeof range->collective);
+    return;
+  }
+  pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
 }
 
 const char* install(Level) {

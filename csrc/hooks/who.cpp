@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/python_function.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <pthread.h>
@@ -18,7 +19,7 @@ namespace {
 
 using blackbox::EntryKind;
 
-constexpr uint32_t kIdMask = 0x7fffffff, kInTorch = 0x80000000;  // an id with the flag: its file belongs to torch
+constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with the flag: its file belongs to torch or to us
 constexpr int kDetailFrames = 64;
 constexpr uint32_t kCacheSlots = 64;
 constexpr size_t kLongestTable = 8192;
@@ -27,7 +28,7 @@ InternMap<15> codes;  // PyCodeObject* -> CODE
 InternMap<12> nodes;  // vtable, or Python class -> NODE
 InternMap<14> sites;  // hash -> SITE
 const crashsafe::PythonOffsets* offsets = nullptr;
-std::string torch_directory;
+std::vector<std::string> library_directories;
 std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per-thread caches expire
 std::atomic<uint64_t> py_node_vtable{0};
 std::atomic<bool> every_thread{false};
@@ -96,15 +97,15 @@ __attribute__((noinline, cold)) uint32_t intern_code(PyCodeObject* code) {
   PyObject* table = code->co_linetable;
   uint32_t table_nbytes = PyBytes_Check(table) ? static_cast<uint32_t>(PyBytes_GET_SIZE(table)) : 0;
   if (table_nbytes > kLongestTable) table_nbytes = kLongestTable;
-  bool in_torch = starts_with(file, torch_directory);
-  blackbox::CodeEntry entry{code->co_firstlineno, PY_MINOR_VERSION, name.kind, file.kind, name.nbytes, file.nbytes, table_nbytes, in_torch};
+  bool in_library = std::any_of(library_directories.begin(), library_directories.end(), [&](const std::string& d) { return starts_with(file, d); });
+  blackbox::CodeEntry entry{code->co_firstlineno, PY_MINOR_VERSION, name.kind, file.kind, name.nbytes, file.nbytes, table_nbytes, in_library};
   recorder::Piece pieces[] = {
       {&entry, sizeof entry}, {name.data, name.nbytes}, {file.data, file.nbytes}, {table_nbytes != 0 ? PyBytes_AS_STRING(table) : "", table_nbytes}};
   std::string bytes;
   for (const auto& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.nbytes);
   uint32_t id = pytracer_journal(static_cast<uint32_t>(EntryKind::kCode), bytes.data(), bytes.size());
   if (id == 0) return 0;
-  id |= in_torch ? kInTorch : 0;
+  id |= in_library ? kInLibrary : 0;
   codes.add(key, id);
   return id;
 }
@@ -205,8 +206,8 @@ const char* node_class(const torch::autograd::Node& node, bool& is_python) noexc
   return object != nullptr ? Py_TYPE(object)->tp_name : "PyNode";
 }
 
-void prepare_who(const std::string& directory) {
-  torch_directory = directory;
+void prepare_who(const std::vector<std::string>& directories) {
+  library_directories = directories;
   offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
   if (original_code_dealloc != nullptr) return;
   pthread_key_create(&cache_key, free_cache);
@@ -235,10 +236,10 @@ Who who_is_running_in_detail() noexcept {
     uint32_t id = code_id(mine, frame.code);
     site.code_id = id & kIdMask;
     site.code_offset = frame.offset;
-    for (int i = 0; i < kDetailFrames && (id & kInTorch) != 0 && (at = next_frame(at)) != 0; i++) {
+    for (int i = 0; i < kDetailFrames && (id & kInLibrary) != 0 && (at = next_frame(at)) != 0; i++) {
       if (!look(at, frame)) continue;
       id = code_id(mine, frame.code);
-      if (id != 0 && (id & kInTorch) == 0) {
+      if (id != 0 && (id & kInLibrary) == 0) {
         site.caller_id = id;
         site.caller_offset = frame.offset;
       }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace torch::autograd {
 struct Node;
@@ -16,13 +17,13 @@ struct Who {
   uint32_t where;
 };
 
-/// Once, with the GIL held.
-void prepare_who(const std::string& torch_directory);
+/// With the GIL held. Files below `library_directories` are not the user's own.
+void prepare_who(const std::vector<std::string>& library_directories);
 
 /// For small storages: the innermost Python frame, or the running autograd node.
 Who who_is_running() noexcept;
 
-/// For large ones: both, and the first Python frame outside torch besides.
+/// For large ones: both, and the first Python frame of the user's own besides.
 Who who_is_running_in_detail() noexcept;
 
 /// The calling thread runs autograd nodes: from now on it is worth asking which.

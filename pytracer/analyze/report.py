@@ -234,7 +234,7 @@ class CollectiveBuffer(_Part):
 
 
 class LastCollective(_Part):
-    """The last collective of a process. `state` is "scheduled", "started" or "completed"."""
+    """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed"."""
 
     group: str | None = None
     op: str | None = None

@@ -80,6 +80,7 @@ class Record(IntEnum):
     OP = 19
     COLLECTIVE_STARTED = 32
     COLLECTIVE_COMPLETED = 33
+    COLLECTIVE_FAILED = 34
 
 
 class Entry(IntEnum):
@@ -91,7 +92,7 @@ class Entry(IntEnum):
     WAIT = 4  # WaitEntry: a child's end, as this process saw it
     CODE = 16  # CodeEntry + qualified name + file name + line table
     NODE = 17  # name of an autograd node's class
-    SITE = 18  # SiteEntry: innermost place and the first one outside torch
+    SITE = 18  # SiteEntry: innermost place and the first one of the user's own
     VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
     RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}
     MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
@@ -325,7 +326,7 @@ NODE_RECORD = Struct(
 COLLECTIVE_RECORD = Struct(
     "CollectiveRecord",
     112,
-    "COLLECTIVE_STARTED and COLLECTIVE_COMPLETED.",
+    "COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.",
     (
         _f("name", "char[32]", "as torch names the range, e.g. gloo:all_reduce"),
         _f("sequence_nr", "u64", "counted per process from 1, in order of start"),
@@ -380,7 +381,7 @@ CODE_ENTRY = Struct(
         _f("name_nbytes", "u32", "size of the name", "bytes"),
         _f("file_nbytes", "u32", "size of the file name", "bytes"),
         _f("table_nbytes", "u32", "size of the line table", "bytes"),
-        _f("flags", "u32", "bit 0: the file belongs to torch itself"),
+        _f("flags", "u32", "bit 0: the file belongs to torch or pytracer, not to the user"),
     ),
 )
 
@@ -391,7 +392,7 @@ SITE_ENTRY = Struct(
     (
         _f("code_id", "u32", "innermost CODE; 0: none"),
         _f("code_offset", "u32", "instruction offset", "bytes"),
-        _f("caller_id", "u32", "first CODE outside torch; 0: none or the same"),
+        _f("caller_id", "u32", "first CODE of the user's own; 0: none or the same"),
         _f("caller_offset", "u32", "instruction offset", "bytes"),
         _f("node_id", "u32", "NODE that was running; 0: none"),
         _f("reserved", "u32", "zero"),
@@ -569,6 +570,7 @@ RECORD_PAYLOAD: dict[int, Struct] = {
     Record.OP: NODE_RECORD,
     Record.COLLECTIVE_STARTED: COLLECTIVE_RECORD,
     Record.COLLECTIVE_COMPLETED: COLLECTIVE_RECORD,
+    Record.COLLECTIVE_FAILED: COLLECTIVE_RECORD,
 }
 
 # Crash-time capacities: (region, structure or None for bytes, items).

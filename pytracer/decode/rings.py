@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 from pytracer.blackbox import schema
@@ -13,7 +14,13 @@ from pytracer.decode.snapshot import Collective, Event, ThreadInfo
 from pytracer.decode.storages import Threads
 
 _HEADER = struct.Struct("<IHHQ")
+_COLLECTIVE_STATES = {
+    "COLLECTIVE_STARTED": "started",
+    "COLLECTIVE_COMPLETED": "completed",
+    "COLLECTIVE_FAILED": "failed",
+}
 _SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
+_STATES = {"COLLECTIVE_STARTED": "started", "COLLECTIVE_COMPLETED": "completed", "COLLECTIVE_FAILED": "failed"}
 _WRAP = 1 << 32
 
 
@@ -70,24 +77,17 @@ class Rings:
             self.events.append(Event(mono_ns, info.tid, info.name, Record(kind).name, data))
 
     def collectives(self) -> tuple[Collective, ...]:
-        """The last known state of each collective, by sequence number; started and completed may be on two threads."""
+        """The last known state of each collective, by sequence number; its records may be on several threads."""
         found: dict[int, Collective] = {}
         for event in self.events:
-            if event.kind not in ("COLLECTIVE_STARTED", "COLLECTIVE_COMPLETED"):
+            if event.kind not in _STATES:
                 continue
-            data = event.data
-            before = found.get(data["sequence_nr"])
-            completed = event.kind == "COLLECTIVE_COMPLETED"
-            source = before or _collective(event)
-            found[data["sequence_nr"]] = Collective(
-                **{
-                    **vars(source),
-                    "state": "completed" if completed or source.completed_ns is not None else "started",
-                    "started_ns": source.started_ns if completed else event.mono_ns,
-                    "completed_ns": event.mono_ns if completed else source.completed_ns,
-                    "tid": source.tid if completed else event.tid,
-                }
-            )
+            known = found.get(event.data["sequence_nr"]) or _collective(event)
+            if event.kind != "COLLECTIVE_STARTED":
+                known = replace(known, state=_STATES[event.kind], completed_ns=event.mono_ns)
+            elif known.started_ns is None:
+                known = replace(known, started_ns=event.mono_ns, tid=event.tid)
+            found[known.sequence_nr] = known
         return tuple(found[n] for n in sorted(found))
 
 
@@ -115,7 +115,7 @@ def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
     data.pop("reserved", None)
     if kind == Record.STEP:
         data["source"] = _SOURCES.get(data["source"])
-    elif kind in (Record.COLLECTIVE_STARTED, Record.COLLECTIVE_COMPLETED):
+    elif kind.name in _COLLECTIVE_STATES:
         backend, colon, op = data["name"].partition(":")
         data["backend"], data["op"] = (backend, op) if colon else (None, data["name"])
         data["sizes"] = data["sizes"][: min(data["dim_count"], 4)]

@@ -124,10 +124,9 @@ def _refresh(box: Core, native: Any, module: Any) -> None:
 
 def _write_layout(box: Core, native: Any, module: Any, wrapped: _Wrapped) -> None:
     buckets = native.buckets(module.reducer)
-    layout = [bucket[:3] for bucket in buckets]
-    if layout == wrapped.layout:
+    if buckets == wrapped.layout:  # with its parameters: a new bucket may lie where an old one of the same size did
         return
-    wrapped.layout = layout
+    wrapped.layout = buckets
     wrapped.generation += 1
     box.journal(
         Entry.BUCKETS,

@@ -84,7 +84,8 @@ def _install(box: Core, level: str) -> None:
     from pytracer import _native as native  # type: ignore[attr-defined, unused-ignore]
 
     _native = native
-    for name, refusal in native.install(LEVEL_NUMBERS[level], os.path.dirname(torch.__file__) + os.sep):
+    libraries = [os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__))]
+    for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     from pytracer.record import ddp, distributed, steps
