@@ -20,7 +20,6 @@ _COLLECTIVE_STATES = {
     "COLLECTIVE_FAILED": "failed",
 }
 _SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
-_STATES = {"COLLECTIVE_STARTED": "started", "COLLECTIVE_COMPLETED": "completed", "COLLECTIVE_FAILED": "failed"}
 _WRAP = 1 << 32
 
 
@@ -80,11 +79,11 @@ class Rings:
         """The last known state of each collective, by sequence number; its records may be on several threads."""
         found: dict[int, Collective] = {}
         for event in self.events:
-            if event.kind not in _STATES:
+            if event.kind not in _COLLECTIVE_STATES:
                 continue
             known = found.get(event.data["sequence_nr"]) or _collective(event)
             if event.kind != "COLLECTIVE_STARTED":
-                known = replace(known, state=_STATES[event.kind], completed_ns=event.mono_ns)
+                known = replace(known, state=_COLLECTIVE_STATES[event.kind], completed_ns=event.mono_ns)
             elif known.started_ns is None:
                 known = replace(known, started_ns=event.mono_ns, tid=event.tid)
             found[known.sequence_nr] = known

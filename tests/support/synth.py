@@ -36,6 +36,7 @@ EVENTS = {
     "OP": 19,
     "STARTED": 32,
     "COMPLETED": 33,
+    "FAILED": 34,
 }
 REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
@@ -379,6 +380,7 @@ class Box:
         *,
         sequence_nr: int | None = None,
         completed: bool = False,
+        failed: bool = False,
         addr: int = 0,
         storage_addr: int | None = None,
         nbytes: int = 0,
@@ -387,7 +389,7 @@ class Box:
         tid: int | None = None,
         completed_tid: int | None = None,
     ) -> Box:
-        """COLLECTIVE_STARTED, and with `completed` COLLECTIVE_COMPLETED one millisecond later."""
+        """COLLECTIVE_STARTED; one millisecond later COLLECTIVE_COMPLETED or COLLECTIVE_FAILED, when asked for."""
         self.sequence_nr = self.sequence_nr + 1 if sequence_nr is None else sequence_nr
         self._tick()
         dims = list(sizes) if sizes is not None else [nbytes // 4]
@@ -398,9 +400,11 @@ class Box:
         payload += struct.pack("<QQQ", addr if storage_addr is None else storage_addr, numel, nbytes)
         payload += struct.pack("<II12sI4I", 1, len(dims), dtype.encode(), 0, *(dims + [0] * 4)[:4])
         self.record(EVENTS["STARTED"], payload, tid)
-        if completed:
+        if completed or failed:
             self.now += MS
-            self.record(EVENTS["COMPLETED"], payload, tid if completed_tid is None else completed_tid)
+            self.record(
+                EVENTS["FAILED" if failed else "COMPLETED"], payload, tid if completed_tid is None else completed_tid
+            )
         return self
 
     # Crash

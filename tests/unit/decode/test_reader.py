@@ -174,6 +174,13 @@ def test_collectives_are_paired_across_threads(tmp_path: Path) -> None:
     assert last.completed_ns is None
 
 
+def test_failed_collective_is_neither_open_nor_completed(tmp_path: Path) -> None:
+    """It raised, for example because the other side closed the connection."""
+    (c,) = read(Box().collective("gloo:all_reduce", failed=True), tmp_path).collectives
+    assert c.state == "failed"
+    assert c.started_ns is not None and c.completed_ns is not None
+
+
 def test_waits_tell_exit_codes_from_signals(tmp_path: Path) -> None:
     """Wait status and siginfo mean the same; a stopped child has not ended."""
     box = Box().wait(1, exit_code=3).wait(2, signal=9).wait(3, exit_code=4, waitid=True).wait(4, signal=6, waitid=True)
