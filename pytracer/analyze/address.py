@@ -45,7 +45,11 @@ class BucketLife:
 
 @dataclass(frozen=True)
 class Place:
-    """What an address was. `kind` is one of report.Fault.kind; `distance_bytes` is 0 inside the storage."""
+    """What an address was. `kind` is one of report.Fault.kind; `distance_bytes` is 0 inside the storage.
+
+    `earlier` are the names of older lives at the same address, the latest first: a stale pointer may be older than the
+    last owner of the memory.
+    """
 
     addr: int
     kind: str
@@ -56,6 +60,7 @@ class Place:
     bucket: BucketLife | None = None
     names: tuple[str, ...] = ()
     mapping: Mapping | None = None
+    earlier: tuple[str, ...] = ()
 
 
 def describe_address(snapshot: Snapshot, addr: int) -> Place:
@@ -120,7 +125,16 @@ def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, st
     end = storage.base + storage.nbytes
     distance = storage.base - addr if addr < storage.base else max(addr - end + 1, 0) if addr >= end else 0
     bucket, names = names_of_storage(snapshot, storage, addr)
-    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping)
+    earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
+    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier)
+
+
+def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:
+    lives = [item for item in snapshot.storages if item.order < storage.order and _covers(item, addr)]
+    names: dict[str, None] = {}
+    for life in sorted(lives, key=lambda item: item.order, reverse=True):
+        names.update(dict.fromkeys(names_of_storage(snapshot, life, addr)[1][:1]))
+    return tuple(names)
 
 
 def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] | None:

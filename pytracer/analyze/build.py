@@ -211,6 +211,7 @@ def _storage(snapshot: Snapshot, place: Place, clock: RunClock) -> r.StorageRepo
         allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
         freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
         found=place.found,
+        earlier=list(place.earlier),
     )
 
 

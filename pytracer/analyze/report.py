@@ -121,7 +121,10 @@ class Origin(_Part):
 
 
 class StorageReport(_Part):
-    """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside."""
+    """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
+
+    `earlier` names older storages at the same address, the latest first.
+    """
 
     base: str | None = None
     nbytes: int | None = None
@@ -133,6 +136,7 @@ class StorageReport(_Part):
     allocated: Origin | None = None
     freed: Origin | None = None
     found: str | None = None
+    earlier: list[str] | None = None
 
 
 class Bucket(_Part):

@@ -115,6 +115,12 @@ def storage_words(view: ProcessView) -> str | None:
     )
 
 
+def earlier_words(view: ProcessView) -> str | None:
+    """What the same memory was before: a pointer may be older than the last owner."""
+    earlier = view.place.earlier if view.place else ()
+    return f"before that, the same memory was {list_words(earlier)}" if earlier else None
+
+
 def bucket_words(view: ProcessView) -> str | None:
     """The DDP bucket, its parameters and the one at the offset."""
     bucket = view.place.bucket if view.place else None

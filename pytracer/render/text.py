@@ -199,6 +199,8 @@ def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
             text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
     elif names:
         text.append(f"\nholds {_cut(names, _PARAMETERS)}")
+    if storage.earlier:
+        text.append(f"\nbefore that, the same memory was {_cut(storage.earlier, 2)}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")

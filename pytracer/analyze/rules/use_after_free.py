@@ -32,6 +32,7 @@ from pytracer.analyze.view import (
 from pytracer.analyze.wording import (
     access_verb,
     bucket_words,
+    earlier_words,
     collective_evidence,
     fault_evidence,
     is_memory_fault,
@@ -69,6 +70,7 @@ class UseAfterFree:
                         fault_evidence(view),
                         storage_words(view),
                         bucket_words(view),
+                        earlier_words(view),
                         origin_words("allocated", storage.allocated if storage else None),
                         origin_words("freed", storage.freed if storage else None),
                         _rebuilt(view),

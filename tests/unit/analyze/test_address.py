@@ -48,7 +48,8 @@ def test_bucket_name_belongs_to_the_life_it_was_recorded_in(tmp_path: Path, life
     found = place(tmp_path, box, BASE + 8)
     assert found.kind == "freed-storage"
     assert (found.bucket is not None) == (life == 0)
-    assert found.names == (("DDP bucket 0 of model (generation 0)",) if life == 0 else ())
+    name = "DDP bucket 0 of model (generation 0)"
+    assert (found.names, found.earlier) == (((name,), ()) if life == 0 else ((), (name,)))
 
 
 def test_parameter_at_the_offset_is_named(tmp_path: Path) -> None:
