@@ -32,8 +32,8 @@ from pytracer.analyze.view import (
 from pytracer.analyze.wording import (
     access_verb,
     bucket_words,
-    earlier_words,
     collective_evidence,
+    earlier_words,
     fault_evidence,
     is_memory_fault,
     no_memory_fault,
