@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame
 from pytracer.decode.snapshot import Crash, Job, Process
 
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/")
 HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 
@@ -54,9 +56,9 @@ class ProcessView:
 
     @property
     def python_frame(self) -> PythonFrame | None:
-        """The innermost Python frame outside torch, else the innermost one."""
+        """The innermost Python frame of the user's program, else the innermost one."""
         stack = self.report.python_stack or []
-        outside = [frame for frame in stack if not is_torch_file(frame.file)]
+        outside = [frame for frame in stack if not is_library_file(frame.file)]
         return next(iter([*outside, *stack]), None)
 
 
@@ -198,9 +200,9 @@ def is_handler_frame(frame: NativeFrame) -> bool:
     return image.startswith(HANDLER_IMAGES) or (frame.function or "") in HANDLER_FUNCTIONS
 
 
-def is_torch_file(file: str | None) -> bool:
-    """Whether a Python file belongs to torch itself."""
-    return "/site-packages/torch/" in (file or "") or "/dist-packages/torch/" in (file or "")
+def is_library_file(file: str | None) -> bool:
+    """Whether a Python file belongs to an installed package or to the standard library, not to the user's program."""
+    return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
 
 
 def short_file(file: str | None) -> str:
