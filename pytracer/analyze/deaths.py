@@ -207,7 +207,7 @@ def _ended_by_launcher(death: Death, others: Sequence[Death], tree: _Tree) -> st
         return None
     first = min(causes, key=_late)
     who = "torchrun's agent" if by_launcher else f"its parent, process {parent.process.snapshot.pid},"
-    return f"probably ended by {who} after {_subject(first)} had died"
+    return f"probably ended by {who} after {_subject(first)} died"
 
 
 def _lost_peer(death: Death, others: Sequence[Death]) -> str | None:

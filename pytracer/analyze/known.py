@@ -19,7 +19,8 @@ class KnownCrash:
 
 KNOWN_CRASHES = (
     # torch 2.13.0 (CPU wheel): building DDP over gloo under DETAIL dies with SIGSEGV in every process, 5 of 5 times;
-    # OFF and INFO do not. DETAIL wraps the backend in another class. Proven by tests/crash (the detail program).
+    # OFF and INFO do not. DETAIL wraps the backend in another class. The small garbage pointer differs from run to run
+    # (0x281, 0x61), so it may also look aligned. Proven by tests/crash (the detail program).
     KnownCrash(
         function="c10d::Logger::set_env_variables",
         environment=("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.known import known_crash
 from pytracer.analyze.view import ProcessView
 
 POINTER_ALIGNMENT = 4
@@ -10,7 +11,7 @@ POINTER_ALIGNMENT = 4
 def null_confidence(view: ProcessView) -> str | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
-    if place is None or crash is None or place.kind not in ("null", "near-null"):
+    if place is None or crash is None or place.kind not in ("null", "near-null") or known_crash(view) is not None:
         return None
     if place.addr == crash.pc:
         return "certain" if place.addr == 0 else "possible"
@@ -20,7 +21,7 @@ def null_confidence(view: ProcessView) -> str | None:
             return "certain"
         if base is None or base == place.addr == 0:
             return "likely"
-        return "likely" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
+        return "possible" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
     if place.kind == "null":
         return "likely"
     return "possible" if place.addr % POINTER_ALIGNMENT == 0 and 0 in crash.registers.values() else None

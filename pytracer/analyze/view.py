@@ -12,7 +12,7 @@ from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame
 from pytracer.decode.snapshot import Crash, Job, Process
 
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/")
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 

@@ -67,7 +67,7 @@ def collective_evidence(views: Sequence[ProcessView]) -> str | None:
     states = [view.report.last_collective for view in ranks]
     if not states:
         return None
-    still_open = [item for item in states if item is not None and item.state not in ("completed", "failed")]
+    still_open = [item for item in states if item is not None and item.state in ("scheduled", "started")]
     if not still_open:
         return "no collective was open"
     return (

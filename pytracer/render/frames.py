@@ -16,6 +16,7 @@ _INNERMOST = 2
 _FUNCTION_WIDTH = 44
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
+_RECORDER = "/pytracer/record/"
 _C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
 _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
 
@@ -37,6 +38,7 @@ def place_words(frame: PythonFrame) -> str:
 
 def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:
     """One line per frame, innermost first: the innermost ones, then those outside libraries."""
+    stack = stack if everything else [frame for frame in stack if _RECORDER not in (frame.file or "")]
     chosen = list(range(len(stack))) if everything else _interesting(stack)
     width = max((len(stack[position].function or "?") for position in chosen), default=0)
     lines = [

@@ -129,17 +129,17 @@ def lost_peer(box: Box) -> Box:
     return box.exit(1)
 
 
-def detail(directory: Path) -> Job:
+def detail(directory: Path, garbage: int = 0x281) -> Job:
     """torch 2.13 under TORCH_DISTRIBUTED_DEBUG=DETAIL: both ranks die in DDP's constructor."""
     boxes = []
     for number in (0, 1):
         box = rank(number, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
         box.at(900).collective("gloo:broadcast", addr=BUCKET, nbytes=4096, completed=True)
         box.at(1000 + 90 * number).crash(
-            addr=0x331,
+            addr=garbage + 0xB0,
             python=[("DistributedDataParallel.__init__", DDP, 901), ("main", SCRIPT, 70), ("<module>", SCRIPT, 99)],
             native=[(TORCH_CPU, 0x2200), (TORCH_CPU, 0x2300), (PYTHON, 0x5500)],
-            registers={"rdi": 0x281, "trapno": 14},
+            registers={"rdi": garbage, "trapno": 14},
             code_bytes=LOAD_MEMBER,
             mappings=[(0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, PYTHON)],
         )

@@ -165,6 +165,19 @@ def test_null_dereference_does_not_fire_for_a_small_garbage_base(run: Path) -> N
     assert [item.primary for item in report.processes or [] if item.role == "rank"] == [True, True]
 
 
+@needs_capstone
+def test_known_crash_is_recognised_even_when_its_garbage_looks_aligned(run: Path) -> None:
+    """The garbage pointer of torch's DETAIL crash differs from run to run."""
+    assert verdict(build_report(s.detail(run, garbage=0x60))) == ("wild-pointer", "certain")
+
+
+@needs_capstone
+def test_member_of_a_null_object_is_only_possibly_null(run: Path) -> None:
+    """The caller already added an offset to null: an aligned, small base that is not null itself."""
+    report = crash(run, addr=0x10 + 0xB0, code_bytes=s.LOAD_MEMBER, registers={"rdi": 0x10, "trapno": 14})
+    assert verdict(report) == ("null-dereference", "possible")
+
+
 def test_without_a_disassembler_an_odd_address_is_still_not_null(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not aligned: no member of a null object lies at 0x331. The missing operands are named."""
     monkeypatch.setattr(instruction, "disassembler", lambda: None)
