@@ -1,4 +1,4 @@
-"""Job -> the parts of the report that are facts: processes, faults, stacks, collectives. Conclusions are the rules'
+"""Job -> the parts of the report that are facts: processes, faults, stacks. Conclusions are the rules'
 work.
 """
 
@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import Place, bucket_at, describe_address, objects_in
+from pytracer.analyze.address import Place, describe_address, objects_in
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.communication import ddp_modules, last_collective
 from pytracer.analyze.instruction import Instruction, decode_instruction, page_fault_access
 from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.snapshot import (
-    Collective,
     Crash,
     Job,
     Mapping,
@@ -75,8 +75,8 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         if crash and crash.node
         else None,
         last_op=_last_op(snapshot, crash),
-        last_collective=_last_collective(snapshot),
-        ddp=_ddp(snapshot),
+        last_collective=last_collective(snapshot),
+        ddp=ddp_modules(snapshot),
         memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
         environment=dict(snapshot.environment),
         notes=list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE")),
@@ -104,32 +104,6 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
         torch=versions.get("torch"),
         cuda=versions.get("cuda"),
         python=versions.get("python"),
-    )
-
-
-def build_collectives(job: Job) -> r.Collectives:
-    """Process groups as far as known.
-
-    Sequence numbers count per process, so `last` is given for a single group only.
-    """
-    groups: dict[str, list[int]] = {}
-    for process in job.ranks:
-        for fact in process.snapshot.facts:
-            if fact.kind == "GROUP" and isinstance(fact.data, dict):
-                ranks = fact.data.get("ranks")
-                groups[str(fact.data.get("name"))] = (
-                    [rank for rank in ranks if isinstance(rank, int)] if isinstance(ranks, list) else []
-                )
-    last: dict[str, int | None] = {
-        str(process.rank): process.snapshot.collectives[-1].sequence_nr if process.snapshot.collectives else None
-        for process in job.ranks
-    }
-    if not groups and any(last.values()):
-        ranks = [process.rank for process in job.ranks if process.rank is not None]
-        return r.Collectives(groups=[r.Group(ranks=ranks, last=last)])
-    single = len(groups) == 1
-    return r.Collectives(
-        groups=[r.Group(name=name, ranks=ranks, last=last if single else None) for name, ranks in groups.items()]
     )
 
 
@@ -376,50 +350,3 @@ def _last_op(snapshot: Snapshot, crash: Crash | None) -> r.LastOp | None:
         return None
     last = (own or events)[-1]
     return r.LastOp(name=last.data.get("name"), phase=phases[last.kind])
-
-
-def _last_collective(snapshot: Snapshot) -> r.LastCollective | None:
-    if not snapshot.collectives:
-        return None
-    last: Collective = snapshot.collectives[-1]
-    groups = {
-        str(fact.data.get("name"))
-        for fact in snapshot.facts
-        if fact.kind == "GROUP" and isinstance(fact.data, dict) and fact.data.get("name") is not None
-    }
-    addr = last.buffer_addr
-    bucket = bucket_at(snapshot, addr, last.started_ns) if addr else None
-    return r.LastCollective(
-        group=groups.pop() if len(groups) == 1 else None,
-        op=last.op,
-        sequence_nr=last.sequence_nr,
-        state=last.state,
-        sizes=list(last.sizes),
-        dtypes=[last.dtype] if last.dtype else None,
-        buffer=r.CollectiveBuffer(
-            addr=hex_addr(addr) if addr else None,
-            names=[bucket.name] if bucket else [],
-            bucket_index=bucket.index if bucket else None,
-        ),
-    )
-
-
-def _ddp(snapshot: Snapshot) -> list[r.Ddp]:
-    """The last bucket layout of each DDP module."""
-    last: dict[str, r.Ddp] = {}
-    for fact in snapshot.facts:
-        if fact.kind != "BUCKETS" or not isinstance(fact.data, dict):
-            continue
-        module, generation = str(fact.data.get("module") or "?"), fact.data.get("generation")
-        buckets = [
-            r.DdpBucket(
-                index=bucket.get("index"),
-                addr=hex_addr(bucket["addr"]) if isinstance(bucket.get("addr"), int) else None,
-                nbytes=bucket.get("nbytes"),
-                generation=generation,
-                parameters=[str(item.get("fqn")) for item in objects_in(bucket, "parameters")],
-            )
-            for bucket in objects_in(fact.data, "buckets")
-        ]
-        last[module] = r.Ddp(module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"))
-    return list(last.values())

@@ -116,6 +116,7 @@ def _death(view: ProcessView, clock: RunClock) -> Death | None:
         early_ns=clock.relative(snapshot, early),
         late_ns=clock.relative(snapshot, late),
         local=clock.is_local(snapshot),
+        lost_peer=mentions_lost_peer(view),
     )
 
 
@@ -211,12 +212,12 @@ def _ended_by_launcher(death: Death, others: Sequence[Death], tree: _Tree) -> st
 
 
 def _lost_peer(death: Death, others: Sequence[Death]) -> str | None:
-    if not mentions_lost_peer(death.view):
+    if not death.lost_peer:
         return None
     causes = [
         other
         for other in others
-        if not mentions_lost_peer(other.view)
+        if not other.lost_peer
         and other.view.process.role == "rank"
         and other.nature not in ("sent", "interrupt")
         and _early(other) <= _late(death)

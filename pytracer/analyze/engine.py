@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from pytracer._words import count_words
 from pytracer.analyze import report as r
-from pytracer.analyze.build import build_collectives, build_counts, build_damage, build_run, build_view
+from pytracer.analyze.build import build_counts, build_damage, build_run, build_view
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.communication import build_collectives
 from pytracer.analyze.deaths import find_deaths
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.view import Draft, JobView

@@ -66,7 +66,8 @@ class ProcessView:
 class Death:
     """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
 
-    `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit" or "vanished".
+    `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit" or "vanished"; `lost_peer` says that the
+    exception speaks of another process.
     `primary` and `why` are the judgement of `deaths.py`.
     """
 
@@ -76,6 +77,7 @@ class Death:
     early_ns: int | None
     late_ns: int | None
     local: bool
+    lost_peer: bool = False
     primary: bool | None = None
     why: str | None = None
 

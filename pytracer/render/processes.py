@@ -77,7 +77,9 @@ def _names(items: Sequence[r.ProcessReport]) -> str:
         return f"rank {ranks[0]}"
     if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
         return f"ranks {ranks[0]}-{ranks[-1]}"
-    return f"ranks {list_words([str(rank) for rank in ranks], 4)}"
+    if len(ranks) > 3:
+        return f"{len(ranks)} ranks"
+    return f"ranks {list_words([str(rank) for rank in ranks])}"
 
 
 def _status(item: r.ProcessReport) -> str:
