@@ -1,4 +1,4 @@
-"""Job -> what the report says about communication: the last collective of each process, DDP's buckets, process groups."""
+"""Job -> what the report says about communication: last collectives, DDP buckets, process groups."""
 
 from __future__ import annotations
 
