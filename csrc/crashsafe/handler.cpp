@@ -29,10 +29,10 @@ constexpr int kParkMilliseconds = 5000;
 
 // What the program believes is installed. Two slots and an index, so that a reader in the handler never sees half.
 struct Theirs {
-  struct sigaction slot[2];
+  struct sigaction slot[2] = {};
   std::atomic<uint32_t> current{0};
 };
-Theirs theirs[65];
+constinit Theirs theirs[65];  // constinit: the preloaded constructor runs before other initializers would
 KernelAction in_kernel[65];  // what the kernel has while we are installed
 std::atomic<bool> installed{false};
 const char* announce_directory = nullptr;
@@ -326,7 +326,6 @@ void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct
     struct sigaction old {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
     if (libc_sigaction(signal, nullptr, &old) != 0) continue;
     exchange_action(signal, &old, nullptr);  // before ours is live
     if (libc_sigaction(signal, &action, nullptr) == 0) sys_action(signal, nullptr, &in_kernel[signal]);

@@ -3,9 +3,7 @@
 #include "box.h"
 #include "safe_read.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <pthread.h>
 
 namespace pytracer::crashsafe {
@@ -143,22 +141,15 @@ void each_thread(Visit visit) {
 
 }  // namespace
 
-int find_python() noexcept {
-  if (py != nullptr) return py->minor;
-  void* runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
-  void* type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-  auto version = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
-  if (runtime == nullptr || type == nullptr || version == nullptr) return 0;
-  const char* text = version();
-  if (strncmp(text, "3.", 2) != 0) return 0;
-  int minor = atoi(text + 2);
+bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept {
   for (const auto& row : kRows)
     if (row.minor == minor) {
-      runtime_addr = reinterpret_cast<uint64_t>(runtime);
-      code_type = reinterpret_cast<uint64_t>(type);
+      runtime_addr = runtime;
+      code_type = type_of_code;
       py = &row;
+      return true;
     }
-  return py != nullptr ? minor : 0;
+  return false;
 }
 
 const PythonOffsets* python_offsets() noexcept { return py; }

@@ -18,9 +18,9 @@ struct FrameView {
   int32_t offset;
 };
 
-/// Looks for CPython in this process; cheap and repeatable. Returns its minor version, 0 when there is none that we know.
-/// Not for the handler: uses dlsym.
-int find_python() noexcept;
+/// Uses the row of this minor version from now on. `runtime` is the address of _PyRuntime, `type_of_code` that of
+/// PyCode_Type. False when no row fits.
+bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept;
 
 /// The row in use, or null.
 const PythonOffsets* python_offsets() noexcept;

@@ -5,6 +5,7 @@
 #include "../crashsafe/python_stack.h"
 #include "alternate_stack.h"
 #include "core.h"
+#include "find_python.h"
 #include "journal.h"
 #include "libc.h"
 #include "records.h"
@@ -99,7 +100,7 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
   if (!open_box(directory, preloaded, failure)) return false;
   recording_.store(true, std::memory_order_release);
   write_process();
-  g_box.header->python_minor = static_cast<uint32_t>(crashsafe::find_python());
+  g_box.header->python_minor = static_cast<uint32_t>(find_python());
   set_process_hooks();
   arm_this_thread();
   announce = (flags & kAnnounce) != 0;
@@ -192,10 +193,10 @@ void pytracer_count_hook_error(void) {
   if (recorder::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);
 }
 int pytracer_check_python(const char* function) {
-  if (!recorder::recording() || crashsafe::find_python() == 0) return 0;
+  if (!recorder::recording() || recorder::find_python() == 0) return 0;
   crashsafe::FrameView frames[2];
   bool right = crashsafe::own_frames(frames, 2) > 0 && crashsafe::code_is_named(frames[0].code, function);
-  g_box.header->python_minor = static_cast<uint32_t>(crashsafe::find_python());
+  g_box.header->python_minor = static_cast<uint32_t>(recorder::find_python());
   g_box.header->python_offsets_ok = right;
   if (!right) crashsafe::distrust_python();
   return right ? 1 : -1;

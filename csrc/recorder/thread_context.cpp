@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kInUse = 0, kEnded = 1, kTaken = 2;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
 
-ThreadContext contexts[kThreadLimit];
+constinit ThreadContext contexts[kThreadLimit];
 std::atomic<uint32_t> next_index{0};
 pthread_key_t end_key;
 pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
@@ -27,11 +27,11 @@ pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
 // Threads beyond the limit share this one: storages still reach the table, records and graves are lost.
 struct Overflow {
   ThreadContext context;
-  ThreadHead head;
-  alignas(64) char records[kRecordBytes * kRecordsPerThread];
-  Grave graves[kGravesPerThread];
+  ThreadHead head = {};
+  alignas(64) char records[kRecordBytes * kRecordsPerThread] = {};
+  Grave graves[kGravesPerThread] = {};
 };
-Overflow overflow;
+constinit Overflow overflow;
 
 void thread_ends(void* context) {
   auto* ended = static_cast<ThreadContext*>(context);

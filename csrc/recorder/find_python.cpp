@@ -1,0 +1,23 @@
+#include "find_python.h"
+
+#include "../crashsafe/python_stack.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+
+namespace pytracer::recorder {
+
+int find_python() noexcept {
+  if (const auto* known = crashsafe::python_offsets()) return known->minor;
+  void* runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
+  void* type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+  auto version = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
+  if (runtime == nullptr || type == nullptr || version == nullptr) return 0;
+  const char* text = version();
+  if (strncmp(text, "3.", 2) != 0) return 0;
+  int minor = atoi(text + 2);
+  return crashsafe::trust_python(minor, reinterpret_cast<uint64_t>(runtime), reinterpret_cast<uint64_t>(type)) ? minor : 0;
+}
+
+}  // namespace pytracer::recorder
