@@ -1,0 +1,194 @@
+"""Holds what runs while a process dies to what it may call.
+
+    python scripts/check_crashsafe.py       exit 1 with one line per problem
+
+Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow; those
+objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so with what a
+preloaded library may be: no library but libc and libgcc_s, nothing bound lazily, never unloaded, thread-locals in the static
+block. Objects come from build/ when they are newer than the sources, else they are compiled as setup.py would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+ALLOW = CSRC / "crashsafe" / "symbols.allow"
+CORE = ROOT / "pytracer" / "libpytracer_core.so"
+# libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
+LIBRARIES = ("libc.so.", "libgcc_s.so.", "libdl.so.", "libpthread.so.", "ld-linux")
+LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
+NOW, NOW_1, NODELETE_1, STATIC_TLS = 0x8, 0x1, 0x8, 0x10
+# A loaded library's initial-exec block comes out of a small reserve of glibc's.
+TLS_BYTES = 128
+# Names of relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
+DYNAMIC_TLS = {"EM_X86_64": {16, 17, 36}, "EM_AARCH64": {1028, 1029, 1031}}
+FORBIDDEN_IN_CORE = {
+    "__tls_get_addr": "a thread-local is not initial-exec: this may allocate",
+    "__cxa_guard_acquire": "a function-local static has a guard: build with -fno-threadsafe-statics",
+    "__cxa_throw": "something throws",
+    "__gxx_personality_v0": "something is built with exceptions",
+    "__stack_chk_fail": "built with a stack protector, whose canary a crashed thread may have lost",
+}
+
+
+class Allowed(NamedTuple):
+    """One line of symbols.allow."""
+
+    line: int
+    must: bool
+
+
+def read_allowed(path: Path) -> tuple[dict[str, Allowed], list[str]]:
+    """The list, and what is wrong with it."""
+    allowed: dict[str, Allowed] = {}
+    problems = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not text.strip() or text.startswith("#"):
+            continue
+        words = text.split(maxsplit=2)
+        if len(words) < 3 or words[1] not in ("must", "may"):
+            problems.append(f"{name_of(path)}:{number}: expected a symbol, must or may, and a reason")
+        elif words[0] in allowed:
+            problems.append(f"{name_of(path)}:{number}: {words[0]} is listed twice")
+        else:
+            allowed[words[0]] = Allowed(number, words[1] == "must")
+    return allowed, problems
+
+
+def name_of(path: Path) -> str:
+    """The path as a reader of a message knows it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def core_flags() -> list[str]:
+    """The compiler flags of the core, out of setup.py: running it would build."""
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"VERSION": "0"}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in ("COMMON", "CORE"):
+            exec(compile(ast.Module([node], []), "setup.py", "exec"), names)  # noqa: S102
+    if "CORE" not in names:
+        raise SystemExit("setup.py has no CORE: scripts/check_crashsafe.py takes the compiler flags from there")
+    return [str(flag).replace('\\"', '"') for flag in names["CORE"]]
+
+
+def built_objects() -> list[Path]:
+    """The objects of the last build, when they are all there and newer than every source that they may include."""
+    newest = max(p.stat().st_mtime for room in ("blackbox", "crashsafe") for p in (CSRC / room).iterdir())
+    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core/crashsafe")):
+        objects = [build / f"{source.name}.o" for source in sorted((CSRC / "crashsafe").glob("*.cpp"))]
+        if all(o.exists() and o.stat().st_mtime >= newest for o in objects):
+            return objects
+    return []
+
+
+def compile_objects(into: Path) -> list[Path]:
+    """Compiles csrc/crashsafe for this check alone."""
+    objects = []
+    for source in sorted((CSRC / "crashsafe").glob("*.cpp")):
+        objects.append(into / f"{source.name}.o")
+        command = [os.environ.get("CC", "gcc"), *core_flags(), "-c", str(source), "-o", str(objects[-1])]
+        if subprocess.run(command, check=False).returncode != 0:
+            raise SystemExit(f"{name_of(source)} does not compile: the compiler's message is above")
+    return objects
+
+
+def symbols(elf: Any, section: str = ".symtab") -> Iterator[Any]:
+    """The symbols of an ELF file, without the nameless ones."""
+    table = elf.get_section_by_name(section)
+    if isinstance(table, SymbolTableSection):
+        yield from (symbol for symbol in table.iter_symbols() if symbol.name)
+
+
+def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]:
+    """Undefined symbols against the list; no initializers, no guards."""
+    problems = []
+    wanted: dict[str, str] = {}
+    defined = set(LINKER)
+    for path in objects:
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            for symbol in symbols(elf):
+                if symbol["st_shndx"] == "SHN_UNDEF":
+                    wanted.setdefault(symbol.name, path.name.removesuffix(".o"))
+                elif symbol["st_info"]["bind"] != "STB_LOCAL":
+                    defined.add(symbol.name)
+                if symbol.name.startswith("_ZGV"):
+                    problems.append(f"csrc/crashsafe/{path.name.removesuffix('.o')}: a function-local static is made at first use: {symbol.name}")
+            if any(s.name.startswith((".init_array", ".ctors")) for s in elf.iter_sections()):
+                problems.append(f"csrc/crashsafe/{path.name.removesuffix('.o')}: something is initialized at run time: make it constinit")
+    for symbol, where in sorted(wanted.items()):
+        if symbol not in allowed and symbol not in defined:
+            problems.append(f"csrc/crashsafe/{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
+    for symbol, entry in allowed.items():
+        if entry.must and symbol not in wanted:
+            problems.append(f"{name_of(ALLOW)}:{entry.line}: nobody calls {symbol} any more: remove the line")
+    return problems
+
+
+def check_core(path: Path) -> list[str]:
+    """What a preloaded library may be."""
+    problems = []
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        dynamic = elf.get_section_by_name(".dynamic")
+        if not isinstance(dynamic, DynamicSection):
+            return [f"{name_of(path)}: not a shared library"]
+        tags: dict[str, int] = {}
+        for tag in dynamic.iter_tags():
+            tags[tag.entry.d_tag] = tag.entry.d_val
+            if tag.entry.d_tag == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
+                problems.append(f"{name_of(path)}: needs {tag.needed}; only libc and libgcc_s are in every process")
+        flags, flags_1 = tags.get("DT_FLAGS", 0), tags.get("DT_FLAGS_1", 0)
+        if not (flags & NOW or flags_1 & NOW_1 or "DT_BIND_NOW" in tags):
+            problems.append(f"{name_of(path)}: functions are bound at first use, in the handler too: link with -z now")
+        if not flags_1 & NODELETE_1:
+            problems.append(f"{name_of(path)}: may be unloaded while handlers point into it: link with -z nodelete")
+        for symbol in symbols(elf, ".dynsym"):
+            if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name in FORBIDDEN_IN_CORE:
+                problems.append(f"{name_of(path)}: uses {symbol.name}: {FORBIDDEN_IN_CORE[symbol.name]}")
+        for segment in elf.iter_segments("PT_TLS"):
+            if segment["p_memsz"] > TLS_BYTES:
+                problems.append(f"{name_of(path)}: {segment['p_memsz']} bytes of thread-locals; at most {TLS_BYTES} surely fit")
+            if not flags & STATIC_TLS:
+                problems.append(f"{name_of(path)}: thread-locals are not in the static block: build with -ftls-model=initial-exec")
+        dynamic_tls = DYNAMIC_TLS.get(elf["e_machine"], set())
+        for section in elf.iter_sections():
+            if isinstance(section, RelocationSection) and any(r["r_info_type"] in dynamic_tls for r in section.iter_relocations()):
+                problems.append(f"{name_of(path)}: a thread-local is not initial-exec: build with -ftls-model=initial-exec")
+    return problems
+
+
+def main() -> int:
+    """Prints one line per problem."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--core", type=Path, default=CORE, help="the library to look at")
+    core = parser.parse_args().core
+    if not core.exists():
+        raise SystemExit(f"{name_of(core)} is not built: make build")
+    allowed, problems = read_allowed(ALLOW)
+    with tempfile.TemporaryDirectory() as directory:
+        problems += check_objects(built_objects() or compile_objects(Path(directory)), allowed)
+    problems += check_core(core)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
