@@ -162,7 +162,7 @@ struct sigaction action_of(int signal) {
 bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
 
 // Calls the previous handler as a function inside ours, as the kernel would have: mask, arguments, one-shot flag.
-// True when it returned to let the instruction run again, that is, when it repaired the fault.
+// True when it returned so that the program goes on: it repaired the fault, or took note of a signal that was sent.
 bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   struct sigaction action = action_of(signal);
   if (action.sa_flags & static_cast<int>(SA_RESETHAND)) {
@@ -188,7 +188,7 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   sys_mask(SIG_BLOCK, &one, nullptr);
   if (syscall(SYS_rt_sigtimedwait, &one, &dropped, &zero, sizeof one) == signal) shield.swallowed = true;
   shield.on = false;
-  return !shield.swallowed && is_function(action_of(signal)) && info->si_code > 0;
+  return !shield.swallowed && is_function(action_of(signal));
 }
 
 void note_repair() {
@@ -224,6 +224,7 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
       shield.on = false;
       note_repair();
       g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
+      g_box.header->state = static_cast<uint32_t>(State::kRecording);
       owner.store(0, std::memory_order_release);
       return false;
     }
@@ -277,7 +278,9 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   uint64_t old_mask = 0;
   sys_mask(SIG_BLOCK, nullptr, &old_mask);
   bool repaired = false, called = false;
-  if (is_function(previous) && repairs.load(std::memory_order_relaxed) > 0) {  // a program that repairs faults as a habit pays no report
+  // abort() raises the signal and goes on dying when the handler returns: only the exit tells that it was another raise().
+  bool may_be_abort = signal == SIGABRT && info->si_code == SI_TKILL && info->si_pid == g_box_pid;
+  if (is_function(previous) && repairs.load(std::memory_order_relaxed) > 0 && !may_be_abort) {  // a program that repairs faults as a habit pays no report
     called = true;
     repaired = call_theirs(signal, info, context);
   }
@@ -289,12 +292,12 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
       repaired = call_theirs(signal, info, context);
     }
     if (repaired) {
-      g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
+      if (!may_be_abort) g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
       g_box.header->state = static_cast<uint32_t>(State::kRecording);
     }
   }
   if (repaired) {
-    note_repair();
+    if (!may_be_abort) note_repair();
     owner.store(0, std::memory_order_release);
     sys_mask(SIG_SETMASK, &old_mask, nullptr);
   } else {
@@ -343,6 +346,19 @@ void uninstall_handlers() noexcept {
     memcpy(&back.mask, &old.sa_mask, sizeof back.mask);
     sys_action(signal, &back, nullptr);
   }
+}
+
+void note_normal_exit() noexcept {
+  CrashHeader& crash = *g_box.crash.data;
+  if (shield.on) {
+    auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+    if (owner.load(std::memory_order_acquire) != sys_gettid() || (here >= shield.low && here < shield.high)) return;  // their handler ends the process
+    shield.on = false;
+    note_repair();
+  }
+  if (crash.state != static_cast<uint32_t>(CrashState::kChained)) return;
+  crash.state = static_cast<uint32_t>(CrashState::kRepaired);
+  g_box.header->state = static_cast<uint32_t>(State::kRecording);
 }
 
 bool handlers_installed() noexcept { return installed.load(std::memory_order_acquire); }

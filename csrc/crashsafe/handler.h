@@ -26,6 +26,9 @@ void uninstall_handlers() noexcept;
 /// True between install and uninstall.
 bool handlers_installed() noexcept;
 
+/// The program ends by exit(): a signal that was reported, and that its own handler then dealt with, was no death.
+void note_normal_exit() noexcept;
+
 void set_node_probe(NodeProbeFn probe) noexcept;
 
 /// What the program believes is installed for one of our signals; `act` replaces it. For the interposed sigaction.

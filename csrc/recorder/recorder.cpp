@@ -111,6 +111,7 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
 void note_exit(int code) noexcept {
   if (!recording() || crashsafe::sys_getpid() != g_box_pid) return;
   FileHeader& header = *g_box.header;
+  crashsafe::note_normal_exit();
   if (header.state == static_cast<uint32_t>(State::kCrashed)) return;
   header.exit_code = code;
   if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();

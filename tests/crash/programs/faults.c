@@ -1,0 +1,107 @@
+// The native half of the victims: small functions of the kind that extensions are made of, and that their callers misuse.
+#define _GNU_SOURCE
+#include <assert.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+
+int read_field(const int *record) { return record[6]; }
+
+void write_field(int *record, int value) { record[6] = value; }
+
+int mean_of(int total, int count) {
+  volatile int divisor = count;
+  return total / divisor;
+}
+
+void unreachable_branch(void) { __builtin_trap(); }
+
+void check_shape(int rows) { assert(rows > 0); }
+
+long sum_bytes(const volatile unsigned char *bytes, size_t count) {
+  long total = 0;
+  for (size_t i = 0; i < count; i += PAGE) total += bytes[i];
+  return total;
+}
+
+// Never ends: the depth of a tree with a cycle.
+__attribute__((noinline)) int depth_of(volatile char *node) {
+  volatile char level[512];
+  memset((char *)level, *node, sizeof level);
+  return depth_of(level) + level[17];
+}
+
+typedef void (*Callback)(void);
+int call_back(Callback callback) {
+  callback();
+  return 1;
+}
+
+static void *read_on_thread(void *record) {
+  pthread_setname_np(pthread_self(), "prefetch");
+  return (void *)(long)read_field(record);
+}
+
+// A thread that Python knows nothing of.
+void prefetch(const int *record) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, read_on_thread, (void *)record);
+  pthread_join(thread, NULL);
+}
+
+// ---- a program that handles faults itself: write barriers as in a garbage collector ----
+
+static volatile int repaired;
+
+static void make_writable(int signal, siginfo_t *info, void *context) {
+  (void)signal, (void)context;
+  mprotect((void *)((unsigned long)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE);
+  repaired++;
+}
+
+int install_write_barrier(void) {
+  struct sigaction action = {0};
+  action.sa_sigaction = make_writable;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  return sigaction(SIGSEGV, &action, NULL);
+}
+
+int write_through_barrier(int pages) {
+  char *memory = mmap(NULL, pages * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (int i = 0; i < pages; i++) memory[i * PAGE] = 1;
+  return repaired;
+}
+
+static sigjmp_buf back;
+static void jump_back(int signal) { siglongjmp(back, signal); }
+
+// 1 when the address can be read; the handler of the program jumps out of the fault.
+int is_readable(const volatile char *address) {
+  struct sigaction action = {0}, before;
+  action.sa_handler = jump_back;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &before);
+  int readable = 0;
+  if (sigsetjmp(back, 1) == 0) {
+    (void)*address;
+    readable = 1;
+  }
+  sigaction(SIGSEGV, &before, NULL);
+  return readable;
+}
+
+// The last words of a program: prints them and leaves with a status of its own.
+static void last_words(int signal) {
+  (void)signal;
+  if (write(1, "last words\n", 11) != 11) _exit(7);
+  _exit(42);
+}
+void install_last_words(void) { signal(SIGSEGV, last_words); }

@@ -1,0 +1,159 @@
+"""Handlers of the program itself: they are called as before, and what they decide counts."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_compiler, needs_core
+from tests.support.crash import Ended, line_of, own_frames, victim
+
+pytestmark = [needs_core, needs_compiler]
+
+WAYS = pytest.mark.parametrize("way", ["preload", "enable"])
+DIED, CAUGHT = -signal.SIGABRT, "caught SIGABRT"
+
+
+def said(done: Ended) -> list[str]:
+    """Lines on stderr that are not ours, without addresses."""
+    ours = "pytracer: process "
+    return [
+        line.split("0x")[0]
+        for line in done.stderr.splitlines()
+        if not line.startswith(ours) and "enabled.py" not in line
+    ]
+
+
+@WAYS
+def test_faulthandler_still_prints_and_the_status_stays(way: str, run: Path) -> None:
+    """A program that enables faulthandler dies as before, with the same text, and the box has the Python line."""
+    plain = victim("faulthandler_then_null.py", run=run, way="untraced")
+    done = victim("faulthandler_then_null.py", run=run, way=way)
+    assert done.status == plain.status == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    program = "faulthandler_then_null.py"
+    assert f'{program}", line {line_of(program, "library.read_field")} in learning_rate' in done.stderr
+    if way == "preload":
+        assert said(done) == said(plain)
+    assert done.box.state == "CRASHED"
+    assert done.box.crash is not None
+    frame = own_frames(done.box.crash.python_stack)[0]
+    assert frame == ("learning_rate", program, line_of(program, "library.read_field"))
+
+
+def test_faulthandler_inside_keeps_the_address_of_the_fault(run: Path) -> None:
+    """Below preload ours is outermost, so that siginfo is that of the fault, not of faulthandler's raise()."""
+    crash = victim("faulthandler_then_null.py", run=run).box.crash
+    assert crash is not None
+    assert (crash.code, crash.fault_addr) == (1, 24)
+
+
+def test_faulthandler_of_the_interpreter_stays(run: Path) -> None:
+    """`python -X faulthandler` prints as before, whichever way recording started."""
+    plain = victim("null_dereference.py", run=run, way="untraced", options=("-X", "faulthandler"))
+    done = victim("null_dereference.py", run=run, options=("-X", "faulthandler"))
+    assert done.status == plain.status == -signal.SIGSEGV
+    assert said(done) == said(plain)
+    assert "Fatal Python error" in done.stderr
+
+
+def test_faulthandler_before_enable_prints_once_and_the_fault_is_recorded(run: Path) -> None:
+    """enable() after faulthandler.enable() records first and then calls it."""
+    plain = victim("faulthandler_then_pytracer.py", run=run, way="untraced")
+    done = victim("faulthandler_then_pytracer.py", str(run), run=run, way="untraced")
+    assert done.status == plain.status == -signal.SIGSEGV
+    assert said(done) == said(plain)
+    crash = done.box.crash
+    assert crash is not None
+    assert (crash.code, crash.fault_addr) == (1, 24)
+    assert done.box.state == "CRASHED"
+
+
+@WAYS
+@pytest.mark.parametrize("how", ["barrier", "jump"])
+def test_repaired_fault_is_no_death(how: str, way: str, run: Path) -> None:
+    """A handler that repairs the fault, or jumps out of it, leaves no report, and the program goes on."""
+    plain = victim("repaired_fault.py", how, run=run, way="untraced")
+    done = victim("repaired_fault.py", how, run=run, way=way)
+    assert (
+        (done.status, done.stdout, done.stderr) == (plain.status, plain.stdout, plain.stderr) == (0, plain.stdout, "")
+    )
+    assert done.stdout.endswith("done\n")
+    box = done.box
+    assert box.state == "EXITING"
+    assert box.crash is None or box.crash.repaired
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ == "clean"
+    if way == "preload":
+        assert box.counts["faults_repaired"] == (40 if how == "barrier" else 3)
+
+
+@WAYS
+def test_death_after_repairs_is_recorded(way: str, run: Path) -> None:
+    """A program that repairs faults as a habit, and then dies of one that it does not repair, has its report."""
+    plain = victim("repaired_fault.py", "barrier", "--then-die", run=run, way="untraced")
+    done = victim("repaired_fault.py", "barrier", "--then-die", run=run, way=way)
+    assert done.status == plain.status == -signal.SIGSEGV
+    if way == "preload":
+        assert done.box.state == "CRASHED"
+        assert done.box.crash is not None
+        assert not done.box.crash.repaired
+        assert done.box.crash.fault_addr == 24
+
+
+def test_handler_that_leaves_by_itself_is_followed(run: Path) -> None:
+    """Last words are said, the status is the handler's own, and the fault is in the box all the same."""
+    plain = victim("last_words.py", run=run, way="untraced")
+    done = victim("last_words.py", run=run)
+    assert (done.status, done.stdout) == (plain.status, plain.stdout) == (42, "last words\n")
+    assert done.box.crash is not None
+    assert done.box.crash.fault_addr == 24
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ == "null-dereference"
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGFPE"])
+@pytest.mark.parametrize("how", ["kill", "raise"])
+def test_sent_signal_that_python_handles_is_no_death(name: str, how: str, way: str, run: Path) -> None:
+    """signal.signal(SIGABRT, ...) and a signal that somebody sends: the Python handler runs, the program goes on."""
+    plain = victim("signal_handled_in_python.py", name, how, run=run, way="untraced")
+    done = victim("signal_handled_in_python.py", name, how, run=run, way=way)
+    assert (done.status, done.stdout) == (plain.status, plain.stdout) == (0, f"caught {name}\ngoes on\n")
+    assert done.box.state == "EXITING"
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ == "clean"
+
+
+def test_abort_is_a_death_even_when_python_handles_its_signal(run: Path) -> None:
+    """abort() does not come back, whatever the handler of SIGABRT does; the box has it."""
+    plain = victim("signal_handled_in_python.py", "SIGABRT", "abort", run=run, way="untraced")
+    done = victim("signal_handled_in_python.py", "SIGABRT", "abort", run=run)
+    assert done.status == plain.status == -signal.SIGABRT
+    assert done.stdout == plain.stdout
+    assert done.box.crash is not None
+    assert done.box.crash.signal == signal.SIGABRT
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ == "abort"
+
+
+@WAYS
+def test_ignored_signal_is_ignored(way: str, run: Path) -> None:
+    """A SIGSEGV that somebody sends to a program that ignores it does nothing and is not reported."""
+    done = victim("ignored_signal.py", run=run, way=way)
+    assert (done.status, done.stdout, done.stderr) == (0, "goes on\n", "")
+    assert done.box.crash is None
+    assert done.box.state == "EXITING"
+
+
+@WAYS
+def test_fault_kills_even_when_its_signal_is_ignored(way: str, run: Path) -> None:
+    """The kernel kills for a real fault, ignored or not, and so it stays."""
+    plain = victim("ignored_signal.py", "fault", run=run, way="untraced")
+    done = victim("ignored_signal.py", "fault", run=run, way=way)
+    assert done.status == plain.status == -signal.SIGSEGV
+    if way == "preload":
+        assert done.box.crash is not None
+        assert done.box.crash.code == 1
