@@ -1,0 +1,66 @@
+"""Core dumps: whoever collects them gets the same ones, with the registers and the siginfo of the fault."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_compiler, needs_core, needs_core_files, needs_gdb
+from tests.support.crash import Ended, victim
+
+pytestmark = [needs_core, needs_compiler, needs_core_files]
+
+UNLIMITED = -1
+PROGRAMS = ["null_dereference.py", "division_by_zero.py", "truncated_mapping.py", "failed_assertion.py"]
+
+
+def dump_of(program: str, way: str, directory: Path) -> tuple[Ended, Path | None]:
+    """Runs a victim without a limit on core dumps; the dump that it left."""
+    directory.mkdir()
+    done = victim(program, run=directory / "run", way=way, core_bytes=UNLIMITED)
+    found = list(directory.glob("core*"))
+    assert len(found) <= 1
+    return done, found[0] if found else None
+
+
+def seen_by_gdb(core: Path) -> dict[str, str]:
+    """What gdb reads from a core dump: signal, code, address, and the function that faulted."""
+    asks = ["p $_siginfo.si_signo", "p $_siginfo.si_code", "p/x (long)$_siginfo._sifields._sigfault.si_addr", "frame 0"]
+    arguments = [word for ask in asks for word in ("-ex", ask)]
+    command = ["gdb", "-batch", "-nx", *arguments, sys.executable, str(core)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    values = re.findall(r"^\$\d+ = (\S+)$", out, re.MULTILINE)
+    frame = re.search(r"^#0 +(?:0x\w+ in )?(\w+)", out, re.MULTILINE)
+    assert len(values) == 3, out
+    assert frame is not None, out
+    return {"signal": values[0], "code": values[1], "addr": values[2], "function": frame[1]}
+
+
+@needs_gdb
+@pytest.mark.parametrize("way", ["preload", "enable"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_core_dump_is_that_of_the_fault(program: str, way: str, tmp_path: Path) -> None:
+    """There is a dump as without pytracer; its siginfo is the one in the box, and its first frame is the victim's."""
+    plain, plain_core = dump_of(program, "untraced", tmp_path / "plain")
+    done, core = dump_of(program, way, tmp_path / "traced")
+    assert done.status == plain.status
+    assert plain_core is not None
+    assert core is not None
+    expected, seen = seen_by_gdb(plain_core), seen_by_gdb(core)
+    assert seen["function"] == expected["function"]
+    assert (seen["signal"], seen["code"]) == (expected["signal"], expected["code"])
+    crash = done.box.crash
+    assert crash is not None
+    assert (seen["signal"], seen["code"]) == (str(crash.signal), str(crash.code))
+    if crash.code > 0:
+        assert int(seen["addr"], 16) == crash.fault_addr
+
+
+def test_no_core_dump_where_none_was_asked_for(tmp_path: Path) -> None:
+    """With a limit of 0 there is no dump, with and without pytracer."""
+    victim("null_dereference.py", run=tmp_path / "run")
+    assert not list(tmp_path.glob("core*"))
