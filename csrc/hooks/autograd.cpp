@@ -35,7 +35,7 @@ void write(RecordKind kind, const at::RecordFunction& function, bool with_inputs
 }
 
 std::unique_ptr<at::ObserverContext> on_node(const at::RecordFunction& function) {
-  thread_runs_nodes();
+  node_begins();
   write(RecordKind::kNode, function, true);
   return nullptr;
 }
@@ -55,10 +55,7 @@ bool probe(pytracer_node* out) {
 
 const char* install(Level level) {
   pytracer_set_node_probe(probe);
-  if (level == Level::kLight) {
-    ask_every_thread();
-    return nullptr;
-  }
+  if (level == Level::kLight) return nullptr;
   node_handle = at::addGlobalCallback(at::RecordFunctionCallback(on_node).needsInputs(true).scopes({at::RecordScope::BACKWARD_FUNCTION}));
   if (level == Level::kOps) op_handle = at::addGlobalCallback(at::RecordFunctionCallback(on_op).scopes({at::RecordScope::FUNCTION}));
   return nullptr;

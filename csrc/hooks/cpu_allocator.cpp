@@ -16,7 +16,6 @@ namespace {
 c10::Allocator* original = nullptr;
 c10::DeleterFnPtr original_deleter = nullptr;
 std::atomic<bool> on{false};
-thread_local bool t_inside __attribute__((tls_model("initial-exec"))) = false;  // an allocation made while recording one
 
 uint64_t who_frees(bool large) {
   Who who = large ? who_is_running_in_detail() : who_is_running();
@@ -25,20 +24,13 @@ uint64_t who_frees(bool large) {
 
 // Stateless, because raw_deleter() promises one function for all: the context is the data.
 void deleter(void* data) {
-  if (data != nullptr && on.load(std::memory_order_relaxed) && !t_inside) {
-    t_inside = true;
-    pytracer_storage_freed(data, who_frees);  // before the memory is given back
-    t_inside = false;
-  }
+  if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
   original_deleter(data);
 }
 
 void record(const void* data, size_t nbytes) {
-  if (t_inside) return;
-  t_inside = true;
   Who who = nbytes >= blackbox::kLargeStorageBytes ? who_is_running_in_detail() : who_is_running();
   pytracer_storage_allocated(data, nbytes, who.id, who.where);
-  t_inside = false;
 }
 
 class RecordingAllocator final : public c10::Allocator {

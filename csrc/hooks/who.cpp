@@ -31,7 +31,6 @@ const crashsafe::PythonOffsets* offsets = nullptr;
 std::vector<std::string> library_directories;
 std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per-thread caches expire
 std::atomic<uint64_t> py_node_vtable{0};
-std::atomic<bool> every_thread{false};
 destructor original_code_dealloc = nullptr;
 
 // The cache of one thread. Only a pointer is thread-local: static TLS of a loaded library is scarce.
@@ -40,7 +39,7 @@ struct Cache {
     uint64_t code;
     uint32_t generation, id;
   } slots[kCacheSlots];
-  bool runs_nodes;
+  bool in_backward;  // a node began, and none was seen to be missing since
 };
 constinit thread_local Cache* t_cache __attribute__((tls_model("initial-exec"))) = nullptr;
 pthread_key_t cache_key;
@@ -186,9 +185,12 @@ uint32_t intern_node(const torch::autograd::Node& node) {
   return id;
 }
 
-inline c10::intrusive_ptr<torch::autograd::Node> running_node(const Cache& mine) {
-  if (!mine.runs_nodes && !every_thread.load(std::memory_order_relaxed)) return {};
-  return torch::autograd::get_current_node();
+// Asking costs 6 ns, so forward passes must not: the first answer "none" after a backward pass is the last question.
+inline c10::intrusive_ptr<torch::autograd::Node> running_node(Cache& mine) {
+  if (__builtin_expect(!mine.in_backward, 1)) return {};
+  auto node = torch::autograd::get_current_node();
+  if (!node) mine.in_backward = false;
+  return node;
 }
 
 uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15ull ^ hash >> 29; }
@@ -215,8 +217,7 @@ void prepare_who(const std::vector<std::string>& directories) {
   PyCode_Type.tp_dealloc = code_dealloc;
 }
 
-void thread_runs_nodes() noexcept { cache().runs_nodes = true; }
-void ask_every_thread() noexcept { every_thread.store(true, std::memory_order_relaxed); }
+void node_begins() noexcept { cache().in_backward = true; }
 
 Who who_is_running() noexcept {
   Cache& mine = cache();
@@ -246,7 +247,7 @@ Who who_is_running_in_detail() noexcept {
     }
   }
   uint32_t sequence_nr = ~0u;
-  if (auto node = running_node(mine)) {
+  if (auto node = torch::autograd::get_current_node()) {
     site.node_id = intern_node(*node);
     sequence_nr = static_cast<uint32_t>(node->sequence_nr());
   }

@@ -26,11 +26,8 @@ Who who_is_running() noexcept;
 /// For large ones: both, and the first Python frame of the user's own besides.
 Who who_is_running_in_detail() noexcept;
 
-/// The calling thread runs autograd nodes: from now on it is worth asking which.
-void thread_runs_nodes() noexcept;
-
-/// Ask on every thread: no callback tells which ones run nodes.
-void ask_every_thread() noexcept;
+/// An autograd node begins on the calling thread: until none is found running, it is worth asking which.
+void node_begins() noexcept;
 
 /// Name of a node's class without allocating: mangled C++ name, or tp_name of a Python class.
 const char* node_class(const torch::autograd::Node& node, bool& is_python) noexcept;

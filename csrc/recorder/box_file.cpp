@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@ using namespace blackbox;
 // Address space only. Small reservations are tried when the process lives under a limit on it.
 constexpr size_t kReservations[] = {1ull << 30, 256ull << 20, 32ull << 20};
 constexpr int kNameTries = 1000;
+constexpr int kGrowWaits = 1000;  // of 0.1 ms
 constexpr size_t kPage = 4096;
 
 char directory_[PATH_MAX];
@@ -74,6 +77,11 @@ int create_file(Failure& failure) {
 
 // Never sparse: on a full disk a store into a hole kills the process with SIGBUS.
 bool preallocate(int fd, size_t from, size_t nbytes, Failure& failure) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && from + nbytes > limit.rlim_cur) {  // else the kernel sends SIGXFSZ, which kills
+    failure = {"the black box would be larger than a file may be (ulimit -f)", EFBIG};
+    return false;
+  }
   int error;
   do error = posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(nbytes));
   while (error == EINTR);
@@ -150,11 +158,12 @@ bool copy_used(int fd, const char* from, size_t offset, size_t nbytes) {
   return true;
 }
 
-bool copy_inherited(int fd) {
-  for (uint32_t i = 0; i < g_box.header->region_count; i++) {
-    const RegionEntry& entry = directory()[i];
+// The parent goes on writing meanwhile: only what was there when the child looked first belongs to it.
+bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entries) {
+  for (uint32_t i = 0; i < inherited.region_count; i++) {
+    const RegionEntry& entry = entries[i];
     auto kind = static_cast<RegionKind>(entry.kind);
-    size_t nbytes = kind == RegionKind::kJournal ? g_box.header->journal_used : entry.nbytes;
+    size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
     if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs) continue;
     if (nbytes > entry.nbytes) nbytes = entry.nbytes;
     if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
@@ -229,7 +238,11 @@ bool open_box(const char* directory, bool preloaded, Failure& failure) noexcept 
 }
 
 void* add_region(RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t first_thread, uint32_t log2_slots) noexcept {
-  if (growing_.test_and_set(std::memory_order_acquire)) return nullptr;
+  for (int waits = 0; growing_.test_and_set(std::memory_order_acquire); waits++) {
+    if (waits == kGrowWaits) return nullptr;
+    timespec t{0, 100'000};
+    nanosleep(&t, nullptr);
+  }
   void* result = nullptr;
   FileHeader& header = *g_box.header;
   size_t nbytes = round_up(item_bytes * items);
@@ -262,21 +275,23 @@ void reopen_after_fork() noexcept {
   FileHeader inherited = *g_box.header;
   RegionEntry entries[kRegionLimit];
   memcpy(entries, directory(), sizeof entries);
+  while (inherited.region_count > 0 && entries[inherited.region_count - 1].offset + entries[inherited.region_count - 1].nbytes > file_bytes_)
+    inherited.region_count--;  // the parent added it since the fork: it is not in our mapping
   Failure failure;
   int fd = create_file(failure);
-  bool ok = fd >= 0 && preallocate(fd, 0, file_bytes_, failure) && copy_inherited(fd);
+  bool ok = fd >= 0 && preallocate(fd, 0, file_bytes_, failure) && copy_inherited(fd, inherited, entries);
   void* mapped = ok ? mmap(g_box.base, file_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) : MAP_FAILED;
-  if (mapped == MAP_FAILED) {
+  private_memory_ = mapped == MAP_FAILED;
+  if (private_memory_) {
     if (fd >= 0) unlink(path_);
     path_[0] = 0;
-    private_memory_ = true;
     if (mmap(g_box.base, file_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) _exit(127);
   }
   if (fd >= 0) close(fd);
   FileHeader& header = *g_box.header;
   write_identity(header);
-  memcpy(directory(), entries, sizeof entries);
-  header.journal_used = mapped != MAP_FAILED ? inherited.journal_used : kJournalFirst;
+  memcpy(directory(), entries, inherited.region_count * sizeof(RegionEntry));
+  header.journal_used = !private_memory_ ? inherited.journal_used : kJournalFirst;
   header.step = inherited.step;
   header.step_source = inherited.step_source;
   header.epoch = inherited.epoch;

@@ -4,9 +4,12 @@
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 
-#include <cstring>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <type_traits>
 
 namespace pytracer::recorder {
 
@@ -18,6 +21,7 @@ namespace {
 
 constexpr uint32_t kInUse = 0, kEnded = 1, kTaken = 2;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
+constexpr int kWaits = 1000;  // of 0.1 ms
 
 constinit ThreadContext contexts[kThreadLimit];
 std::atomic<uint32_t> next_index{0};
@@ -42,25 +46,51 @@ void make_key() { pthread_key_create(&end_key, thread_ends); }
 
 ThreadHead& head_of(uint32_t index) { return g_box.heads[index / kThreadsPerChunk][index % kThreadsPerChunk]; }
 
-bool add_chunk(uint32_t chunk) {
+// Held by the one thread that adds a chunk. What it got before the file was full or busy is kept for the next try.
+constinit std::atomic_flag adding = ATOMIC_FLAG_INIT;
+struct {
+  ThreadHead* heads;
+  char* records;
+  Grave* graves;
+} parts;
+
+bool make_chunk(uint32_t chunk) {
   uint32_t first = chunk * kThreadsPerChunk;
-  auto* heads = static_cast<ThreadHead*>(add_region(RegionKind::kThreads, sizeof(ThreadHead), kThreadsPerChunk, first, 0));
-  if (heads == nullptr) return false;
-  auto* records = static_cast<char*>(add_region(RegionKind::kRecords, kRecordBytes, kThreadsPerChunk * kRecordsPerThread, first, 0));
-  auto* graves = static_cast<Grave*>(add_region(RegionKind::kGraves, sizeof(Grave), kThreadsPerChunk * kGravesPerThread, first, 0));
-  if (records == nullptr || graves == nullptr) return false;
+  auto region = [&](auto*& part, RegionKind kind, uint32_t item_bytes, uint32_t items) {
+    if (part == nullptr) part = static_cast<std::remove_reference_t<decltype(part)>>(add_region(kind, item_bytes, items, first, 0));
+    return part != nullptr;
+  };
+  if (!region(parts.heads, RegionKind::kThreads, sizeof(ThreadHead), kThreadsPerChunk) ||
+      !region(parts.records, RegionKind::kRecords, kRecordBytes, kThreadsPerChunk * kRecordsPerThread) ||
+      !region(parts.graves, RegionKind::kGraves, sizeof(Grave), kThreadsPerChunk * kGravesPerThread))
+    return false;
   for (uint32_t i = 0; i < kThreadsPerChunk; i++) {
     ThreadContext& context = contexts[first + i];
-    context.head = heads + i;
-    context.records = records + static_cast<size_t>(i) * kRecordsPerThread * kRecordBytes;
-    context.small_graves = graves + static_cast<size_t>(i) * kGravesPerThread;
+    context.head = parts.heads + i;
+    context.records = parts.records + static_cast<size_t>(i) * kRecordsPerThread * kRecordBytes;
+    context.small_graves = parts.graves + static_cast<size_t>(i) * kGravesPerThread;
     context.large_graves = context.small_graves + kHalf;
     context.index = static_cast<uint16_t>(first + i);
   }
-  g_box.heads[chunk] = heads;
-  g_box.graves[chunk] = graves;
+  g_box.heads[chunk] = parts.heads;
+  g_box.graves[chunk] = parts.graves;
+  parts = {};
   g_box.chunk_count.store(chunk + 1, std::memory_order_release);
   return true;
+}
+
+// True when the chunk is there, or another thread stopped making it: look again. Threads of a pool start together, so that
+// all but one wait here for a moment, within bounds.
+bool add_chunk(uint32_t chunk) {
+  for (int waits = 0; adding.test_and_set(std::memory_order_acquire); waits++) {
+    if (g_box.chunk_count.load(std::memory_order_acquire) > chunk) return true;
+    if (waits == kWaits) return false;
+    timespec t{0, 100'000};
+    nanosleep(&t, nullptr);
+  }
+  bool made = g_box.chunk_count.load(std::memory_order_acquire) > chunk || make_chunk(chunk);
+  adding.clear(std::memory_order_release);
+  return made;
 }
 
 ThreadContext* recycled() {
@@ -72,23 +102,18 @@ ThreadContext* recycled() {
   return nullptr;
 }
 
-// A new context while its chunk has one, else that of an ended thread, else a new chunk.
+// A new context of a complete chunk, else that of an ended thread, else one of a new chunk.
 ThreadContext* find_context() {
-  uint32_t index = next_index.load(std::memory_order_acquire);
   for (;;) {
-    bool new_chunk = index % kThreadsPerChunk == 0;
-    if (new_chunk)
-      if (ThreadContext* old = recycled()) return old;
-    if (index >= kThreadLimit) return nullptr;
-    if (!next_index.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel)) continue;
-    if (new_chunk && !add_chunk(index / kThreadsPerChunk)) return nullptr;
-    for (int spins = 0; g_box.chunk_count.load(std::memory_order_acquire) <= index / kThreadsPerChunk; spins++) {
-      if (spins > 1000) return nullptr;  // the thread that makes the chunk is slow or failed: never wait for it
-      timespec t{0, 100'000};
-      nanosleep(&t, nullptr);
-    }
-    std::atomic_ref(g_box.header->thread_count).fetch_add(1, std::memory_order_acq_rel);
-    return &contexts[index];
+    uint32_t have = g_box.chunk_count.load(std::memory_order_acquire) * kThreadsPerChunk;
+    uint32_t index = next_index.load(std::memory_order_relaxed);
+    while (index < have)
+      if (next_index.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel)) {
+        std::atomic_ref(g_box.header->thread_count).fetch_add(1, std::memory_order_acq_rel);
+        return &contexts[index];
+      }
+    if (ThreadContext* old = recycled()) return old;
+    if (have >= kThreadLimit || !add_chunk(have / kThreadsPerChunk)) return nullptr;
   }
 }
 
@@ -121,6 +146,7 @@ ThreadContext& attach_thread() noexcept {
 
 void forget_threads() noexcept {
   t_context = nullptr;
+  adding.clear(std::memory_order_relaxed);  // its holder does not exist in the child
   pthread_once(&end_key_once, make_key);
   pthread_setspecific(end_key, nullptr);
   for (uint32_t i = 0; i < kThreadLimit; i++) contexts[i].sequence = 0;

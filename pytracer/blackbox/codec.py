@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from pytracer.blackbox.schema import Struct
@@ -69,7 +69,7 @@ def split_type(text: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (text, 0)
 
 
-@lru_cache(maxsize=None)
+@cache
 def layout(definition: Struct) -> Layout:
     """The layout of a structure, computed once."""
     return Layout(definition)

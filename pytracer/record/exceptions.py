@@ -74,7 +74,9 @@ def write(box: Core, error: BaseException, trace: TracebackType | None) -> None:
 
 
 def _name(kind: type[BaseException]) -> str:
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _message(error: BaseException) -> str:

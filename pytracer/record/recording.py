@@ -132,7 +132,9 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
             spare.mkdir(mode=0o700, parents=True, exist_ok=True)
             box.start(spare, ANNOUNCE)
         except OSError as error:
-            _say(f"not recording: {wanted}: {problem}; {spare}: {error.strerror}; set PYTRACER_DIR to a local directory")
+            _say(
+                f"not recording: {wanted}: {problem}; {spare}: {error.strerror}; set PYTRACER_DIR to a local directory"
+            )
             return False
         _say(f"cannot record into {wanted} ({problem}): recording into {spare}; choose with enable(directory=...)")
         wanted = spare

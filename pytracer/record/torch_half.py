@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -81,7 +82,7 @@ def _install(box: Core, level: str) -> None:
     if reason is not None:
         box.note(f"the torch hooks are not installed: {reason}")
         return
-    from pytracer import _native as native  # type: ignore[attr-defined, unused-ignore]
+    native: Any = importlib.import_module("pytracer._native")
 
     _native = native
     libraries = [os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__))]

@@ -29,7 +29,7 @@ def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
 
     class Watched(base):  # type: ignore[misc, valid-type]
         @property
-        def _initializing(self) -> bool:
+        def _initializing(self) -> bool:  # type: ignore[override, unused-ignore]
             return True
 
         @_initializing.setter

@@ -1,0 +1,374 @@
+// Test-only: work for the core at speed, and ways to crash at exact places. Built by tests/native, never packaged.
+//
+// Storages here are numbers, not memory. Everything about a life follows from its base address and size (see `mix`), so that
+// a reader can tell when parts of two lives were mixed.
+#include "../blackbox/layout.h"
+#include "../crashsafe/python_stack.h"
+#include "../recorder/core.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
+#include <barrier>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace pytracer::blackbox;
+
+namespace {
+
+// ---- lives ----
+
+uint32_t mix(uint64_t base, uint64_t nbytes) { return static_cast<uint32_t>((base >> 6) * 2654435761ull ^ nbytes * 40503ull) & 0x7fffffff; }
+
+uint32_t node = 0;                      // journal id that all lives refer to
+thread_local uint64_t freeing_who = 0;  // what the callback of a free answers
+
+uint64_t base_of(uint32_t thread, uint64_t slot, bool large) { return (0x100ull + thread) << 32 | (large ? 1ull << 31 : 0) | slot << 6; }
+// Small sizes say the thread and the life modulo 8000, large ones the whole life.
+uint64_t size_of(uint32_t thread, uint64_t life, bool large) {
+  return large ? 1ull << 40 | life << 4 | thread % 16 : 1 + life % 8000 * 16 + thread % 16;
+}
+
+void allocate(uint64_t base, uint64_t nbytes) { pytracer_storage_allocated(reinterpret_cast<void*>(base), nbytes, node, mix(base, nbytes)); }
+void release(uint64_t base, uint64_t nbytes) {
+  freeing_who = static_cast<uint64_t>(mix(base, nbytes + 1)) << 32 | node;
+  pytracer_storage_freed(reinterpret_cast<void*>(base), [](bool) { return freeing_who; });
+}
+
+template <class Work>
+void on_threads(uint32_t count, Work work) {
+  std::barrier start(count);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < count; t++)
+    threads.emplace_back([&, t] {
+      start.arrive_and_wait();
+      work(t);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+void mark(uint32_t thread, uint64_t n) {
+  std::string text = std::to_string(thread) + " " + std::to_string(n);
+  pytracer_mark(text.data(), text.size());
+}
+
+std::vector<std::thread> background;
+std::atomic<bool> stopping{false};
+
+uint64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
+}
+
+char* box_base() {
+  FILE* maps = fopen("/proc/self/maps", "r");
+  char line[8192];
+  char* found = nullptr;
+  while (maps != nullptr && found == nullptr && fgets(line, sizeof line, maps) != nullptr) {
+    unsigned long start, offset;
+    if (sscanf(line, "%lx-%*x %*s %lx", &start, &offset) == 2 && offset == 0 && strstr(line, pytracer_box_path()) != nullptr)
+      found = reinterpret_cast<char*>(start);
+  }
+  if (maps != nullptr) fclose(maps);
+  return found;
+}
+
+}  // namespace
+
+/// Call once after recording has started: names the node that all lives refer to.
+EXPORT void testing_begin() {
+  static const char name[] = "testing::Node";
+  node = pytracer_journal(static_cast<uint32_t>(EntryKind::kNode), name, sizeof name);
+  pytracer_open_storages();
+}
+
+/// Each thread allocates `count` storages that stay.
+EXPORT void testing_hold(uint32_t threads, uint32_t first_thread, uint64_t count, int large) {
+  on_threads(threads, [=](uint32_t t) {
+    for (uint64_t i = 0; i < count; i++) allocate(base_of(first_thread + t, i, large), size_of(first_thread + t, i, large));
+  });
+}
+
+/// Each thread frees what testing_hold of the same arguments allocated.
+EXPORT void testing_let_go(uint32_t threads, uint32_t first_thread, uint64_t count, int large) {
+  on_threads(threads, [=](uint32_t t) {
+    for (uint64_t i = 0; i < count; i++) release(base_of(first_thread + t, i, large), size_of(first_thread + t, i, large));
+  });
+}
+
+/// Each thread allocates and frees `lives` storages in turn, at `slots` addresses of its own; all lives end.
+EXPORT void testing_churn(uint32_t threads, uint64_t lives, uint32_t slots, int large) {
+  on_threads(threads, [=](uint32_t t) {
+    for (uint64_t n = 0; n < lives; n++) {
+      uint64_t base = base_of(t, n % slots, large), nbytes = size_of(t, n, large);
+      allocate(base, nbytes);
+      release(base, nbytes);
+    }
+  });
+}
+
+/// One thread allocates, another one frees.
+EXPORT void testing_hand_over(uint64_t lives) {
+  std::atomic<uint64_t> made{0}, ended{0};
+  on_threads(2, [&](uint32_t t) {
+    for (uint64_t n = 0; n < lives; n++) {
+      uint64_t base = base_of(0, n % 64, true), nbytes = size_of(0, n, true);
+      if (t == 0) {
+        while (n - ended.load(std::memory_order_acquire) >= 64) std::this_thread::yield();
+        allocate(base, nbytes);
+        made.store(n + 1, std::memory_order_release);
+      } else {
+        while (made.load(std::memory_order_acquire) <= n) std::this_thread::yield();
+        release(base, nbytes);
+        ended.store(n + 1, std::memory_order_release);
+      }
+    }
+  });
+}
+
+EXPORT void testing_allocate(uint64_t base, uint64_t nbytes) { allocate(base, nbytes); }
+EXPORT void testing_release(uint64_t base, uint64_t nbytes) { release(base, nbytes); }
+
+/// Each thread writes `count` marks "thread n"; all threads live until the last one has begun.
+EXPORT void testing_marks(uint32_t threads, uint64_t count) {
+  std::barrier end(threads);
+  on_threads(threads, [&](uint32_t t) {
+    for (uint64_t n = 0; n < count; n++) mark(t, n);
+    end.arrive_and_wait();
+  });
+}
+
+/// Threads of a pool that all begin at once while the table of storages grows: each holds storages, each writes a mark.
+EXPORT void testing_burst(uint32_t threads, uint64_t storages) {
+  std::barrier end(threads);
+  on_threads(threads, [&](uint32_t t) {
+    for (uint64_t i = 0; i < storages; i++) allocate(base_of(t, i, false), size_of(t, i, false));
+    mark(t, 0);
+    end.arrive_and_wait();
+  });
+}
+
+/// Threads one after the other; each writes one mark.
+EXPORT void testing_threads_in_turn(uint32_t count) {
+  for (uint32_t t = 0; t < count; t++) std::thread([=] { mark(t, 0); }).join();
+}
+
+/// Each thread appends `count` notes "thread n ..." of `nbytes`; `ids` holds threads * count results.
+EXPORT void testing_journal(uint32_t threads, uint32_t count, uint32_t nbytes, uint32_t* ids) {
+  on_threads(threads, [=](uint32_t t) {
+    std::string text;
+    for (uint32_t n = 0; n < count; n++) {
+      text = std::to_string(t) + " " + std::to_string(n) + " ";
+      text.resize(nbytes, static_cast<char>('a' + t));
+      ids[t * count + n] = pytracer_journal(static_cast<uint32_t>(EntryKind::kNote), text.data(), text.size());
+    }
+  });
+}
+
+/// Threads that record storages, marks and now and then a note, until testing_stop or the end.
+EXPORT void testing_background(uint32_t threads, uint32_t slots) {
+  for (uint32_t t = 0; t < threads; t++)
+    background.emplace_back([=] {
+      for (uint64_t n = 0; !stopping.load(std::memory_order_relaxed); n++) {
+        bool large = n / slots % 2 != 0;  // half of the addresses live, half are free, at any time
+        uint64_t slot = n % slots;
+        if (n >= slots) {
+          bool old_large = (n - slots) / slots % 2 != 0;
+          release(base_of(t, slot, old_large), size_of(t, n - slots, old_large));
+        }
+        allocate(base_of(t, slot, large), size_of(t, n, large));
+        if (n % 4 == 0) mark(t, n);
+        if (n % 4096 == 0) {
+          std::string text = std::to_string(t) + " " + std::to_string(n) + " ";
+          text.resize(24 + n / 4096 % 40, 'x');
+          pytracer_journal(static_cast<uint32_t>(EntryKind::kNote), text.data(), text.size());
+        }
+      }
+    });
+}
+EXPORT void testing_stop() {
+  stopping = true;
+  for (auto& thread : background) thread.join();
+  background.clear();
+}
+
+/// In a forked child, where the background threads do not exist.
+EXPORT void testing_forget_background() {
+  for (auto& thread : background) thread.detach();
+  background.clear();
+}
+
+// ---- ways to crash ----
+
+EXPORT __attribute__((noinline)) void testing_read(uint64_t addr) {
+  (void)*reinterpret_cast<volatile char*>(addr);
+  asm volatile("" ::: "memory");  // no tail call: this function stays on the stack
+}
+EXPORT __attribute__((noinline)) void testing_null() { testing_read(0); }
+EXPORT void testing_abort() { abort(); }
+EXPORT void testing_wild_jump() {
+  void (*volatile wild)() = reinterpret_cast<void (*)()>(0x10);
+  wild();
+  asm volatile("" ::: "memory");
+}
+
+namespace {
+volatile int depth = 0;
+}
+EXPORT __attribute__((noinline)) int testing_overflow() {
+  volatile char room[512];
+  room[0] = 1;
+  depth = depth + 1;
+  return depth < 0 ? 0 : testing_overflow() + room[0];
+}
+
+/// The return address and the frame pointer above are garbage.
+EXPORT __attribute__((noinline)) void testing_smashed_stack() {
+  memset(__builtin_frame_address(0), 0x41, 64);
+  testing_read(0);
+}
+
+/// glibc finds its heap damaged while it holds the lock of the arena.
+EXPORT void testing_in_malloc() {
+  std::thread([] {  // a new arena, whose blocks come from its top
+    auto* block = static_cast<char*>(malloc(2000));
+    size_t top = ~static_cast<size_t>(0xfff) | 1;
+    memcpy(block + malloc_usable_size(block), &top, sizeof top);
+    void* volatile next = malloc(60000);
+    free(next);
+  })
+      .join();
+}
+
+/// Threads that fault at the same moment.
+EXPORT void testing_crash_together(uint32_t threads) {
+  on_threads(threads, [](uint32_t) { testing_null(); });
+}
+
+EXPORT void testing_crash_on_thread() { std::thread(testing_null).join(); }
+EXPORT void testing_overflow_on_thread() {
+  std::thread([] { testing_overflow(); }).join();
+}
+
+/// A child between vfork and exec crashes; returns its wait status.
+EXPORT int testing_crash_in_vfork_child() {
+  int status = 0;
+  pid_t child = vfork();
+  if (child == 0) testing_read(0);
+  waitpid(child, &status, 0);
+  return status;
+}
+
+EXPORT void testing_crash_blocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  testing_null();
+}
+
+/// The calling thread's Python state points to garbage, then it crashes.
+EXPORT void testing_crash_with_garbage_thread_state(uint64_t garbage) {
+  auto* offsets = static_cast<const pytracer::crashsafe::PythonOffsets*>(pytracer_python_offsets());
+  auto get = reinterpret_cast<char* (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState"));
+  memcpy(get() + offsets->ts_frame, &garbage, sizeof garbage);
+  testing_null();
+}
+
+// ---- faults inside the handler ----
+
+/// Takes a region of the box away from this process (not from the file): the step that uses it faults.
+EXPORT int testing_forbid(uint32_t kind) {
+  char* base = box_base();
+  if (base == nullptr) return 0;
+  int found = 0;
+  auto* header = reinterpret_cast<FileHeader*>(base);
+  auto* regions = reinterpret_cast<RegionEntry*>(base + sizeof(FileHeader));
+  for (uint32_t i = 0; i < header->region_count; i++)
+    if (regions[i].kind == kind && mprotect(base + regions[i].offset, regions[i].nbytes, PROT_NONE) == 0) found++;
+  return found;
+}
+
+EXPORT void testing_probe_that_faults() {
+  pytracer_set_node_probe([](pytracer_node*) {
+    testing_read(8);
+    return true;
+  });
+}
+EXPORT void testing_probe_with_garbage_name() {
+  pytracer_set_node_probe([](pytracer_node* out) {
+    *out = {reinterpret_cast<const char*>(0x4141414141414141), 7, false};
+    return true;
+  });
+}
+
+// ---- the alternate stack ----
+
+namespace {
+
+constexpr unsigned char kPaint = 0xA5;
+stack_t painted{};
+int report_fd = -1;
+
+void measure(int, siginfo_t*, void*) {
+  auto* low = static_cast<unsigned char*>(painted.ss_sp);
+  size_t untouched = 0;
+  while (untouched < painted.ss_size && low[untouched] == kPaint) untouched++;
+  char text[64];
+  int n = snprintf(text, sizeof text, "%zu %zu\n", painted.ss_size - untouched, painted.ss_size);
+  ssize_t ignored = write(report_fd, text, static_cast<size_t>(n));
+  (void)ignored;
+  signal(SIGSEGV, SIG_DFL);
+}
+
+void allocate_in_handler(int, siginfo_t*, void*) {
+  void* volatile block = malloc(100);
+  free(block);
+}
+
+void chain(int signal, void (*function)(int, siginfo_t*, void*)) {
+  struct sigaction action{};
+  action.sa_sigaction = function;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+/// Paints this thread's alternate stack. The chained handler, called by the core when its report is complete, writes to `path`
+/// how many bytes were used, and of how many. Preloaded cores only.
+EXPORT int testing_paint(const char* path) {
+  syscall(SYS_sigaltstack, nullptr, &painted);
+  if (painted.ss_flags & SS_DISABLE) return 0;
+  memset(painted.ss_sp, kPaint, painted.ss_size);
+  report_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  chain(SIGSEGV, measure);
+  chain(SIGABRT, measure);
+  return 1;
+}
+
+/// Control for watch_allocations.c: a chained handler that does allocate.
+EXPORT void testing_chain_allocating() { chain(SIGSEGV, allocate_in_handler); }
+
+/// Writes the time into the box (a mark "fault <ns>") and faults.
+EXPORT void testing_timed_null() {
+  mark(0, 0);  // attach first: that is not the handler's time
+  std::string text = "fault " + std::to_string(now_ns());
+  pytracer_mark(text.data(), text.size());
+  testing_read(0);
+}
