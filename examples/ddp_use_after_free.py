@@ -2,12 +2,13 @@
 
     pytracer run -- torchrun --nproc-per-node 2 examples/ddp_use_after_free.py
 
-The bug is a real one. With `gradient_as_bucket_view=True` every `.grad` is a view of DDP's bucket, and at the start of the second
-forward DDP throws its first buckets away and makes new ones in the order in which gradients became ready. Whoever kept an address from
-the first iteration, like the native monitor here, then reads released memory. The C library maps blocks above 32 MiB one by
-one and unmaps them when they are released. One of the new buckets, 1 MB smaller than the old one, may be mapped into the very
-hole, but at its upper end: the rows that are read here lie at the lower one, so the late read faults. With smaller buckets the
-same bug reads whatever lies there now, without a word.
+The bug is a real one. With `gradient_as_bucket_view=True` every `.grad` is a view of DDP's bucket, and at the start
+of the second forward DDP throws its first buckets away and makes new ones in the order in which gradients became
+ready. Whoever kept an address from the first iteration, like the native monitor here, then reads released memory.
+
+The C library maps blocks above 32 MiB one by one and unmaps them when they are released. One of the new buckets, 1 MB
+smaller than the old one, may be mapped into the very hole, but at its upper end: the rows that are read here lie at the
+lower one, so the late read faults. With smaller buckets the same bug reads whatever lies there now, without a word.
 """
 
 from __future__ import annotations
@@ -93,13 +94,15 @@ def train(rank: int) -> None:
         tokens = torch.randint(0, WORDS, (4, 32))
         logits = LogGradients.apply(model(tokens), monitor)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten())
+        mean_loss = loss.detach() / dist.get_world_size()
+        dist.all_reduce(mean_loss)
         loss.backward()
         if step == 0 and monitor is not None:
             monitor.watch(model.module.embedding.weight.grad[SPECIAL_WORDS])
         optimizer.step()
         optimizer.zero_grad()
         if rank == 0:
-            print(f"step {step}: loss {loss.item():.3f}", flush=True)
+            print(f"step {step}: loss {mean_loss.item():.3f}", flush=True)
 
 
 def main() -> None:
