@@ -1,7 +1,7 @@
 """Builds libpytracer_core (no torch, no Python) and, against the installed torch, _native. Metadata: pyproject.toml.
 
-    pip install --no-build-isolation -e .                                needs torch, setuptools, ninja and a C++ compiler
-    PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e .       the core alone: traces any Python process
+    pip install --no-build-isolation -e .              needs torch, setuptools, ninja and a C++ compiler
+    PYTRACER_WITHOUT_TORCH=1 pip install ...           the core alone: traces any Python process
 
 Both are built by one ninja file, so a second build compiles only what changed.
 """
@@ -29,10 +29,27 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 # -fno-threadsafe-statics: the guards live in libstdc++, and the core needs only libc and libgcc.
-CORE = [*COMMON, "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-ftls-model=initial-exec", "-fno-stack-protector",
-        "-fasynchronous-unwind-tables", f'-DPYTRACER_VERSION=\\"{VERSION}\\"']  # fmt: skip
+CORE = [
+    *COMMON,
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-ftls-model=initial-exec",
+    "-fno-stack-protector",
+    "-fasynchronous-unwind-tables",
+    f'-DPYTRACER_VERSION=\\"{VERSION}\\"',
+]
 # nodelete: live storages hold our deleter, threads our stacks. now: nothing binds lazily while the process dies.
-CORE_LINK = ["-shared", "-Wl,-soname,libpytracer_core.so", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--no-undefined", "-lgcc_s", "-ldl", "-lpthread"]
+CORE_LINK = [
+    "-shared",
+    "-Wl,-soname,libpytracer_core.so",
+    "-Wl,-z,nodelete",
+    "-Wl,-z,now",
+    "-Wl,--no-undefined",
+    "-lgcc_s",
+    "-ldl",
+    "-lpthread",
+]
 
 
 def quote(words: list[str]) -> str:
@@ -57,7 +74,9 @@ class Ninja:
         ]
         self.targets: list[str] = []
 
-    def library(self, target: Path, sources: list[Path], compiler: str, flags: list[str], link: list[str], after: list[Path]) -> None:
+    def library(
+        self, target: Path, sources: list[Path], compiler: str, flags: list[str], link: list[str], after: list[Path]
+    ) -> None:
         """A shared library; `after` are files that must be linked before it."""
         objects = []
         for source in sources:
@@ -65,18 +84,26 @@ class Ninja:
             objects.append(name)
             self.lines += [f"build {name}: cxx {source}", f"  compiler = {compiler}", f"  flags = {quote(flags)}"]
         order = " | " + " ".join(map(str, after)) if after else ""
-        self.lines += [f"build {target}: link {' '.join(objects)}{order}", f"  compiler = {compiler}", f"  flags = {quote(link)}"]
+        self.lines += [
+            f"build {target}: link {' '.join(objects)}{order}",
+            f"  compiler = {compiler}",
+            f"  flags = {quote(link)}",
+        ]
         self.targets.append(str(target))
 
     def run(self) -> None:
         """Builds everything."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "build.ninja").write_text("\n".join([*self.lines, "default " + " ".join(self.targets), ""]), encoding="utf-8")
+        (self.directory / "build.ninja").write_text(
+            "\n".join([*self.lines, "default " + " ".join(self.targets), ""]), encoding="utf-8"
+        )
         ninja = shutil.which("ninja") or shutil.which("ninja", path=sysconfig.get_path("scripts"))
         if ninja is None:
             raise SystemExit("pytracer needs ninja to build: pip install ninja")
         if subprocess.run([ninja, "-C", str(self.directory)], check=False).returncode != 0:
-            raise SystemExit("pytracer did not compile: the first error above tells why (a C++20 compiler such as gcc 12 is needed)")
+            raise SystemExit(
+                "pytracer did not compile: the first error above tells why (a C++20 compiler such as gcc 12 is needed)"
+            )
 
 
 def find_torch() -> object:
@@ -86,7 +113,7 @@ def find_torch() -> object:
             "pytracer is built against the torch that it will trace, and no torch is importable here.\n"
             "  Install torch first, then: pip install --no-build-isolation -e .\n"
             "  (pip's isolated build would fetch another torch: --no-build-isolation is needed.)\n"
-            "  To build without the torch half on purpose: PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e ."
+            "  To build without the torch half: PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e ."
         )
     import torch
 
@@ -103,8 +130,22 @@ class BuildWithNinja(build_ext):
         cc = os.environ.get("CC", "gcc")
         ninja = Ninja(ROOT / "build" / f"ninja-{sys.version_info[0]}.{sys.version_info[1]}")
         core = package / "libpytracer_core.so"
-        ninja.library(core, sorted((CSRC / "crashsafe").glob("*.cpp")) + sorted((CSRC / "recorder").glob("*.cpp")), cc, CORE, CORE_LINK, [])
-        info = {"pytracer": VERSION, "python": f"{sys.version_info[0]}.{sys.version_info[1]}", "torch": None, "cuda": None, "core": True, "native": False}
+        ninja.library(
+            core,
+            sorted((CSRC / "crashsafe").glob("*.cpp")) + sorted((CSRC / "recorder").glob("*.cpp")),
+            cc,
+            CORE,
+            CORE_LINK,
+            [],
+        )
+        info = {
+            "pytracer": VERSION,
+            "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+            "torch": None,
+            "cuda": None,
+            "core": True,
+            "native": False,
+        }
         if not WITHOUT_TORCH:
             torch = find_torch()
             self.add_native(ninja, package, core, compiler, torch)
@@ -129,7 +170,12 @@ class BuildWithNinja(build_ext):
             f"-I{CSRC}",
         ]
         link = ["-shared", "-Wl,-z,nodelete", f"-L{package}", "-lpytracer_core", "-Wl,-rpath,$$ORIGIN"]
-        link += [f"-L{path}" for path in cpp_extension.library_paths()] + ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+        link += [f"-L{path}" for path in cpp_extension.library_paths()] + [
+            "-lc10",
+            "-ltorch_cpu",
+            "-ltorch",
+            "-ltorch_python",
+        ]
         sources = sorted((CSRC / "hooks").glob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
         ninja.library(package / f"_native{SUFFIX}", sources, compiler, flags, link, [core])
 
@@ -149,4 +195,8 @@ class BinaryDistribution(Distribution):
         return True
 
 
-setup(ext_modules=[Extension("pytracer._native", sources=[])], cmdclass={"build_ext": BuildWithNinja}, distclass=BinaryDistribution)
+setup(
+    ext_modules=[Extension("pytracer._native", sources=[])],
+    cmdclass={"build_ext": BuildWithNinja},
+    distclass=BinaryDistribution,
+)

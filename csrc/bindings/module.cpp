@@ -5,8 +5,8 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/version.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace py = pybind11;
 

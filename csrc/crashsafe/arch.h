@@ -1,8 +1,8 @@
 // What differs between processors: registers in a ucontext, and nothing else.
 #pragma once
+#include <ucontext.h>
 #include <cstdint>
 #include <cstring>
-#include <ucontext.h>
 
 namespace pytracer::crashsafe {
 

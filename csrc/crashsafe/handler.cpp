@@ -8,11 +8,11 @@
 #include "safe_read.h"
 #include "storage_lookup.h"
 
+#include <pthread.h>
+#include <sys/prctl.h>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <pthread.h>
-#include <sys/prctl.h>
 
 namespace pytracer {
 Box g_box;
@@ -33,7 +33,7 @@ struct Theirs {
   std::atomic<uint32_t> current{0};
 };
 constinit Theirs theirs[65];  // constinit: the preloaded constructor runs before other initializers would
-KernelAction in_kernel[65];  // what the kernel has while we are installed
+KernelAction in_kernel[65];   // what the kernel has while we are installed
 std::atomic<bool> installed{false};
 const char* announce_directory = nullptr;
 std::atomic<NodeProbeFn> node_probe{nullptr};
@@ -127,8 +127,13 @@ void collect(ucontext_t* context) {
 }
 
 void announce(const CrashHeader& crash) {
-  const char* name = crash.signal == SIGSEGV ? "SIGSEGV" : crash.signal == SIGBUS ? "SIGBUS" : crash.signal == SIGABRT ? "SIGABRT" :
-                     crash.signal == SIGILL ? "SIGILL" : crash.signal == SIGFPE ? "SIGFPE" : crash.signal == SIGTRAP ? "SIGTRAP" : "SIGSYS";
+  const char* name = crash.signal == SIGSEGV   ? "SIGSEGV"
+                     : crash.signal == SIGBUS  ? "SIGBUS"
+                     : crash.signal == SIGABRT ? "SIGABRT"
+                     : crash.signal == SIGILL  ? "SIGILL"
+                     : crash.signal == SIGFPE  ? "SIGFPE"
+                     : crash.signal == SIGTRAP ? "SIGTRAP"
+                                               : "SIGSYS";
   RawLine line;
   line.text("pytracer: process ").number(static_cast<uint64_t>(g_box_pid)).text(" died of ").text(name);
   if (crash.code > 0 && crash.fault_addr != 0) line.text(" at ").number(crash.fault_addr, 16);
@@ -156,9 +161,7 @@ void requeue_default(int signal, siginfo_t* info) {
     syscall(SYS_tgkill, sys_getpid(), sys_gettid(), signal);  // refused (e.g. seccomp): the status stays true, siginfo does not
 }
 
-struct sigaction action_of(int signal) {
-  return theirs[signal].slot[theirs[signal].current.load(std::memory_order_acquire)];
-}
+struct sigaction action_of(int signal) { return theirs[signal].slot[theirs[signal].current.load(std::memory_order_acquire)]; }
 bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
 
 // Calls the previous handler as a function inside ours, as the kernel would have: mask, arguments, one-shot flag.
@@ -180,8 +183,10 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   shield.high = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   shield.on = true;
   sys_mask(SIG_BLOCK, &mask, nullptr);
-  if (action.sa_flags & SA_SIGINFO) action.sa_sigaction(signal, info, context);
-  else action.sa_handler(signal);
+  if (action.sa_flags & SA_SIGINFO)
+    action.sa_sigaction(signal, info, context);
+  else
+    action.sa_handler(signal);
   uint64_t one = bit_of(signal);
   timespec zero{};
   siginfo_t dropped;
@@ -280,7 +285,8 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   bool repaired = false, called = false;
   // abort() raises the signal and goes on dying when the handler returns: only the exit tells that it was another raise().
   bool may_be_abort = signal == SIGABRT && info->si_code == SI_TKILL && info->si_pid == g_box_pid;
-  if (is_function(previous) && repairs.load(std::memory_order_relaxed) > 0 && !may_be_abort) {  // a program that repairs faults as a habit pays no report
+  if (is_function(previous) && repairs.load(std::memory_order_relaxed) > 0 &&
+      !may_be_abort) {  // a program that repairs faults as a habit pays no report
     called = true;
     repaired = call_theirs(signal, info, context);
   }
@@ -325,8 +331,8 @@ void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct
   announce_directory = announce;
   warm_up_unwinder();
   for (int signal : kSignals) {
-    struct sigaction action {};
-    struct sigaction old {};
+    struct sigaction action{};
+    struct sigaction old{};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     if (libc_sigaction(signal, nullptr, &old) != 0) continue;
@@ -352,7 +358,8 @@ void note_normal_exit() noexcept {
   CrashHeader& crash = *g_box.crash.data;
   if (shield.on) {
     auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-    if (owner.load(std::memory_order_acquire) != sys_gettid() || (here >= shield.low && here < shield.high)) return;  // their handler ends the process
+    if (owner.load(std::memory_order_acquire) != sys_gettid() || (here >= shield.low && here < shield.high))
+      return;  // their handler ends the process
     shield.on = false;
     note_repair();
   }

@@ -4,7 +4,6 @@
 #include "box.h"
 #include "safe_read.h"
 
-#include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -12,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <unwind.h>
+#include <cstring>
 
 // Lock-free since glibc 2.35; weak, so that the library also loads on older ones.
 extern "C" int _dl_find_object(void*, struct dl_find_object*) noexcept __attribute__((weak));
@@ -75,7 +75,7 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
   int before = 0;
   uint64_t pc = _Unwind_GetIPInfo(context, &before);
   if (pc == 0) return _URC_END_OF_STACK;  // the caller of a thread's first function
-  if (!walk->crossed_signal_frame) {  // our own handler's frames come first
+  if (!walk->crossed_signal_frame) {      // our own handler's frames come first
     if (pc != walk->crash_pc) return _URC_NO_REASON;
     walk->crossed_signal_frame = true;
     if (walk->innermost_is_exact) {

@@ -3,8 +3,8 @@
 #include "box.h"
 #include "safe_read.h"
 
-#include <cstring>
 #include <pthread.h>
+#include <cstring>
 
 namespace pytracer::crashsafe {
 namespace {

@@ -7,9 +7,8 @@ namespace pytracer::crashsafe {
 /// Offsets of one CPython minor version; printed by scripts/gen_python_offsets.py from that version's headers.
 struct PythonOffsets {
   int minor;
-  long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back,
-      f_owner, co_code, co_qualname, owner_cstack, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size,
-      bytes_data, str_len, str_state, str_ascii, str_compact;
+  long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back, f_owner, co_code, co_qualname,
+      owner_cstack, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size, bytes_data, str_len, str_state, str_ascii, str_compact;
 };
 
 /// A frame that is being looked at.

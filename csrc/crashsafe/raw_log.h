@@ -1,8 +1,8 @@
 // Fixed text and numbers to file descriptor 2, without stdio or allocation.
 #pragma once
+#include <unistd.h>
 #include <cstdint>
 #include <cstring>
-#include <unistd.h>
 
 namespace pytracer::crashsafe {
 

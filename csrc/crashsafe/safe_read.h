@@ -1,8 +1,8 @@
 // Reads of memory that may not be there. A fault inside copy_bytes is turned into a failed read by the handler.
 #pragma once
+#include <ucontext.h>
 #include <cstddef>
 #include <cstdint>
-#include <ucontext.h>
 
 namespace pytracer::crashsafe {
 

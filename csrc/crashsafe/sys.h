@@ -1,10 +1,10 @@
 // System calls without libc's wrappers where the wrapper does more than the call.
 #pragma once
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace pytracer::crashsafe {
 
@@ -36,9 +36,7 @@ inline uint64_t now_ns() {
 }
 inline int sys_gettid() { return static_cast<int>(syscall(SYS_gettid)); }
 inline int sys_getpid() { return static_cast<int>(syscall(SYS_getpid)); }
-inline long sys_mask(int how, const uint64_t* set, uint64_t* old) {
-  return syscall(SYS_rt_sigprocmask, how, set, old, sizeof(uint64_t));
-}
+inline long sys_mask(int how, const uint64_t* set, uint64_t* old) { return syscall(SYS_rt_sigprocmask, how, set, old, sizeof(uint64_t)); }
 inline long sys_action(int signal, const KernelAction* action, KernelAction* old) {
   return syscall(SYS_rt_sigaction, signal, action, old, sizeof(uint64_t));
 }

@@ -15,7 +15,8 @@ std::vector<Bucket> buckets_of(const c10d::Reducer& reducer) {
     auto parameters = bucket.getParameters();
     for (size_t i = 0; i < parameters.size() && i < gradients.size(); i++) {
       auto addr = reinterpret_cast<uint64_t>(gradients[i].data_ptr());
-      entry.parameters.push_back({reinterpret_cast<uint64_t>(parameters[i].unsafeGetTensorImpl()), addr - entry.addr, static_cast<uint64_t>(gradients[i].nbytes())});
+      entry.parameters.push_back(
+          {reinterpret_cast<uint64_t>(parameters[i].unsafeGetTensorImpl()), addr - entry.addr, static_cast<uint64_t>(gradients[i].nbytes())});
     }
     out.push_back(std::move(entry));
   }

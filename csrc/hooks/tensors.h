@@ -15,7 +15,8 @@ void each_tensor(const at::RecordFunction& function, Visit visit) {
     if (tensor.defined() && tensor.has_storage()) visit(tensor);
   };
   for (const c10::IValue& value : function.inputs()) {
-    if (value.isTensor()) one(value.toTensor());
+    if (value.isTensor())
+      one(value.toTensor());
     else if (value.isTensorList())
       for (const at::Tensor& tensor : value.toTensorVector()) one(tensor);
   }

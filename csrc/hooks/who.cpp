@@ -8,10 +8,10 @@
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/python_function.h>
 
+#include <pthread.h>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <pthread.h>
 #include <typeinfo>
 
 namespace pytracer::hooks {
@@ -170,8 +170,10 @@ uint64_t vtable_of(const torch::autograd::Node& node) { return load<uint64_t>(re
 // The member was `obj` until 2.12 and is behind pyobj() since.
 template <class N>
 PyObject* python_object(const N& node) {
-  if constexpr (requires { node.pyobj(); }) return node.pyobj();
-  else return node.obj;
+  if constexpr (requires { node.pyobj(); })
+    return node.pyobj();
+  else
+    return node.obj;
 }
 
 uint32_t intern_node(const torch::autograd::Node& node) {
@@ -251,7 +253,9 @@ Who who_is_running_in_detail() noexcept {
     site.node_id = intern_node(*node);
     sequence_nr = static_cast<uint32_t>(node->sequence_nr());
   }
-  uint64_t hash = mix(mix(mix(1, static_cast<uint64_t>(site.code_id) << 32 | site.code_offset), static_cast<uint64_t>(site.caller_id) << 32 | site.caller_offset), site.node_id);
+  uint64_t hash =
+      mix(mix(mix(1, static_cast<uint64_t>(site.code_id) << 32 | site.code_offset), static_cast<uint64_t>(site.caller_id) << 32 | site.caller_offset),
+          site.node_id);
   hash |= 1ull << 63;
   uint32_t id = sites.find(hash);
   if (id == 0) {

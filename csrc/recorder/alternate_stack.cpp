@@ -3,9 +3,9 @@
 #include "../crashsafe/handler.h"
 #include "../crashsafe/sys.h"
 
-#include <climits>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <climits>
 
 namespace pytracer::recorder {
 namespace {
@@ -36,7 +36,8 @@ void make_key() { pthread_key_create(&stack_key, thread_ends); }
 }  // namespace
 
 void* map_stack() noexcept {
-  void* at = mmap(nullptr, kGuardBytes + kAlternateStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  void* at =
+      mmap(nullptr, kGuardBytes + kAlternateStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return nullptr;
   mprotect(at, kGuardBytes, PROT_NONE);
   return at;

@@ -3,17 +3,17 @@
 #include "../crashsafe/arch.h"
 #include "../crashsafe/sys.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace pytracer::recorder {
 namespace {
@@ -64,8 +64,10 @@ int create_file(Failure& failure) {
   snprintf(boxes, sizeof boxes, "%s/boxes", directory_);
   int fd = -1;
   for (int i = 0; i < kNameTries && fd < 0; i++) {
-    if (i == 0) snprintf(path_, sizeof path_, "%s/%s.%d.blackbox", boxes, host, getpid());
-    else snprintf(path_, sizeof path_, "%s/%s.%d.%d.blackbox", boxes, host, getpid(), i);
+    if (i == 0)
+      snprintf(path_, sizeof path_, "%s/%s.%d.blackbox", boxes, host, getpid());
+    else
+      snprintf(path_, sizeof path_, "%s/%s.%d.%d.blackbox", boxes, host, getpid(), i);
     fd = open(path_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == ENOENT && i == 0 && make_directory(directory_) && make_directory(boxes))
       fd = open(path_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -311,7 +313,8 @@ void trim_at_exit() noexcept {
     const RegionEntry& entry = directory()[i];
     size_t keep = entry.kind == static_cast<uint32_t>(RegionKind::kJournal) ? round_up(header.journal_used) : 0;
     if (keep < entry.nbytes)
-      fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(entry.offset + keep), static_cast<off_t>(round_up(entry.nbytes) - keep));
+      fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(entry.offset + keep),
+                static_cast<off_t>(round_up(entry.nbytes) - keep));
   }
   close(fd);
 }

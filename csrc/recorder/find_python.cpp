@@ -2,9 +2,9 @@
 
 #include "../crashsafe/python_stack.h"
 
+#include <dlfcn.h>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 
 namespace pytracer::recorder {
 

@@ -13,8 +13,8 @@ F next_symbol(const char* name) {
 }  // namespace pytracer::recorder
 
 /// `PYTRACER_REAL(waitpid)(...)`: resolved at first use, which the constructor makes early.
-#define PYTRACER_REAL(name)                                                                     \
-  ([]() {                                                                                       \
+#define PYTRACER_REAL(name)                                                                       \
+  ([]() {                                                                                         \
     static decltype(&::name) found = ::pytracer::recorder::next_symbol<decltype(&::name)>(#name); \
-    return found;                                                                               \
+    return found;                                                                                 \
   }())

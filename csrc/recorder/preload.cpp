@@ -7,15 +7,15 @@
 #include "libc.h"
 #include "recorder.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -47,8 +47,10 @@ struct Start {
 
 void* run_thread(void* stack) {
   Start start = *static_cast<Start*>(recorder::stack_bytes(stack));  // carried by the stack itself: no allocation
-  if (recorder::use_stack(stack)) recorder::give_back_at_thread_end(stack);
-  else recorder::unmap_stack(stack);
+  if (recorder::use_stack(stack))
+    recorder::give_back_at_thread_end(stack);
+  else
+    recorder::unmap_stack(stack);
   return start.function(start.argument);
 }
 
@@ -79,8 +81,8 @@ EXPORT int __sigaction(int signal, const struct sigaction* act, struct sigaction
 
 EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
   if (!preloaded || !crashsafe::is_ours(number)) return PYTRACER_REAL(signal)(number, handler);
-  struct sigaction act {};
-  struct sigaction old {};
+  struct sigaction act{};
+  struct sigaction old{};
   act.sa_handler = handler;
   act.sa_flags = SA_RESTART;
   sigemptyset(&act.sa_mask);
@@ -170,7 +172,8 @@ void pytracer_before_dlopen(const char* path) {
   snprintf(boot, sizeof boot, "%.*s/record/boot.py", directory, self.dli_fname);
   if (access(boot, R_OK) != 0) return;
   // Inside a lambda, so that __main__ keeps no name of ours.
-  snprintf(code, sizeof code, "(lambda p: exec(compile(open(p, encoding='utf-8').read(), p, 'exec'), {'__name__': '_pytracer_boot', '__file__': p}))('%s')", boot);
+  snprintf(code, sizeof code,
+           "(lambda p: exec(compile(open(p, encoding='utf-8').read(), p, 'exec'), {'__name__': '_pytracer_boot', '__file__': p}))('%s')", boot);
   run(code, nullptr);
 }
 

@@ -12,15 +12,15 @@
 #include "storage_table.h"
 #include "thread_context.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 extern char** environ;
 
@@ -30,10 +30,24 @@ namespace {
 using namespace blackbox;
 
 constexpr uint64_t kQuietWaits = 1000;  // children that ended well, remembered at most
-constexpr const char* kEnvironmentNames[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
-                                             "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTHONFAULTHANDLER",
-                                             "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "HOSTNAME"};
-constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_", "GLOO_", "OMP_", "MKL_", "KMP_", "SLURM_", "PMI_", "OMPI_COMM_", "PYTORCH_", "PYTRACER_"};
+constexpr const char* kEnvironmentNames[] = {"RANK",
+                                             "LOCAL_RANK",
+                                             "WORLD_SIZE",
+                                             "LOCAL_WORLD_SIZE",
+                                             "GROUP_RANK",
+                                             "ROLE_RANK",
+                                             "MASTER_ADDR",
+                                             "MASTER_PORT",
+                                             "LD_PRELOAD",
+                                             "LD_LIBRARY_PATH",
+                                             "CUDA_VISIBLE_DEVICES",
+                                             "CUDA_LAUNCH_BLOCKING",
+                                             "PYTHONFAULTHANDLER",
+                                             "MALLOC_ARENA_MAX",
+                                             "MALLOC_MMAP_THRESHOLD_",
+                                             "HOSTNAME"};
+constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_", "GLOO_",      "OMP_",     "MKL_",
+                                                "KMP_",   "SLURM_",        "PMI_",  "OMPI_COMM_", "PYTORCH_", "PYTRACER_"};
 
 std::atomic<bool> recording_{false};
 std::atomic<uint64_t> quiet_waits{0};
@@ -137,8 +151,10 @@ extern "C" {
 
 int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_t error_bytes) {
   recorder::Failure failure;
-  if (recorder::recording()) failure = {"already recording", EALREADY};
-  else if (recorder::start(run_directory, flags, false, failure)) return 0;
+  if (recorder::recording())
+    failure = {"already recording", EALREADY};
+  else if (recorder::start(run_directory, flags, false, failure))
+    return 0;
   snprintf(error, error_bytes, "%s", failure.what);
   return failure.error != 0 ? failure.error : EIO;
 }

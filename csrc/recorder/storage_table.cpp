@@ -5,6 +5,8 @@
 #include "journal.h"
 #include "thread_context.h"
 
+#include <ctime>
+
 namespace pytracer::recorder {
 namespace {
 
@@ -14,12 +16,14 @@ constexpr uint64_t kHash1 = 0x9E3779B97F4A7C15ull, kHash2 = 0xC2B2AE3D27D4EB4Ful
 constexpr int kWindow1 = 16, kWindow2 = 64;  // the second hash matters more than a longer window
 constexpr uint32_t kTickMask = 1023;         // moving the epoch more often bounces one cache line between threads
 constexpr uint32_t kGrowthLog2 = 4;
+constexpr int kGrowthWaits = 1000;  // of 0.1 ms
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
 
 std::atomic<const Tier*> newest{nullptr};
 std::atomic<int64_t> inherited_live{0};
 std::atomic<bool> growth_failed{false};
+std::atomic_flag growing = ATOMIC_FLAG_INIT;
 
 // Neighbours in memory are neighbours in the table: a heap hands out addresses in order, and each slot of a random hash would
 // be a cache miss (measured: 60 -> 25 ns per record in a loop of tiny operators). Blocks of 256 KiB start at random places.
@@ -45,7 +49,6 @@ __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   const Tier& tier = *newest.load(std::memory_order_acquire);
   int64_t live = live_storages() + inherited_live.load(std::memory_order_relaxed);
   if (live * 100 < static_cast<int64_t>(tier.mask + 1) * full_percent || growth_failed.load(std::memory_order_relaxed)) return;
-  static std::atomic_flag growing = ATOMIC_FLAG_INIT;
   if (growing.test_and_set(std::memory_order_acquire)) return;
   if (newest.load(std::memory_order_acquire) == &tier && !add_tier(tier.log2_slots + kGrowthLog2)) {
     growth_failed.store(true, std::memory_order_relaxed);
@@ -92,8 +95,13 @@ __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birt
   const Tier& tier = *newest.load(std::memory_order_acquire);
   if (put(tier, second_slot(tier, birth.addr), kWindow2, context, birth)) return;
   on_tick(20);  // crowded here although there is room elsewhere: a larger tier helps
+  for (int waits = 0; waits < kGrowthWaits && growing.test(std::memory_order_acquire); waits++) {
+    timespec t{0, 100'000};  // another thread makes it: a moment, once per tier, rather than a lost storage
+    nanosleep(&t, nullptr);
+  }
   const Tier& next = *newest.load(std::memory_order_acquire);
-  if (&next != &tier && put(next, first_slot(next, birth.addr), kWindow1, context, birth)) return;
+  if (&next != &tier && (put(next, first_slot(next, birth.addr), kWindow1, context, birth) || put(next, second_slot(next, birth.addr), kWindow2, context, birth)))
+    return;
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -139,7 +147,8 @@ inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& conte
 __attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
-    if (take(tier, first_slot(tier, addr), kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), kWindow2, context, addr, who)) return true;
+    if (take(tier, first_slot(tier, addr), kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), kWindow2, context, addr, who))
+      return true;
   }
   return false;
 }
@@ -174,6 +183,8 @@ void recount_storages() noexcept {
   for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_relaxed); t++)
     for (uint64_t i = 0; i <= g_box.tiers[t].mask; i++) live += (g_box.tiers[t].slots[i].key & kKeyStateMask) == kKeyLive;
   inherited_live.store(live, std::memory_order_relaxed);
+  growing.clear(std::memory_order_relaxed);  // its holder does not exist in the child
+  growth_failed.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace pytracer::recorder

@@ -4,6 +4,7 @@ Executed as text in whichever Python the job uses, so it relies on nothing but t
 here is written into the black box, and the program goes on.
 """
 
+import contextlib
 import sys
 
 
@@ -36,7 +37,5 @@ def _report(error: BaseException) -> None:
 try:
     _boot(__file__)
 except Exception as error:  # a tracer must not break `import torch`
-    try:
+    with contextlib.suppress(Exception):
         _report(error)
-    except Exception:
-        pass

@@ -1,8 +1,8 @@
 """What DistributedDataParallel knows: names of parameters and buffers, and the layout of its gradient buckets.
 
-The Reducer releases its first buckets at the start of the second forward and makes new ones in the order in which gradients
-became ready (with static_graph one iteration later, with find_unused_parameters never). An old address may be reused by a new
-bucket, so that a bucket is known by address, size and generation.
+The Reducer releases its first buckets at the start of the second forward and makes new ones in the order in which
+gradients became ready (with static_graph one iteration later, with find_unused_parameters never). An old address may be
+reused by a new bucket, so that a bucket is known by address, size and generation.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Wrapped:
 
 def install(box: Core, native: Any) -> None:
     """Wraps DistributedDataParallel.__init__ and ._pre_forward."""
-    from torch.nn.parallel import DistributedDataParallel as DDP
+    from torch.nn.parallel import DistributedDataParallel
 
-    init, pre_forward = DDP.__init__, DDP._pre_forward
+    init, pre_forward = DistributedDataParallel.__init__, DistributedDataParallel._pre_forward
 
     @functools.wraps(init)
     def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -57,8 +57,8 @@ def install(box: Core, native: Any) -> None:
             _guarded(box, _refresh, box, native, self)
         return result
 
-    _patches.replace(DDP, "__init__", init_and_note)
-    _patches.replace(DDP, "_pre_forward", pre_forward_and_note)
+    _patches.replace(DistributedDataParallel, "__init__", init_and_note)
+    _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_note)
 
 
 def uninstall() -> None:
@@ -116,7 +116,8 @@ def _describe(role: str, fqn: str, tensor: Any) -> dict[str, Any]:
 def _refresh(box: Core, native: Any, module: Any) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
-        return _note_module(box, native, module)  # wrapped before enable()
+        _note_module(box, native, module)  # wrapped before enable()
+        return
     wrapped.forwards += 1
     if wrapped.forwards <= CLOSE_ITERATIONS or wrapped.forwards % LATER_EVERY == 0:
         _write_layout(box, native, module, wrapped)

@@ -43,7 +43,7 @@ def uninstall() -> None:
 def mismatch(torch_version: str) -> str | None:
     """Why the built extension does not fit this torch and Python; None when it does.
 
-    C++ classes of torch change between minor versions: an extension built for another one calls the wrong virtual function.
+    torch's C++ classes change between minor versions: an extension built for another one calls the wrong function.
     """
     try:
         info = json.loads((Path(__file__).resolve().parents[1] / "_build_info.json").read_text(encoding="utf-8"))

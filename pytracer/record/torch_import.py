@@ -24,19 +24,19 @@ def when_torch_is_imported(act: Callable[[], None]) -> None:
 
 
 def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
-    """importlib clears `_initializing` when exec_module has returned (importlib._bootstrap._load_unlocked, 3.10-3.13)."""
+    """importlib clears `_initializing` when exec_module has returned (_bootstrap._load_unlocked, 3.10 to 3.13)."""
     base = type(spec)
 
     class Watched(base):  # type: ignore[misc, valid-type]
         @property
-        def _initializing(self) -> bool:  # type: ignore[override, unused-ignore]
+        def _initializing(self) -> bool:
             return True
 
         @_initializing.setter
         def _initializing(self, value: bool) -> None:
             if value:
                 return
-            self.__class__ = base
+            self.__class__ = base  # type: ignore[assignment, unused-ignore]
             self.__dict__["_initializing"] = False
             if sys.exc_info()[0] is None:
                 act()
@@ -46,10 +46,15 @@ def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
 
 
 class _Finder:
-    """Finds torch as the path does, once, and watches its import."""
+    """Finds torch as the path does and watches its import. Stays until torch was imported: others may only look."""
 
     def __init__(self, act: Callable[[], None]) -> None:
-        self._act = act
+        self._then = act
+
+    def _act(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._then()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -57,7 +62,6 @@ class _Finder:
         """See importlib.abc.MetaPathFinder."""
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None:
             _watch(spec, self._act)
