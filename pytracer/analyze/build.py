@@ -11,7 +11,7 @@ from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.address import Place, describe_address, objects_in
 from pytracer.analyze.clock import RunClock
-from pytracer.analyze.communication import ddp_modules, last_collective
+from pytracer.analyze.communication import ddp_modules, recent_collectives
 from pytracer.analyze.instruction import Instruction, decode_instruction, page_fault_access
 from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.view import ProcessView
@@ -45,6 +45,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     instruction = _instruction(snapshot, crash)
     place = _place(snapshot, crash, instruction)
     python_stack = _python_stack(process, crash)
+    recent = recent_collectives(snapshot)
     report = r.ProcessReport(
         pid=snapshot.pid,
         ppid=snapshot.ppid,
@@ -75,7 +76,8 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         if crash and crash.node
         else None,
         last_op=_last_op(snapshot, crash),
-        last_collective=last_collective(snapshot),
+        last_collective=recent[0] if recent else None,
+        recent_collectives=recent,
         ddp=ddp_modules(snapshot),
         memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
         environment=dict(snapshot.environment),

@@ -34,11 +34,14 @@ def build_collectives(job: Job) -> r.Collectives:
     )
 
 
-def last_collective(snapshot: Snapshot) -> r.LastCollective | None:
-    """The collective that a process started last, and the DDP bucket that it worked on."""
-    if not snapshot.collectives:
-        return None
-    last: Collective = snapshot.collectives[-1]
+def recent_collectives(snapshot: Snapshot) -> list[r.LastCollective]:
+    """The last collective of each op, newest first: a broadcast of bucket indices must not hide the last all-reduce."""
+    last = {item.op: item for item in snapshot.collectives}
+    return [_collective(snapshot, item) for item in sorted(last.values(), key=lambda item: -item.sequence_nr)]
+
+
+def _collective(snapshot: Snapshot, last: Collective) -> r.LastCollective:
+    """One collective, and the DDP bucket that it worked on."""
     groups = {
         str(fact.data.get("name"))
         for fact in snapshot.facts

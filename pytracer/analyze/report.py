@@ -309,6 +309,7 @@ class ProcessReport(_Part):
     autograd_node: AutogradNode | None = None
     last_op: LastOp | None = None
     last_collective: LastCollective | None = None
+    recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
     ddp: list[Ddp] | None = None
     fsdp: list[dict[str, Any]] | None = None
     cuda_graphs: list[dict[str, Any]] | None = None

@@ -12,6 +12,7 @@ from pytracer.analyze import report as r
 
 ROWS = 8
 WIDE = 90
+_REDUCES = ("all_reduce", "allreduce", "reduce_scatter")
 Cells = tuple[str, str, str, str]  # status, time, collective, why
 
 
@@ -34,7 +35,7 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
         if width >= WIDE:
             table.add_row(_names(items), *cells, style=style)
         else:
-            table.add_row(_names(items), cells[0], ", ".join(cell for cell in cells[1:] if cell), style=style)
+            table.add_row(_names(items), cells[0], ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell), style=style)
     if len(rows) > len(cut):
         rest = [item for items, _ in rows[len(cut) :] for item in items]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))
@@ -46,13 +47,13 @@ def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[tuple[list[r.
     groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
     for item in ordered:
         why = "" if alone else _why(item)
-        same = (_status(item), _collective(item.last_collective), why) if _is_rank(item) else (_names([item]),)
+        same = (_status(item), _collectives(item), why) if _is_rank(item) else (_names([item]),)
         groups.setdefault(same, []).append(item)
     rows = []
     for items in groups.values():
         first = items[0]
         why = "" if alone else _why(first)
-        rows.append((items, (_status(first), _ended(items), _collective(first.last_collective), why)))
+        rows.append((items, (_status(first), _ended(items), _collectives(first), why)))
     return rows
 
 
@@ -97,6 +98,15 @@ def _status(item: r.ProcessReport) -> str:
 def _ended(items: Sequence[r.ProcessReport]) -> str:
     times = [item.ended for item in items if item.ended is not None]
     return time_words(min(times)) if times else ""
+
+
+def _collectives(item: r.ProcessReport) -> str:
+    """The last collective; when that is another op, the last all-reduce too: it is what the ranks wait in."""
+    last = item.last_collective
+    reduces = [other for other in item.recent_collectives or [] if other.op in _REDUCES]
+    if last is None or last.op in _REDUCES or not reduces:
+        return _collective(last)
+    return f"{_collective(last)}\n{_collective(reduces[0])}"
 
 
 def _collective(last: r.LastCollective | None) -> str:
