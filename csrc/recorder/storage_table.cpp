@@ -5,6 +5,7 @@
 #include "journal.h"
 #include "thread_context.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace pytracer::recorder {
@@ -15,7 +16,7 @@ using namespace blackbox;
 constexpr uint64_t kHash1 = 0x9E3779B97F4A7C15ull, kHash2 = 0xC2B2AE3D27D4EB4Full;
 constexpr int kWindow1 = 16, kWindow2 = 64;  // the second hash matters more than a longer window
 constexpr uint32_t kTickMask = 1023;         // moving the epoch more often bounces one cache line between threads
-constexpr uint32_t kGrowthLog2 = 4;
+constexpr uint32_t kGrowthLog2 = 4, kLargestLog2 = 22;  // a tier of 2^24 would be a file of 0.5 GiB
 constexpr int kGrowthWaits = 1000;  // of 0.1 ms
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
@@ -28,8 +29,10 @@ std::atomic_flag growing = ATOMIC_FLAG_INIT;
 // Neighbours in memory are neighbours in the table: a heap hands out addresses in order, and each slot of a random hash would
 // be a cache miss (measured: 60 -> 25 ns per record in a loop of tiny operators). Blocks of 256 KiB start at random places.
 inline uint64_t first_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) + (((addr >> 18) * kHash1) >> tier.shift)) & tier.mask; }
-// Where blocks overlap: anywhere.
+// Where blocks overlap: anywhere, and on in steps of the golden ratio, which lead out of a crowd. (A second window of neighbours
+// lost 69 000 of 700 000 dense storages in 2^20 slots, this none.)
 inline uint64_t second_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) * kHash2) >> tier.shift; }
+inline uint64_t second_step(const Tier& tier) { return kHash1 >> tier.shift | 1; }
 
 bool add_tier(uint32_t log2_slots) {
   uint32_t index = g_box.tier_count.load(std::memory_order_acquire);
@@ -50,7 +53,7 @@ __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   int64_t live = live_storages() + inherited_live.load(std::memory_order_relaxed);
   if (live * 100 < static_cast<int64_t>(tier.mask + 1) * full_percent || growth_failed.load(std::memory_order_relaxed)) return;
   if (growing.test_and_set(std::memory_order_acquire)) return;
-  if (newest.load(std::memory_order_acquire) == &tier && !add_tier(tier.log2_slots + kGrowthLog2)) {
+  if (newest.load(std::memory_order_acquire) == &tier && !add_tier(std::min(tier.log2_slots + kGrowthLog2, kLargestLog2))) {
     growth_failed.store(true, std::memory_order_relaxed);
     note("the table of live storages cannot grow: new storages that find no slot are counted as dropped");
   }
@@ -68,9 +71,9 @@ struct Birth {
   uint32_t epoch;
 };
 
-inline bool put(const Tier& tier, uint64_t at, int window, ThreadContext& context, const Birth& birth) {
+inline bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
   for (int i = 0; i < window; i++) {
-    LiveStorage& slot = tier.slots[(at + i) & tier.mask];
+    LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
     std::atomic_ref key(slot.key);
     uint64_t seen = key.load(std::memory_order_relaxed);
     if (__builtin_expect(seen != 0, 0)) {
@@ -93,14 +96,15 @@ inline bool put(const Tier& tier, uint64_t at, int window, ThreadContext& contex
 
 __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birth& birth) {
   const Tier& tier = *newest.load(std::memory_order_acquire);
-  if (put(tier, second_slot(tier, birth.addr), kWindow2, context, birth)) return;
+  if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth)) return;
   on_tick(20);  // crowded here although there is room elsewhere: a larger tier helps
   for (int waits = 0; waits < kGrowthWaits && growing.test(std::memory_order_acquire); waits++) {
     timespec t{0, 100'000};  // another thread makes it: a moment, once per tier, rather than a lost storage
     nanosleep(&t, nullptr);
   }
   const Tier& next = *newest.load(std::memory_order_acquire);
-  if (&next != &tier && (put(next, first_slot(next, birth.addr), kWindow1, context, birth) || put(next, second_slot(next, birth.addr), kWindow2, context, birth)))
+  if (&next != &tier && (put(next, first_slot(next, birth.addr), 1, kWindow1, context, birth) ||
+                         put(next, second_slot(next, birth.addr), second_step(next), kWindow2, context, birth)))
     return;
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
@@ -132,9 +136,9 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho
   order.store(static_cast<uint32_t>(count), std::memory_order_release);
 }
 
-inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& context, uint64_t addr, AskWho who) {
+inline bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, uint64_t addr, AskWho who) {
   for (int i = 0; i < window; i++) {
-    LiveStorage& slot = tier.slots[(at + i) & tier.mask];
+    LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
     std::atomic_ref key(slot.key);
     if ((key.load(std::memory_order_relaxed) & (kKeyAddrMask | kKeyStateMask)) != (addr | kKeyLive)) continue;
     bury(context, slot, addr, who, stamp(context));
@@ -147,7 +151,7 @@ inline bool take(const Tier& tier, uint64_t at, int window, ThreadContext& conte
 __attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
-    if (take(tier, first_slot(tier, addr), kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), kWindow2, context, addr, who))
+    if (take(tier, first_slot(tier, addr), 1, kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who))
       return true;
   }
   return false;
@@ -163,7 +167,7 @@ void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
   ThreadContext& context = this_thread();
   Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context)};
   context.head->alloc_count++;
-  if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), kWindow1, context, birth), 0)) put_slow(context, birth);
+  if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), 1, kWindow1, context, birth), 0)) put_slow(context, birth);
 }
 
 void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
@@ -171,7 +175,7 @@ void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
-  if (__builtin_expect(take(*tier, first_slot(*tier, addr), kWindow1, context, addr, who), 1) || take_slow(context, addr, who)) {
+  if (__builtin_expect(take(*tier, first_slot(*tier, addr), 1, kWindow1, context, addr, who), 1) || take_slow(context, addr, who)) {
     context.head->free_count++;
     return;
   }
