@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytracer.analyze.instruction import is_canonical
-from pytracer.decode.snapshot import Crash, Fact, Mapping, Snapshot, Storage
+from pytracer.decode.snapshot import Crash, Fact, Mapping, Moment, Snapshot, Storage, Who
 
 NEAR_NULL_BYTES = 64 * 1024
 NEARBY_BYTES = 64 * 1024
@@ -77,6 +77,8 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
     if crash is not None and _is_stack_guard(crash, addr, mapping):
         return Place(addr, "stack-guard", mapping=mapping)
     named = mapping is not None and mapping.path != ""
+    if freed is None:
+        freed = _forgotten_bucket(snapshot, addr)
     if freed is not None and not named:
         return _in_storage(snapshot, addr, "freed-storage", freed, mapping)
     if mapping is None or (not named and not mapping.permissions.startswith(("r", "-w", "--x"))):
@@ -117,6 +119,33 @@ def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife 
         for bucket in objects_in(fact.data, "buckets"):
             if _number(bucket, "addr") <= addr < _number(bucket, "addr") + max(_number(bucket, "nbytes"), 1):
                 return _bucket_life(fact, bucket, addr, layouts)
+    return None
+
+
+def _forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | None:
+    """A bucket that DDP replaced so long ago that newer frees have overwritten the record of its storage.
+
+    Layouts are facts and stay: the bucket lived when its layout was noted, and was gone when the next one was.
+    """
+    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    for fact in reversed(layouts):
+        for bucket in objects_in(fact.data, "buckets"):
+            base, nbytes = _number(bucket, "addr"), _number(bucket, "nbytes")
+            life = _bucket_life(fact, bucket, addr, layouts)
+            if not base <= addr < base + nbytes or not life.rebuilt:
+                continue
+            gone = min(item.epoch for item in layouts if item.mono_ns == life.rebuilt_mono_ns)
+            storage = Storage(
+                base=base,
+                nbytes=nbytes,
+                state="freed",
+                allocated=Moment(fact.epoch - 1, None, None),
+                allocated_by=Who(),
+                allocated_thread=None,
+                freed=Moment(gone, life.rebuilt_mono_ns, None),
+                order=(gone, 0),
+            )
+            return storage, "guessed"
     return None
 
 

@@ -35,7 +35,9 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
         if width >= WIDE:
             table.add_row(_names(items), *cells, style=style)
         else:
-            table.add_row(_names(items), cells[0], ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell), style=style)
+            table.add_row(
+                _names(items), cells[0], ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell), style=style
+            )
     if len(rows) > len(cut):
         rest = [item for items, _ in rows[len(cut) :] for item in items]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))

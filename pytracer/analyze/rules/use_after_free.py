@@ -78,7 +78,7 @@ class UseAfterFree:
                         collective_evidence(views),
                     ],
                     _advice(view),
-                    [_mapped(view)],
+                    [_mapped(view), _overwritten(view)],
                 )
             )
         if drafts:
@@ -137,6 +137,13 @@ def _mapped(view: ProcessView) -> str | None:
     if place is None or place.mapping is None:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
+
+
+def _overwritten(view: ProcessView) -> str | None:
+    storage = view.place.storage if view.place else None
+    if storage is None or storage.freed_by is not None:
+        return None
+    return "where it was allocated and freed: newer frees have overwritten the record of this storage"
 
 
 def _advice(view: ProcessView) -> str:

@@ -60,6 +60,21 @@ def test_parameter_at_the_offset_is_named(tmp_path: Path) -> None:
     assert found.bucket is not None and (found.bucket.parameter, found.bucket.rebuilt) == ("b", False)
 
 
+def test_bucket_replaced_long_ago_is_named_by_its_layout(tmp_path: Path) -> None:
+    """Newer frees have overwritten the storage's record; the layouts are facts that stay."""
+    box = Box().buckets("model", [{"addr": BASE, "nbytes": MIB, "parameters": {"w": MIB}}], 0, rebuilt=False)
+    box.later(1).buckets("model", [{"addr": BASE + 8 * MIB, "nbytes": MIB, "parameters": {"w": MIB}}], 1, rebuilt=True)
+    found = place(tmp_path, box, BASE + 8)
+    assert (found.kind, found.found, found.offset_bytes) == ("freed-storage", "guessed", 8)
+    assert found.bucket is not None and (found.bucket.generation, found.bucket.parameter) == (0, "w")
+
+
+def test_bucket_in_use_is_not_called_freed(tmp_path: Path) -> None:
+    """The last layout says nothing about a release."""
+    box = Box().buckets("model", [{"addr": BASE, "nbytes": MIB, "parameters": {"w": MIB}}], 0, rebuilt=False)
+    assert place(tmp_path, box, BASE + 8).kind != "freed-storage"
+
+
 def test_name_at_the_address_comes_first(tmp_path: Path) -> None:
     """Two tensors share a storage."""
     tensors = [
