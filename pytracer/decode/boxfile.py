@@ -109,6 +109,9 @@ class BoxFile:
         if self.data[:8] != schema.MAGIC[: len(self.data)]:
             if self.data[1:6] == b"pytrc":
                 raise InputError(f"{self.path} was changed by a copy in text mode", "copy it again in binary mode")
+            if not any(self.data[:8]):  # made and preallocated, but the header was never written
+                message = f"{self.path} holds nothing: its process was killed while it made this black box"
+                raise InputError(message, "what is known of that process is in the box of its parent")
             raise InputError(
                 f"{self.path} is not a black box", "a black box is a *.blackbox file below a run directory"
             )

@@ -35,9 +35,8 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
         if width >= WIDE:
             table.add_row(_names(items), *cells, style=style)
         else:
-            table.add_row(
-                _names(items), cells[0], ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell), style=style
-            )
+            rest_words = ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell)
+            table.add_row(_names(items), cells[0], rest_words, style=style)
     if len(rows) > len(cut):
         rest = [item for items, _ in rows[len(cut) :] for item in items]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))
