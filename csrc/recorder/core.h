@@ -1,0 +1,66 @@
+// The C face of libpytracer_core: what _native and ctypes call. No torch, no Python, no exceptions.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define PYTRACER_API __attribute__((visibility("default")))
+
+/// Starts recording into `run_directory` (created when missing). Flags: 1 announce a crash on stderr.
+/// Returns 0, or an errno with `error` filled. Starting twice is an error (EALREADY); stop first.
+PYTRACER_API int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_t error_bytes);
+
+/// Stops: handlers uninstalled, box marked DISABLED. The mapping stays, since other threads may still write.
+PYTRACER_API void pytracer_stop(void);
+
+/// Goes on in the same box after pytracer_stop.
+PYTRACER_API void pytracer_resume(void);
+
+PYTRACER_API int pytracer_recording(void);
+PYTRACER_API int pytracer_preloaded(void);
+PYTRACER_API const char* pytracer_box_path(void);
+PYTRACER_API const char* pytracer_directory(void);
+PYTRACER_API const char* pytracer_version(void);
+
+/// Appends to the journal; `kind` as schema.Entry. Returns the id, 0 when it did not fit.
+PYTRACER_API uint32_t pytracer_journal(uint32_t kind, const void* data, size_t nbytes);
+
+/// Writes a record; `kind` as schema.Record.
+PYTRACER_API void pytracer_record(uint32_t kind, const void* payload, size_t nbytes);
+PYTRACER_API void pytracer_mark(const char* text, size_t nbytes);
+
+/// `source`: schema FileHeader.step_source. A counted step never overrides pytracer.step().
+PYTRACER_API void pytracer_step(int64_t step, uint32_t source);
+
+/// Adds the table of live storages and a context for this thread. 0 when there is no room.
+PYTRACER_API int pytracer_open_storages(void);
+PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where);
+
+/// Before the memory is given back. `who` is asked only when the storage is known: who_where in the upper half, who_id in
+/// the lower one; `large` tells that detail is worth its cost.
+PYTRACER_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
+
+/// Next number for a collective of this process, from 1. Begins a new epoch.
+PYTRACER_API uint64_t pytracer_next_collective(void);
+PYTRACER_API void pytracer_count_hook_error(void);
+
+/// Looks for CPython and checks the frame offsets: the calling function must be named `function`.
+/// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.
+PYTRACER_API int pytracer_check_python(const char* function);
+
+/// Probe of the autograd node that runs on the calling thread; see crashsafe/handler.h.
+struct pytracer_node {
+  const char* name;
+  int64_t sequence_nr;
+  bool is_python;
+};
+PYTRACER_API void pytracer_set_node_probe(bool (*probe)(struct pytracer_node*));
+
+/// Row of crashsafe/python_offsets.inc in use, as struct PythonOffsets; null when none is trusted.
+PYTRACER_API const void* pytracer_python_offsets(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,117 @@
+"""libpytracer_core through ctypes: the C face declared in csrc/recorder/core.h."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytracer._errors import RecordingError
+from pytracer.blackbox.schema import Entry
+
+ANNOUNCE = 1
+EALREADY = 114
+STEP_CALLED, STEP_COUNTED = 1, 2
+
+
+class Core:
+    """The one core of this process: the preloaded one, else the one beside this package."""
+
+    def __init__(self) -> None:
+        self.lib = _find()
+        self.lib.pytracer_start.argtypes = [ctypes.c_char_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+        self.lib.pytracer_journal.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+        self.lib.pytracer_mark.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        self.lib.pytracer_mark.restype = None
+        self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
+        self.lib.pytracer_step.restype = None
+        self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
+        for name in ("pytracer_stop", "pytracer_resume", "pytracer_count_hook_error"):
+            getattr(self.lib, name).restype = None
+        for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
+            getattr(self.lib, name).restype = ctypes.c_char_p
+
+    @property
+    def recording(self) -> bool:
+        """True between start and stop."""
+        return bool(self.lib.pytracer_recording())
+
+    @property
+    def has_box(self) -> bool:
+        """True once a box was opened, also after `stop`."""
+        return bool(self.lib.pytracer_box_path())
+
+    @property
+    def preloaded(self) -> bool:
+        """True when the box was opened by the preloaded library's constructor."""
+        return bool(self.lib.pytracer_preloaded())
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return Path(os.fsdecode(self.lib.pytracer_directory()))
+
+    @property
+    def box(self) -> Path:
+        """This process's black box."""
+        return Path(os.fsdecode(self.lib.pytracer_box_path()))
+
+    def start(self, directory: Path, flags: int) -> None:
+        """Opens the box and installs the handlers.
+
+        Raises:
+            OSError: no box could be made; `errno` and `strerror` say why, the message what failed.
+        """
+        problem = ctypes.create_string_buffer(256)
+        error = self.lib.pytracer_start(os.fsencode(directory), flags, problem, len(problem))
+        if error:
+            raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
+
+    def journal(self, kind: Entry, data: dict[str, Any] | str) -> int:
+        """Appends a fact, as JSON or text; 0 when it did not fit (which the box counts)."""
+        text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)
+        payload = text.encode("utf-8", "replace")
+        return int(self.lib.pytracer_journal(int(kind), payload, len(payload)))
+
+    def note(self, text: str) -> None:
+        """A NOTE: something that a reader of the box should know about the recording itself."""
+        self.journal(Entry.NOTE, text)
+
+    def check_python(self) -> bool:
+        """Walks this very call's frames in the core and compares; True when Python stacks can be trusted."""
+        return self._pytracer_frame_check() == 1
+
+    def _pytracer_frame_check(self) -> int:
+        import sys
+
+        name = sys._getframe().f_code.co_name if sys.version_info < (3, 11) else "Core._pytracer_frame_check"
+        return int(self.lib.pytracer_check_python(name.encode()))
+
+
+def _find() -> ctypes.CDLL:
+    # A preloaded core is in the global scope. A second copy beside it would have a box and handlers of its own.
+    whole = ctypes.CDLL(None)
+    if hasattr(whole, "pytracer_version"):
+        return whole
+    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        missing = not path.is_file()
+        raise RecordingError(
+            f"the recorder is not built: {path} does not exist" if missing else f"cannot load {path}: {error}",
+            "run `make build`, or `pip install --no-build-isolation -e .`",
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def core() -> Core:
+    """The core of this process, loaded at first use.
+
+    Raises:
+        RecordingError: it was not built, or cannot be loaded.
+    """
+    return Core()
