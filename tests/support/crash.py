@@ -41,7 +41,7 @@ class Ended:
     @property
     def boxes(self) -> list[Snapshot]:
         """Every black box of the run, oldest first."""
-        found = [read_box(path) for path in (self.run / "boxes").glob("*.blackbox")]
+        found = [read_box(path) for path in (self.run / "boxes").glob("*.blackbox") if _was_written(path)]
         return sorted(found, key=lambda box: box.created_mono_ns)
 
     @property
@@ -60,6 +60,12 @@ class Ended:
     def report(self) -> Report:
         """The whole run, judged."""
         return build_report(self.job)
+
+
+def _was_written(path: Path) -> bool:
+    """False for the box of a process that was killed while it made the file."""
+    with open(path, "rb") as file:
+        return any(file.read(8))
 
 
 def environment(**extra: str) -> dict[str, str]:

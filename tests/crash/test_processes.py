@@ -1,0 +1,168 @@
+"""Every process of a job has a black box of its own, whichever way it was started."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conditions import needs_compiler, needs_core, needs_native
+from tests.support.crash import Ended, line_of, own_frames, victim
+
+pytestmark = [needs_core, needs_compiler]
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_workers_of_multiprocessing_have_boxes(method: str, run: Path) -> None:
+    """The good one and the faulty one; the death of the latter is in its own box, and its parent saw it."""
+    program = "multiprocessing_worker_fault.py"
+    plain = victim(program, method, run=run, way="untraced")
+    done = victim(program, method, run=run)
+    assert done.status == plain.status == 0
+    assert "faulty ended with -11" in done.stdout
+    assert done.stderr == plain.stderr
+    pids = {words[0]: int(words[1]) for line in done.stdout.splitlines() if len(words := line.split()) == 2}
+    boxes = {box.pid: box for box in done.boxes}
+    good, faulty = boxes[pids["good"]], boxes[pids["faulty"]]
+    assert (good.state, good.exit_code, good.crash) == ("EXITING", 0, None)
+    assert faulty.state == "CRASHED"
+    assert faulty.crash is not None
+    assert faulty.crash.fault_addr == 24
+    frame = own_frames(faulty.crash.python_stack)[0]
+    assert frame == ("work", program, line_of(program, "read_field(None)"))
+    if method != "forkserver":
+        assert good.ppid == faulty.ppid == done.pid
+        ends = {wait.pid: (wait.exit_code, wait.signal) for wait in done.box.waits}
+        assert ends[good.pid] == (0, None)
+        assert ends[faulty.pid] == (None, signal.SIGSEGV)
+    verdict = done.report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.pid) == ("null-dereference", faulty.pid)
+
+
+def test_commands_have_boxes_with_the_right_parents(run: Path) -> None:
+    """A shell, what the shell starts, a Python; a command with an empty environment runs untraced and unharmed."""
+    done = victim("subprocess_fault.py", run=run)
+    assert done.status == 0
+    said = {words[0]: words[1:] for line in done.stdout.splitlines() if len(words := line.split()) >= 2}
+    assert said["not"] == ["traced"]
+    boxes = {box.pid: box for box in done.boxes}
+    parent, shell, child = (int(said[name][0]) for name in ("parent", "shell", "child"))
+    assert (int(said["shell"][1]), int(said["child"][1])) == (5, -signal.SIGABRT)
+    assert parent == done.pid
+    assert boxes[shell].ppid == boxes[child].ppid == parent
+    sleeping = next(box for box in boxes.values() if box.argv[:1] == ("sleep",))
+    assert sleeping.ppid == shell
+    assert (boxes[shell].exit_code, boxes[child].state) == (5, "CRASHED")
+    assert boxes[child].crash is not None
+    assert boxes[child].crash.signal == signal.SIGABRT
+
+
+@pytest.fixture(scope="module")
+def forked(runs: Callable[[], Path]) -> Ended:
+    """The training that forks, run once."""
+    run = runs()
+    done = victim("fork_of_a_training.py", str(run), run=run)
+    assert done.status == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def said(forked: Ended) -> dict[str, Any]:
+    """What it printed."""
+    return {key: value for line in forked.stdout.splitlines() for key, value in json.loads(line).items()}
+
+
+@needs_native
+def test_forked_child_leaves_its_parents_box_alone(said: dict[str, Any]) -> None:
+    """Not a byte of the parent's box changes while the child allocates and trains."""
+    assert said["unchanged"] is True
+
+
+@needs_native
+def test_forked_child_keeps_its_parents_live_storages(forked: Ended, said: dict[str, Any]) -> None:
+    """The child's box knows what lived in the parent, and its own storages; the parent's nothing of the latter."""
+    boxes = {box.pid: box for box in forked.boxes}
+    child, parent = boxes[said["child"]], boxes[said["parent"]]
+    assert (child.ppid, child.state, child.exit_code) == (parent.pid, "EXITING", 0)
+    for box in (child, parent):
+        kept = [s for s in box.storages if s.base == said["forever"] and s.nbytes == 123_456]
+        assert [s.state for s in kept] == ["live"]
+    own = [s for s in child.storages if s.nbytes == 28_000]
+    assert (said["kept"], "live") in [(s.base, s.state) for s in own]
+    assert not [s for s in parent.storages if s.nbytes == 28_000]
+    assert child.created_mono_ns > parent.created_mono_ns
+
+
+@needs_native
+def test_storm_of_forks_leaves_twenty_whole_boxes(forked: Ended, said: dict[str, Any]) -> None:
+    """Twenty children at once: each has a box, whole, with its own storages and those that it inherited."""
+    boxes = {box.pid: box for box in forked.boxes}
+    assert said["ended"] == [0] * 20
+    for number, pid in enumerate(said["many"]):
+        box = boxes[pid]
+        assert (box.ppid, box.state, box.exit_code, box.damage) == (said["parent"], "EXITING", 0, ())
+        assert (box.counts["torn_records"], box.counts["hook_errors"], box.counts["unknown_frees"]) == (0, 0, 0)
+        sizes = {s.nbytes for s in box.storages}
+        assert {123_456, 4 * (1000 + number)} <= sizes
+
+
+@needs_native
+def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> None:
+    """mp.spawn catches the exception itself; the verdict is python-exception on rank 1, at the line that raised."""
+    done = victim("rank_of_mp_spawn.py", "raise", str(run.parent / "store"), run=run)
+    assert done.status == 1
+    assert "ValueError: shard 3 has 0 rows" in done.stderr
+    report = done.report
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.rank) == ("python-exception", 1)
+    ranks = {p.rank: p for p in report.processes if p.role == "rank"}
+    assert set(ranks) == {0, 1}
+    exception = ranks[1].exception
+    assert (exception.type, exception.message) == ("ValueError", "shard 3 has 0 rows")
+    innermost = exception.python_stack[0]
+    assert (innermost.function, innermost.line) == ("read_shard", line_of("rank_of_mp_spawn.py", "raise ValueError"))
+    assert ranks[1].primary is True
+    assert ranks[0].primary is False
+    assert {p.ppid for p in ranks.values()} == {done.pid}
+
+
+@needs_native
+def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
+    """The rank that died of SIGSEGV comes first; the other one and the parent are consequences."""
+    done = victim("rank_of_mp_spawn.py", "fault", str(run.parent / "store"), run=run)
+    assert done.status == 1
+    report = done.report
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.rank) == ("null-dereference", 1)
+    ranks = {p.rank: p for p in report.processes if p.role == "rank"}
+    assert ranks[1].status.signal == signal.SIGSEGV
+    assert (ranks[1].primary, ranks[0].primary) == (True, False)
+    assert ranks[1].last_collective.state == "completed"
+
+
+@needs_native
+def test_worker_of_a_dataloader_is_named_as_such(run: Path) -> None:
+    """Its box tells its role and the sample's line; the exception in the main process is the consequence."""
+    program = "dataloader_worker_fault.py"
+    plain = victim(program, run=run, way="untraced")
+    done = victim(program, run=run)
+    assert done.status == plain.status == 1
+    assert done.stdout == plain.stdout
+    assert "is killed by signal: Segmentation fault" in done.stderr
+    report = done.report
+    workers = [p for p in report.processes if p.role == "dataloader-worker"]
+    assert len(workers) == 2
+    assert {p.ppid for p in workers} == {done.pid}
+    (dead,) = [p for p in workers if p.status.signal == signal.SIGSEGV]
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.pid) == ("null-dereference", dead.pid)
+    assert dead.primary is True
+    assert dead.python_stack[0].line == line_of(program, "library.read_field")
+    (main,) = [p for p in report.processes if p.pid == done.pid]
+    assert main.status.kind == "exception"
+    assert main.primary is False
