@@ -152,10 +152,10 @@ def own_frames(frames: tuple[PythonFrame, ...]) -> list[tuple[str, str, int | No
     return [(f.function, Path(f.file).name, f.line) for f in inside]
 
 
-def line_of(program: str | Path, text: str) -> int:
-    """The number of the one line of a program that holds `text`."""
+def line_of(program: str | Path, text: str, *, whole: bool = False) -> int:
+    """The number of the one line of a program that holds `text`, or is it."""
     lines = (PROGRAMS / program).read_text(encoding="utf-8").splitlines()
-    found = [number for number, line in enumerate(lines, 1) if text in line]
+    found = [number for number, line in enumerate(lines, 1) if (line == text if whole else text in line)]
     assert len(found) == 1, f"{text!r} is on {len(found)} lines of {program}"
     return found[0]
 

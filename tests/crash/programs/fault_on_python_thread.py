@@ -7,12 +7,16 @@ import threading
 library = ctypes.CDLL(os.environ["FAULTS_LIBRARY"])
 
 
+waiting = threading.Event()
+
+
 def collate():
+    waiting.wait()
     library.read_field(None)
 
 
 def wait_for(worker):
-    worker.join()
+    return waiting.set() or worker.join()
 
 
 worker = threading.Thread(target=collate, name="collator")
