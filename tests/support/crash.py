@@ -24,8 +24,10 @@ EXAMPLES = ROOT / "examples"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 SECONDS = 120
 
-# pytorch/pytorch#190489: a healthy gloo job aborts while its interpreter ends. The one reason to run a job again.
+# pytorch/pytorch#190489: a healthy gloo job aborts while its interpreter ends, because a thread of gloo's drops a Python
+# object, waits for the GIL, and is ended by pthread_exit() inside a noexcept function. The one reason to run a job again.
 _FLAKE = ("terminate called without an active exception", "FATAL: exception not rethrown")
+_FLAKE_STATUS = "exitcode: -6)"  # torchrun's words for SIGABRT
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def torchrun(program: str | Path, *arguments: str, ranks: int = 2) -> list[str]:
 def healthy(act: Any, again: Any) -> Ended:
     """What `act()` returns; `again()` instead, once, when torch's own abort at interpreter shutdown ended it."""
     done: Ended = act()
-    if done.status != 0 and any(words in done.stderr for words in _FLAKE):
+    if done.status != 0 and _FLAKE_STATUS in done.stderr and any(words in done.stderr for words in _FLAKE):
         done = again()
     return done
 
