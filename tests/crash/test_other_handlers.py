@@ -50,13 +50,21 @@ def test_faulthandler_inside_keeps_the_address_of_the_fault(run: Path) -> None:
     assert (crash.code, crash.fault_addr) == (1, 24)
 
 
-def test_faulthandler_of_the_interpreter_stays(run: Path) -> None:
-    """`python -X faulthandler` prints as before, whichever way recording started."""
-    plain = victim("null_dereference.py", run=run, way="untraced", options=("-X", "faulthandler"))
-    done = victim("null_dereference.py", run=run, options=("-X", "faulthandler"))
-    assert done.status == plain.status == -signal.SIGSEGV
+@pytest.mark.parametrize(
+    "program",
+    ["null_dereference.py", "abort.py", "division_by_zero.py", "illegal_instruction.py", "truncated_mapping.py"],
+)
+def test_faulthandler_of_the_interpreter_stays(program: str, run: Path) -> None:
+    """`python -X faulthandler` prints its text once, as before, and the death stays what it was and is in the box."""
+    plain = victim(program, run=run, way="untraced", options=("-X", "faulthandler"))
+    done = victim(program, run=run, options=("-X", "faulthandler"))
+    assert done.status == plain.status
+    assert done.status < 0
     assert said(done) == said(plain)
-    assert "Fatal Python error" in done.stderr
+    assert done.stderr.count("Fatal Python error") == 1
+    assert done.box.state == "CRASHED"
+    assert done.box.crash is not None
+    assert done.box.crash.signal == -done.status
 
 
 def test_faulthandler_before_enable_prints_once_and_the_fault_is_recorded(run: Path) -> None:

@@ -152,8 +152,8 @@ def test_worker_of_a_dataloader_is_named_as_such(run: Path) -> None:
     plain = victim(program, run=run, way="untraced")
     done = victim(program, run=run)
     assert done.status == plain.status == 1
-    assert done.stdout == plain.stdout
-    assert "is killed by signal: Segmentation fault" in done.stderr
+    handled = "ERROR: Unexpected segmentation fault encountered in worker.\n"  # torch's own handler, which chains
+    assert plain.stderr.count(handled) == done.stderr.count(handled) == 1
     report = done.report
     workers = [p for p in report.processes if p.role == "dataloader-worker"]
     assert len(workers) == 2

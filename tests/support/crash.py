@@ -24,8 +24,9 @@ EXAMPLES = ROOT / "examples"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 SECONDS = 120
 
-# pytorch/pytorch#190489: a healthy gloo job aborts while its interpreter ends, because a thread of gloo's drops a Python
-# object, waits for the GIL, and is ended by pthread_exit() inside a noexcept function. The one reason to run a job again.
+# pytorch/pytorch#190489: a healthy gloo job aborts while its interpreter ends, because a thread of gloo's drops a
+# Python object, waits for the GIL, and is ended by pthread_exit() inside a noexcept function. The one reason to run a
+# job again.
 _FLAKE = ("terminate called without an active exception", "FATAL: exception not rethrown")
 _FLAKE_STATUS = "exitcode: -6)"  # torchrun's words for SIGABRT
 
