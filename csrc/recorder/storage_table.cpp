@@ -97,7 +97,8 @@ inline bool put(const Tier& tier, uint64_t at, uint64_t step, int window, Thread
 __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birth& birth) {
   const Tier& tier = *newest.load(std::memory_order_acquire);
   if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth)) return;
-  on_tick(20);  // crowded here although there is room elsewhere: a larger tier helps
+  // Crowded here although there is room elsewhere: a larger tier helps. When there is none, the epoch must not move each time.
+  if (!growth_failed.load(std::memory_order_relaxed)) on_tick(20);
   for (int waits = 0; waits < kGrowthWaits && growing.test(std::memory_order_acquire); waits++) {
     timespec t{0, 100'000};  // another thread makes it: a moment, once per tier, rather than a lost storage
     nanosleep(&t, nullptr);

@@ -24,7 +24,7 @@ constexpr uint32_t kHalf = kGravesPerThread / 2;
 constexpr int kWaits = 1000;  // of 0.1 ms
 
 constinit ThreadContext contexts[kThreadLimit];
-std::atomic<uint32_t> next_index{0};
+std::atomic<uint32_t> next_index{0}, next_recycled{0};
 pthread_key_t end_key;
 pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
 
@@ -93,11 +93,13 @@ bool add_chunk(uint32_t chunk) {
   return made;
 }
 
+// In turn, so that the records of the thread that ended last stay longest.
 ThreadContext* recycled() {
   uint32_t count = std::atomic_ref(g_box.header->thread_count).load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
+    uint32_t index = next_recycled.fetch_add(1, std::memory_order_relaxed) % count;
     uint32_t expected = kEnded;
-    if (std::atomic_ref(head_of(i).ended).compare_exchange_strong(expected, kTaken, std::memory_order_acq_rel)) return &contexts[i];
+    if (std::atomic_ref(head_of(index).ended).compare_exchange_strong(expected, kTaken, std::memory_order_acq_rel)) return &contexts[index];
   }
   return nullptr;
 }
