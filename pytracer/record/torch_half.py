@@ -89,8 +89,9 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
-    from pytracer.record import ddp, distributed, steps
+    from pytracer.record import ddp, distributed, handlers, steps
 
+    handlers.install_for_workers(box)
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)

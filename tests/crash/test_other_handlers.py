@@ -43,9 +43,10 @@ def test_faulthandler_still_prints_and_the_status_stays(way: str, run: Path) -> 
     assert frame == ("learning_rate", program, line_of(program, "library.read_field"))
 
 
-def test_faulthandler_inside_keeps_the_address_of_the_fault(run: Path) -> None:
-    """Below preload ours is outermost, so that siginfo is that of the fault, not of faulthandler's raise()."""
-    crash = victim("faulthandler_then_null.py", run=run).box.crash
+@WAYS
+def test_faulthandler_inside_keeps_the_address_of_the_fault(way: str, run: Path) -> None:
+    """Ours stays outermost, so that siginfo is that of the fault, not of faulthandler's raise()."""
+    crash = victim("faulthandler_then_null.py", run=run, way=way).box.crash
     assert crash is not None
     assert (crash.code, crash.fault_addr) == (1, 24)
 

@@ -146,11 +146,12 @@ def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
 
 
 @needs_native
-def test_worker_of_a_dataloader_is_named_as_such(run: Path) -> None:
+@pytest.mark.parametrize("way", ["preload", "enable"])
+def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
     """Its box tells its role and the sample's line; the exception in the main process is the consequence."""
     program = "dataloader_worker_fault.py"
     plain = victim(program, run=run, way="untraced")
-    done = victim(program, run=run)
+    done = victim(program, run=run, way=way)
     assert done.status == plain.status == 1
     handled = "ERROR: Unexpected segmentation fault encountered in worker.\n"  # torch's own handler, which chains
     assert plain.stderr.count(handled) == done.stderr.count(handled) == 1
