@@ -8,10 +8,12 @@
 #include "safe_read.h"
 #include "storage_lookup.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 namespace pytracer {
@@ -25,7 +27,8 @@ namespace {
 using namespace blackbox;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-constexpr int kParkMilliseconds = 5000;
+constexpr uint64_t kClaimNs = 5'000'000'000;  // how long a crashed thread waits for the report of another one
+constexpr int kInTheirs = 64;                 // a signal blocked on a thread while it runs the previous handler: how others see that it does
 
 // What the program believes is installed. Two slots and an index, so that a reader in the handler never sees half.
 struct Theirs {
@@ -38,7 +41,7 @@ std::atomic<bool> installed{false};
 const char* announce_directory = nullptr;
 std::atomic<NodeProbeFn> node_probe{nullptr};
 
-std::atomic<int> owner{0};       // thread that reports; 0: nobody
+std::atomic<uint64_t> owner{0};  // lower half: thread that reports, 0: nobody; upper half counts the claims
 std::atomic<int> repairs{0};     // faults that another handler repaired
 void* resume_at[5];              // __builtin_setjmp buffer of the running step
 volatile int running_step = -1;  // -1: between steps
@@ -176,13 +179,14 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   uint64_t mask;
   memcpy(&mask, &action.sa_mask, sizeof mask);
   if (!(action.sa_flags & static_cast<int>(SA_NODEFER))) mask |= bit_of(signal);
+  mask |= bit_of(kInTheirs);
   stack_t stack{};
   syscall(SYS_sigaltstack, nullptr, &stack);
   shield.swallowed = false;
   shield.low = stack.ss_flags & SS_ONSTACK ? reinterpret_cast<uint64_t>(stack.ss_sp) : 0;
   shield.high = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-  shield.on = true;
   sys_mask(SIG_BLOCK, &mask, nullptr);
+  shield.on = true;  // after the mask: see has_left
   if (action.sa_flags & SA_SIGINFO)
     action.sa_sigaction(signal, info, context);
   else
@@ -196,23 +200,71 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   return !shield.swallowed && is_function(action_of(signal));
 }
 
+int reporter() { return static_cast<int>(owner.load(std::memory_order_acquire) & 0xffffffff); }
+
+// The report is nobody's any more: its signal was dealt with.
+void release() {
+  std::atomic_ref(g_box.crash.data->also_crashed).store(0, std::memory_order_relaxed);
+  owner.store(owner.load(std::memory_order_relaxed) & ~0xffffffffull, std::memory_order_release);
+}
+
 void note_repair() {
   repairs.fetch_add(1, std::memory_order_relaxed);
   std::atomic_ref(g_box.header->faults_repaired).fetch_add(1, std::memory_order_relaxed);
 }
 
-// A thread that crashes while another one is being reported leaves a small record and waits, bounded.
-void park(int signal, siginfo_t* info, const ucontext_t* context) {
+// A thread that crashes while another one is being reported leaves a small record.
+void leave_line(int signal, const siginfo_t* info, const ucontext_t* context) {
   CrashHeader& crash = *g_box.crash.data;
   uint32_t i = std::atomic_ref(crash.also_crashed).fetch_add(1, std::memory_order_relaxed);
-  if (i < g_box.also_crashed.items) {
-    AlsoCrashed& entry = g_box.also_crashed.data[i];
-    entry = {sys_gettid(), signal, info->si_code, 0, pc_of(context), info->si_code > 0 ? reinterpret_cast<uint64_t>(info->si_addr) : 0, now_ns()};
-    std::atomic_ref(entry.published).store(1, std::memory_order_release);
-  }
-  for (int waited = 0; waited < kParkMilliseconds && owner.load(std::memory_order_acquire) != 0; waited += 10) {
-    timespec t{0, 10'000'000};
+  if (i >= g_box.also_crashed.items) return;
+  AlsoCrashed& entry = g_box.also_crashed.data[i];
+  entry = {sys_gettid(), signal, info->si_code, 0, pc_of(context), info->si_code > 0 ? reinterpret_cast<uint64_t>(info->si_addr) : 0, now_ns()};
+  std::atomic_ref(entry.published).store(1, std::memory_order_release);
+}
+
+// True when the thread that reports has left its previous handler by siglongjmp: the mask of call_theirs is gone from it.
+bool has_left(int tid) {
+  if (!shield.on) return false;
+  char path[64] = "/proc/self/task/", text[2048];
+  char digits[16];
+  size_t at = sizeof digits, end = strlen(path);
+  for (auto rest = static_cast<uint32_t>(tid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
+  memcpy(path + end, digits + at, sizeof digits - at);
+  memcpy(path + end + sizeof digits - at, "/status", 8);
+  auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  if (fd < 0) return errno == ENOENT;  // it has ended
+  long n = syscall(SYS_read, fd, text, sizeof text);
+  syscall(SYS_close, fd);
+  // The mask is 16 hexadecimal digits; kInTheirs is the highest bit.
+  for (long i = 0; i + 10 < n; i++)
+    if (memcmp(text + i, "SigBlk:\t", 8) == 0) return text[i + 8] < '8';
+  return false;
+}
+
+// Becomes the one thread that reports. False after waiting as long as a report may take.
+bool claim(int tid, int signal, const siginfo_t* info, const ucontext_t* context) {
+  uint64_t start = now_ns();
+  long pause = 50'000;
+  for (bool first = true;; first = false) {
+    uint64_t seen = owner.load(std::memory_order_acquire);
+    auto holder = static_cast<int>(seen & 0xffffffff);
+    bool left = holder != 0 && has_left(holder);
+    if ((holder == 0 || left) &&
+        owner.compare_exchange_strong(seen, ((seen >> 32) + 1) << 32 | static_cast<uint32_t>(tid), std::memory_order_acq_rel)) {
+      if (left) {
+        shield.on = false;
+        note_repair();
+        std::atomic_ref(g_box.crash.data->also_crashed).store(0, std::memory_order_relaxed);
+      }
+      return true;
+    }
+    if (holder == 0 || left) continue;
+    if (first) leave_line(signal, info, context);
+    if (now_ns() - start > kClaimNs) return false;
+    timespec t{0, pause};  // repairs are short, reports are not
     syscall(SYS_nanosleep, &t, nullptr);
+    if (pause < 10'000'000) pause *= 2;
   }
 }
 
@@ -230,7 +282,7 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
       note_repair();
       g_box.crash.data->state = static_cast<uint32_t>(CrashState::kRepaired);
       g_box.header->state = static_cast<uint32_t>(State::kRecording);
-      owner.store(0, std::memory_order_release);
+      release();
       return false;
     }
   } else if (running_step >= 0) {
@@ -245,7 +297,10 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
 
 void report(int signal, siginfo_t* info, ucontext_t* context) {
   CrashHeader& crash = *g_box.crash.data;
-  memset(static_cast<void*>(&crash), 0, sizeof crash);
+  // Not the number of lines: threads that crash at the same moment are leaving theirs.
+  constexpr size_t kBefore = offsetof(CrashHeader, also_crashed), kAfter = kBefore + sizeof crash.also_crashed;
+  memset(static_cast<void*>(&crash), 0, kBefore);
+  memset(reinterpret_cast<char*>(&crash) + kAfter, 0, sizeof crash - kAfter);
   crash.mono_ns = now_ns();
   crash.tid = sys_gettid();
   crash.node_sequence_nr = -1;
@@ -263,7 +318,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   auto* context = static_cast<ucontext_t*>(raw_context);
   if (info->si_code > 0 && recover_read(context)) return;
   int tid = sys_gettid();
-  if (owner.load(std::memory_order_acquire) == tid && nested(signal, info, context)) {
+  if (reporter() == tid && nested(signal, info, context)) {
     errno = saved_errno;
     return;
   }
@@ -273,9 +328,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   }
   struct sigaction previous = action_of(signal);
   if (previous.sa_handler == SIG_IGN && info->si_code <= 0) return;  // as the kernel would
-  int nobody = 0;
-  if (!owner.compare_exchange_strong(nobody, tid, std::memory_order_acq_rel)) {
-    park(signal, info, context);
+  if (!claim(tid, signal, info, context)) {
     requeue_default(signal, info);
     errno = saved_errno;
     return;
@@ -304,7 +357,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   }
   if (repaired) {
     if (!may_be_abort) note_repair();
-    owner.store(0, std::memory_order_release);
+    release();
     sys_mask(SIG_SETMASK, &old_mask, nullptr);
   } else {
     if (announce_directory != nullptr) announce(*g_box.crash.data);
@@ -358,8 +411,7 @@ void note_normal_exit() noexcept {
   CrashHeader& crash = *g_box.crash.data;
   if (shield.on) {
     auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-    if (owner.load(std::memory_order_acquire) != sys_gettid() || (here >= shield.low && here < shield.high))
-      return;  // their handler ends the process
+    if (reporter() != sys_gettid() || (here >= shield.low && here < shield.high)) return;  // their handler ends the process
     shield.on = false;
     note_repair();
   }

@@ -1,8 +1,11 @@
 // Fixed text and numbers to file descriptor 2, without stdio or allocation.
 #pragma once
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 
 namespace pytracer::crashsafe {
 
@@ -27,6 +30,10 @@ class RawLine {
   }
   void write_out() noexcept {
     buffer_[used_++] = '\n';
+    // A full pipe that nobody reads, or a stopped terminal, must not keep the process from dying; SIGPIPE must not be how.
+    pollfd target{2, POLLOUT, 0};
+    timespec most{0, 100'000'000};
+    if (syscall(SYS_ppoll, &target, 1, &most, nullptr, sizeof(uint64_t)) != 1 || target.revents != POLLOUT) return;
     ssize_t ignored = ::write(2, buffer_, used_);
     (void)ignored;  // nobody is left to be told
   }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <atomic>
 #include <barrier>
+#include <csetjmp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -310,6 +311,18 @@ EXPORT void testing_probe_that_faults() {
     return true;
   });
 }
+/// The reporting thread stays in its second step for a while.
+namespace {
+std::atomic<uint32_t> probe_milliseconds{0};
+}
+EXPORT void testing_slow_probe(uint32_t milliseconds) {
+  probe_milliseconds = milliseconds;
+  pytracer_set_node_probe([](pytracer_node*) {
+    timespec t{probe_milliseconds / 1000, static_cast<long>(probe_milliseconds % 1000) * 1'000'000};
+    nanosleep(&t, nullptr);
+    return false;
+  });
+}
 EXPORT void testing_probe_with_garbage_name() {
   pytracer_set_node_probe([](pytracer_node* out) {
     *out = {reinterpret_cast<const char*>(0x4141414141414141), 7, false};
@@ -372,3 +385,37 @@ EXPORT void testing_timed_null() {
   pytracer_mark(text.data(), text.size());
   testing_read(0);
 }
+
+// ---- programs that live with their faults ----
+
+namespace {
+
+long page_bytes() { return sysconf(_SC_PAGESIZE); }
+
+void open_page(int, siginfo_t* info, void*) {
+  auto at = reinterpret_cast<uintptr_t>(info->si_addr) & ~static_cast<uintptr_t>(page_bytes() - 1);
+  mprotect(reinterpret_cast<void*>(at), static_cast<size_t>(page_bytes()), PROT_READ | PROT_WRITE);
+}
+
+thread_local sigjmp_buf escape;
+void jump_out(int, siginfo_t*, void*) { siglongjmp(escape, 1); }
+
+}  // namespace
+
+/// Threads that each write to `pages` protected pages of their own; the handler of the program opens them, as a write barrier does.
+EXPORT void testing_repair_together(uint32_t threads, uint32_t pages) {
+  chain(SIGSEGV, open_page);
+  on_threads(threads, [=](uint32_t) {
+    auto nbytes = static_cast<size_t>(page_bytes()) * pages;
+    auto* at = static_cast<volatile char*>(mmap(nullptr, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (uint32_t i = 0; i < pages; i++) at[i * page_bytes()] = 1;
+    munmap(const_cast<char*>(at), nbytes);
+  });
+}
+
+/// The handler of the program leaves by siglongjmp, as a probe of the processor does; the thread lives on.
+EXPORT void testing_jump_out() {
+  chain(SIGSEGV, jump_out);
+  if (sigsetjmp(escape, 1) == 0) testing_read(0);
+}
+EXPORT void testing_default_action() { signal(SIGSEGV, SIG_DFL); }
