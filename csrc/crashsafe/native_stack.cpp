@@ -23,7 +23,7 @@ using namespace blackbox;
 
 constexpr uint64_t kWalkLimit = 2'000'000;  // an overflowed stack has tens of thousands: 90 ns each
 constexpr int kScanWords = 4096, kScanFrames = 32, kEnoughFrames = 4;
-constexpr uint32_t kCfi = 1, kPoppedWildPc = 2, kFramePointers = 4, kScan = 8;
+constexpr uint32_t kCfi = 1, kPoppedWildPc = 2, kFramePointers = 4, kScan = 8, kComplete = 16;
 constexpr uint32_t kExact = 0, kUnwound = 1, kFromFramePointer = 2, kScanned = 3;
 
 bool find_image(uint64_t pc, dl_find_object& out) {
@@ -74,7 +74,10 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
   auto* walk = static_cast<Walk*>(argument);
   int before = 0;
   uint64_t pc = _Unwind_GetIPInfo(context, &before);
-  if (pc == 0) return _URC_END_OF_STACK;  // the caller of a thread's first function
+  if (pc == 0) {  // the caller of a thread's first function: the walk is complete
+    g_box.crash.data->native_how |= kComplete;
+    return _URC_END_OF_STACK;
+  }
   if (!walk->crossed_signal_frame) {      // our own handler's frames come first
     if (pc != walk->crash_pc) return _URC_NO_REASON;
     walk->crossed_signal_frame = true;
@@ -185,7 +188,7 @@ void write_native_stack(ucontext_t* context) noexcept {
 
 void write_native_fallback(const ucontext_t* context) noexcept {
   CrashHeader& crash = *g_box.crash.data;
-  if (crash.native_total > kEnoughFrames) return;
+  if (crash.native_total > kEnoughFrames || (crash.native_how & kComplete) != 0) return;
   uint64_t fp = fp_of(context), sp = sp_of(context), pair[2];
   int found = 0;
   for (uint64_t low = sp; found < 64 && fp >= low && fp - low < (8u << 20) && read_bytes(pair, fp, sizeof pair) && is_return_address(pair[1]);

@@ -436,7 +436,7 @@ CRASH_HEADER = Struct(
         _f("native_count", "u32", "frames from the innermost on", "count"),
         _f("native_tail", "u32", "outermost frames kept after a gap", "count"),
         _f("native_total", "u64", "frames walked", "count"),
-        _f("native_how", "u32", "bit 0 call-frame information, 1 popped a wild program counter, 2 frame pointers, 3 stack scan"),
+        _f("native_how", "u32", "bit 0 call-frame information, 1 popped a wild program counter, 2 frame pointers, 3 stack scan, 4 reached the thread's first function"),
         _f("python_thread_count", "u32", "entries of PYTHON_THREADS", "count"),
         _f("python_frame_count", "u32", "entries of PYTHON_FRAMES", "count"),
         _f("python_matched", "u32", "1: the first Python thread is the crashed one"),

@@ -17,6 +17,7 @@ import click
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
 
+_NEEDED = {"elftools": "pyelftools", "msgspec": "msgspec", "rich": "rich"}
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
@@ -113,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # the last net: a bug of ours is one line, too
         if verbose > 1:
             traceback.print_exc()
+        if isinstance(error, ModuleNotFoundError) and error.name in _NEEDED:
+            package = _NEEDED[error.name]
+            return _fail(f"this command needs {package}, which is not installed here; `pip install {package}`", 1)
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return _fail(

@@ -21,10 +21,20 @@ _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 
 _LAST_LIVE_HIT = 3
 _UNREADABLE = 0xFFFFFFFF
 _NO_ERROR_CODE = (1 << 64) - 1
+_BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
 # sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
 _X86_64 = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags".split(" ")  # noqa: SIM905
 _AARCH64 = [*(f"x{i}" for i in range(31)), "sp", "pc", "pstate"]
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
+
+
+def _stack(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
+    """The mapping that the stack pointer lies in or, after an overflow, just below."""
+    for item in mappings:
+        writable = "rw" in item.permissions and (item.path in ("", "[stack]") or item.path.startswith("[anon:"))
+        if writable and item.start - _BELOW_STACK <= sp < item.end:
+            return item.start, item.end
+    return None
 
 
 class CrashReader:
@@ -67,7 +77,7 @@ class CrashReader:
             pc=head["pc"],
             sp=head["sp"],
             error_code=None if head["error_code"] == _NO_ERROR_CODE else head["error_code"],
-            stack=(head["stack_low"], head["stack_high"]) if head["stack_high"] else None,
+            stack=(head["stack_low"], head["stack_high"]) if head["stack_high"] else _stack(head["sp"], mappings),
             code_bytes=head["code_bytes"][: head["code_nbytes"]],
             node=node if node is None or head["node_is_python"] else node_name(node),
             node_sequence_nr=head["node_sequence_nr"] if node is not None and head["node_sequence_nr"] >= 0 else None,

@@ -61,14 +61,18 @@ class NullDereference:
                     views,
                     f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
                     [fault_evidence(view), python_evidence(view), collective_evidence(views)],
-                    "Check what the Python line passes to the native function: something there is null "
-                    "(never made, already destroyed, or the result of a failed call).",
+                    _advice(view),
                     [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
                 )
             )
         if drafts:
             return Outcome(tuple(drafts))
         return not_found("no address was null or a small offset from a null register")
+
+
+def _advice(view: ProcessView) -> str:
+    what = "what the Python line passes to the native function" if view.python_frame else "what the native code is given"
+    return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
 
 
 def _verb(view: ProcessView) -> str:
