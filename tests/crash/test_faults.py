@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import pytracer
 from pytracer.decode.snapshot import Crash
 from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.support.crash import Ended, line_of, own_frames, victim
@@ -175,6 +176,9 @@ def test_stack_overflow_shows_both_ends_of_the_stack(which: str, run: Path) -> N
     assert crash.native_total > 1000
     assert crash.native_gap > 0
     assert crash.native_tail > 0
+    verdict = pytracer.inspect(str(run)).verdict
+    assert verdict is not None
+    assert verdict.class_ == "stack-overflow"
 
 
 @needs_native
