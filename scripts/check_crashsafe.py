@@ -2,10 +2,11 @@
 
     python scripts/check_crashsafe.py       exit 1 with one line per problem
 
-Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow; those
-objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so with what a
-preloaded library may be: no library but libc and libgcc_s, nothing bound lazily, never unloaded, thread-locals in the static
-block. Objects come from build/ when they are newer than the sources, else they are compiled as setup.py would.
+Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow;
+those objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so
+with what a preloaded library may be: no library but libc and libgcc_s, nothing bound lazily, never unloaded,
+thread-locals in the static block. Objects come from build/ when they are newer than the sources, else they are compiled
+as setup.py would.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ CORE = ROOT / "pytracer" / "libpytracer_core.so"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
 LIBRARIES = ("libc.so.", "libgcc_s.so.", "libdl.so.", "libpthread.so.", "ld-linux")
 LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
-NOW, NOW_1, NODELETE_1, STATIC_TLS = 0x8, 0x1, 0x8, 0x10
+NOW, NOW_1, NODELETE_1 = 0x8, 0x1, 0x8
 # A loaded library's initial-exec block comes out of a small reserve of glibc's.
 TLS_BYTES = 128
-# Names of relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
+# Relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
 DYNAMIC_TLS = {"EM_X86_64": {16, 17, 36}, "EM_AARCH64": {1028, 1029, 1031}}
 FORBIDDEN_IN_CORE = {
     "__tls_get_addr": "a thread-local is not initial-exec: this may allocate",
@@ -80,7 +81,11 @@ def core_flags() -> list[str]:
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
     names: dict[str, Any] = {"VERSION": "0"}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in ("COMMON", "CORE"):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id in ("COMMON", "CORE")
+        ):
             exec(compile(ast.Module([node], []), "setup.py", "exec"), names)  # noqa: S102
     if "CORE" not in names:
         raise SystemExit("setup.py has no CORE: scripts/check_crashsafe.py takes the compiler flags from there")
@@ -121,17 +126,20 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
     wanted: dict[str, str] = {}
     defined = set(LINKER)
     for path in objects:
+        source = path.name.removesuffix(".o")
         with path.open("rb") as file:
             elf = ELFFile(file)
             for symbol in symbols(elf):
                 if symbol["st_shndx"] == "SHN_UNDEF":
-                    wanted.setdefault(symbol.name, path.name.removesuffix(".o"))
+                    wanted.setdefault(symbol.name, source)
                 elif symbol["st_info"]["bind"] != "STB_LOCAL":
                     defined.add(symbol.name)
                 if symbol.name.startswith("_ZGV"):
-                    problems.append(f"csrc/crashsafe/{path.name.removesuffix('.o')}: a function-local static is made at first use: {symbol.name}")
+                    problems.append(
+                        f"csrc/crashsafe/{source}: a function-local static is made at first use: {symbol.name}"
+                    )
             if any(s.name.startswith((".init_array", ".ctors")) for s in elf.iter_sections()):
-                problems.append(f"csrc/crashsafe/{path.name.removesuffix('.o')}: something is initialized at run time: make it constinit")
+                problems.append(f"csrc/crashsafe/{source}: something is initialized at run time: make it constinit")
     for symbol, where in sorted(wanted.items()):
         if symbol not in allowed and symbol not in defined:
             problems.append(f"csrc/crashsafe/{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
@@ -150,6 +158,7 @@ def check_core(path: Path) -> list[str]:
         if not isinstance(dynamic, DynamicSection):
             return [f"{name_of(path)}: not a shared library"]
         tags: dict[str, int] = {}
+        tag: Any
         for tag in dynamic.iter_tags():
             tags[tag.entry.d_tag] = tag.entry.d_val
             if tag.entry.d_tag == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
@@ -164,13 +173,17 @@ def check_core(path: Path) -> list[str]:
                 problems.append(f"{name_of(path)}: uses {symbol.name}: {FORBIDDEN_IN_CORE[symbol.name]}")
         for segment in elf.iter_segments("PT_TLS"):
             if segment["p_memsz"] > TLS_BYTES:
-                problems.append(f"{name_of(path)}: {segment['p_memsz']} bytes of thread-locals; at most {TLS_BYTES} surely fit")
-            if not flags & STATIC_TLS:
-                problems.append(f"{name_of(path)}: thread-locals are not in the static block: build with -ftls-model=initial-exec")
+                problems.append(
+                    f"{name_of(path)}: {segment['p_memsz']} bytes of thread-locals; at most {TLS_BYTES} surely fit"
+                )
         dynamic_tls = DYNAMIC_TLS.get(elf["e_machine"], set())
         for section in elf.iter_sections():
-            if isinstance(section, RelocationSection) and any(r["r_info_type"] in dynamic_tls for r in section.iter_relocations()):
-                problems.append(f"{name_of(path)}: a thread-local is not initial-exec: build with -ftls-model=initial-exec")
+            if isinstance(section, RelocationSection) and any(
+                r["r_info_type"] in dynamic_tls for r in section.iter_relocations()
+            ):
+                problems.append(
+                    f"{name_of(path)}: a thread-local is not initial-exec: build with -ftls-model=initial-exec"
+                )
     return problems
 
 

@@ -1,7 +1,7 @@
 """Runs code in recorded children, and says what a life of testing.cpp must look like.
 
-A life there is known by its base address and size: who allocated and who freed it follow from both, so that parts of two
-lives that were mixed up are noticed. The arithmetic is that of csrc/testing/testing.cpp.
+A life there is known by its base address and size: who allocated and who freed it follow from both, so that parts of
+two lives that were mixed up are noticed. The arithmetic is that of csrc/testing/testing.cpp.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ pytestmark = needs_core
 
 STEPS = {step.name for step in Step}
 # handler.h promises that measured use stays below a quarter of this.
-ALTERNATE_STACK_BYTES = int(re.search(r"kAlternateStackBytes = (\d+) << 10", (CSRC / "crashsafe/handler.h").read_text())[1]) << 10  # type: ignore[index]
+ALTERNATE_STACK_BYTES = (
+    int(re.search(r"kAlternateStackBytes = (\d+) << 10", (CSRC / "crashsafe/handler.h").read_text())[1]) << 10
+)  # type: ignore[index]
 WAYS = {
     "null": ("t.testing_null()", -11),
     "abort": ("t.testing_abort()", -6),
@@ -103,7 +105,7 @@ def test_stack_use_with_faults_in_every_step_is_below_a_quarter(native: Native) 
 
 @pytest.mark.parametrize("way", ["null", "abort", "stack overflow", "wild jump", "smashed stack"])
 def test_handler_neither_allocates_nor_locks(native: Native, way: str) -> None:
-    """A preloaded watcher ends the process with 99 when the handler's thread calls malloc, mmap or a mutex: it never does."""
+    """A watcher ends the process when the handler's thread allocates, maps or locks a mutex: it never does."""
     code, status = WAYS[way]
     crash_of(native.child(code, native.watch), status)
 
@@ -198,7 +200,9 @@ def test_smashed_stack_leaves_python_and_a_scan(native: Native) -> None:
     assert crash.steps_faulted == ("NATIVE_STACK",)
     assert [f.function for f in crash.python_stack] == ["victim", "<module>"]
     assert crash.native_stack[0].pc == crash.pc
-    assert {f.found for f in crash.native_stack[1:]} <= {"unwound", "frame pointers", "scanned"} and len(crash.native_stack) > 4
+    assert {f.found for f in crash.native_stack[1:]} <= {"unwound", "frame pointers", "scanned"} and len(
+        crash.native_stack
+    ) > 4
 
 
 @pytest.mark.parametrize("garbage", [0, 8, 0x4141414141414141, 0x7FFFFFFFF000])
@@ -219,7 +223,7 @@ def test_garbage_node_name_is_left_out(native: Native) -> None:
 
 
 def test_threads_that_crash_together_leave_one_report(native: Native) -> None:
-    """One thread reports; the others leave a line each in ALSO_CRASHED; the process ends soon and with the right status."""
+    """One thread reports; the others leave a line each in ALSO_CRASHED; the process ends soon, with the true status."""
     for probe in ("", "t.testing_slow_probe(300)\n"):
         native.run = native.run.with_name(f"run{len(probe)}")
         start = time.monotonic()
@@ -235,7 +239,7 @@ def test_threads_that_crash_together_leave_one_report(native: Native) -> None:
 
 
 def test_second_thread_ends_the_process_when_the_first_hangs(native: Native) -> None:
-    """A report that never ends delays the death by five seconds at most, if another thread crashes; what was written is there."""
+    """A report that hangs delays the death by five seconds when another thread crashes; what was written is there."""
     start = time.monotonic()
     done = native.child("t.testing_slow_probe(100000); t.testing_crash_together(2)")
     assert 4 < time.monotonic() - start < 15
@@ -248,7 +252,7 @@ def test_second_thread_ends_the_process_when_the_first_hangs(native: Native) -> 
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_threads_whose_faults_are_repaired_all_live(native: Native, threads: int) -> None:
-    """A program that repairs its own faults (a write barrier) does so on several threads at once: no one is ended for waiting."""
+    """A program may repair its own faults (a write barrier) on several threads at once: none dies for waiting."""
     start = time.monotonic()
     done = native.child(f"t.testing_repair_together({threads}, 200)")
     assert done.status == 0, done.stderr
@@ -258,7 +262,7 @@ def test_threads_whose_faults_are_repaired_all_live(native: Native, threads: int
 
 
 def test_crash_after_a_handler_left_by_siglongjmp_is_reported(native: Native) -> None:
-    """One thread jumped out of its handler and lives; another one's crash is no second line below that, but the report."""
+    """One thread jumped out of its handler and lives; another one's crash is then the report, not a line below it."""
     start = time.monotonic()
     done = native.child("t.testing_jump_out(); t.testing_default_action(); t.testing_crash_on_thread()")
     assert time.monotonic() - start < 4
@@ -301,7 +305,7 @@ os.dup2(write_end, 2)
     ids=["arena lock held", "thread", "overflow of a thread"],
 )
 def test_difficult_places_are_reported(native: Native, code: str, status: int, function: str) -> None:
-    """While the heap is locked, on a plain thread, and below an overflowed stack: all steps are done, and the stack is there."""
+    """With the heap locked, on a plain thread, on an overflowed stack: all steps are done, and the stack is there."""
     crash = crash_of(native.child(code), status)
     assert set(crash.steps_done) == STEPS
     assert len(crash.native_stack) >= 4
@@ -311,9 +315,7 @@ def test_crash_in_a_constructor_of_a_library_is_reported(native: Native, tmp_pat
     """A fault while the dynamic linker holds its lock: all steps are done, nothing waits."""
     source, library = tmp_path / "constructor.c", tmp_path / "constructor.so"
     source.write_text("__attribute__((constructor)) void start(void) { *(volatile int*)0 = 1; }\n", encoding="utf-8")
-    subprocess.run(
-        [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True
-    )
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
     crash = crash_of(native.child(f"ctypes.CDLL({str(library)!r})"))
     assert set(crash.steps_done) == STEPS
     assert any(f.image and f.image.endswith("constructor.so") for f in crash.native_stack)
@@ -321,7 +323,7 @@ def test_crash_in_a_constructor_of_a_library_is_reported(native: Native, tmp_pat
 
 
 def test_vfork_childs_crash_is_its_own(native: Native) -> None:
-    """A child between vfork and exec shares our memory: its crash kills it, and writes nothing into its parent's box."""
+    """A child between vfork and exec shares our memory: its crash kills it and leaves its parent's box alone."""
     done = native.child("print(t.testing_crash_in_vfork_child())")
     assert done.status == 0, done.stderr
     assert int(done.stdout) & 0x7F == 11
@@ -329,7 +331,9 @@ def test_vfork_childs_crash_is_its_own(native: Native) -> None:
     assert [w.signal for w in done.box.waits] == [11]
 
 
-@pytest.mark.xfail(strict=True, reason="the kernel kills a thread that blocked the signal of its own fault: docs/crash-safety.md")
+@pytest.mark.xfail(
+    strict=True, reason="the kernel kills a thread that blocked the signal of its own fault: docs/crash-safety.md"
+)
 def test_fault_with_all_signals_blocked_is_reported(native: Native) -> None:
     """A thread that blocked every signal faults."""
     done = native.child("t.testing_crash_blocked()")

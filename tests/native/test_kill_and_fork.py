@@ -31,11 +31,13 @@ def unfinished(box: Snapshot) -> list[str]:
 
 
 def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
-    """SIGKILL at random: at most one storage, record and entry per thread is unfinished, and known to be; all others are true."""
+    """SIGKILL at random: one storage, record and entry per thread may be unfinished and say so; the others are true."""
     chance = random.Random(20261121)
     lives = unfinished_lives = 0
     for _ in range(KILLS):
-        child = native.start(f"t.testing_background({THREADS}, 64)\nprint('go', flush=True)\nimport time; time.sleep(60)")
+        child = native.start(
+            f"t.testing_background({THREADS}, 64)\nprint('go', flush=True)\nimport time; time.sleep(60)"
+        )
         assert child.stdout is not None and child.stdout.readline() == b"go\n"
         time.sleep(chance.uniform(0.0, 0.03))
         child.kill()
@@ -62,7 +64,7 @@ def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
 
 
 def test_fork_while_others_record_leaves_readable_boxes(native: Native) -> None:
-    """Fifty forks beside busy threads: parent's and children's boxes are whole, and each child's holds what it recorded itself."""
+    """Fifty forks beside busy threads: all boxes are whole, and each child's holds what it recorded itself."""
     done = native.child(f"""
 t.testing_background(2, 64)
 for i in range({FORKS}):
@@ -99,7 +101,7 @@ t.testing_stop()
 
 
 def test_fork_while_the_box_grows_leaves_readable_boxes(native: Native) -> None:
-    """A child that is forked while its parent adds tiers and contexts takes what was there, and can grow its own box."""
+    """Forked while its parent adds tiers and contexts, a child takes what was there, and can grow its own box."""
     done = native.child("""
 import threading, time
 work = threading.Thread(target=lambda: (t.testing_burst(150, U64(200)), t.testing_hold(1, 500, U64(12000), 0)))

@@ -39,7 +39,7 @@ def test_ring_keeps_the_last_records_of_its_own_thread_in_order(native: Native, 
 
 
 def test_threads_of_a_pool_get_contexts_when_they_start_together(native: Native) -> None:
-    """Threads that begin at once, while the file grows, each get a context of their own: nobody uses a half-made one."""
+    """Threads that begin at once, while the file grows, each get a context of their own, never a half-made one."""
     for threads in (100, 255):
         native.run = native.run.with_name(f"run-{threads}")
         box = native.box(f"t.testing_burst({threads}, U64(300))")
@@ -48,7 +48,7 @@ def test_threads_of_a_pool_get_contexts_when_they_start_together(native: Native)
 
 
 def test_threads_beyond_the_limit_are_counted_and_work(native: Native) -> None:
-    """Of 300 threads that live at once, 256 have rings, 44 are counted; nothing crashes, and storages reach the table."""
+    """Of 300 threads that live at once, 256 have rings, 44 are counted; nothing crashes, no storage is lost."""
     box = native.box("t.testing_burst(300, U64(20))")
     rings = marks(box)
     assert len(rings) == CONTEXTS
@@ -70,4 +70,4 @@ def test_contexts_come_back_after_the_limit_was_reached(native: Native) -> None:
     """When 300 threads have ended, later threads get contexts again."""
     box = native.box("t.testing_burst(300, U64(1)); t.testing_threads_in_turn(50)")
     assert box.counts["threads_dropped"] == 300 - CONTEXTS
-    assert len([e for e in box.events]) == CONTEXTS + 50
+    assert len(box.events) == CONTEXTS + 50

@@ -51,7 +51,7 @@ t.testing_let_go({threads}, 0, U64(1000), 0)
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_graves_hold_the_last_lives_of_each_thread_in_order(native: Native, threads: int) -> None:
-    """Of each thread the last 512 small and 512 large lives are kept, and epoch with sequence puts them in their order."""
+    """Of each thread the last 512 small and 512 large lives are kept; epoch and sequence put them in their order."""
     lives = 20_000
     box = native.box(f"t.testing_churn({threads}, U64({lives}), 8, 0); t.testing_churn({threads}, U64({lives}), 8, 1)")
     freed = [s for s in box.storages if s.state == "freed"]
@@ -97,7 +97,7 @@ def test_life_that_moves_between_threads_names_both(native: Native) -> None:
     ["t.testing_hold(4, 0, U64(50000), 0)", "t.testing_hold(1, 0, U64(200000), 0)", "t.testing_burst(200, U64(1000))"],
 )
 def test_table_grows_and_loses_nothing(native: Native, work: str) -> None:
-    """200 000 live storages, by four threads, by one, or by two hundred that start together: a tier is added, all are found."""
+    """200 000 live storages, by four threads, by one, by two hundred at once: a tier is added, all are found."""
     box = native.box(work)
     assert len(live(box)) == 200_000
     assert inconsistent(box.storages) == []
@@ -114,7 +114,7 @@ def test_frees_find_storages_of_every_tier(native: Native) -> None:
 
 
 def test_blocks_that_overlap_in_the_table_do_not_crowd_each_other_out(native: Native) -> None:
-    """Neighbours in memory are neighbours in the table: half a million in dense runs on eight threads still find a slot."""
+    """Neighbours in memory are neighbours in the table: half a million in dense runs still find a slot."""
     box = native.box("t.testing_hold(8, 0, U64(65000), 0)")
     assert box.counts["storages_dropped"] == 0
     assert tiers(box) == 2
@@ -122,7 +122,9 @@ def test_blocks_that_overlap_in_the_table_do_not_crowd_each_other_out(native: Na
 
 def test_missed_free_is_taken_over_and_counted(native: Native) -> None:
     """An address that is allocated again while it is live had a free that was missed: the new life counts."""
-    box = native.box("t.testing_allocate(U64(0x700000000000), U64(17)); t.testing_allocate(U64(0x700000000000), U64(33))")
+    box = native.box(
+        "t.testing_allocate(U64(0x700000000000), U64(17)); t.testing_allocate(U64(0x700000000000), U64(33))"
+    )
     assert live(box) == {0x700000000000: 33}
     assert box.counts["stale_storages"] == 1
 
@@ -153,9 +155,7 @@ t.testing_marks(40, U64(300))
 
 
 @pytest.mark.parametrize("what", ["file size limit", "full disk"])
-def test_file_that_cannot_grow_costs_records_only(
-    native: Native, small_disk: Callable[[int], Path], what: str
-) -> None:
+def test_file_that_cannot_grow_costs_records_only(native: Native, small_disk: Callable[[int], Path], what: str) -> None:
     """Without room for a tier or for more threads the process lives, and what found no place is counted."""
     if what == "full disk":
         at = small_disk(12 << 20)
