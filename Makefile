@@ -36,7 +36,8 @@ demo: build
 	@rm -f runs/demo/report.json
 	@echo '$$ pytracer run -- torchrun --nproc-per-node 2 examples/ddp_use_after_free.py'
 	@OMP_NUM_THREADS=1 $(BIN)/pytracer run --force -o runs/demo -- \
-	    $(BIN)/torchrun --standalone --nproc-per-node 2 examples/ddp_use_after_free.py || test -f runs/demo/report.json
+	    $(BIN)/torchrun --standalone --nproc-per-node 2 examples/ddp_use_after_free.py; \
+	    test -f runs/demo/report.json || { echo "the demo did not die as it should: see above" >&2; exit 1; }
 
 test: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(ARGS)
@@ -49,6 +50,7 @@ lint: build $(VENV)/.lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/gen_layout.py --check
+	$(BIN)/python scripts/gen_docs.py --check
 	$(BIN)/python scripts/check_crashsafe.py
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED_CPP)
 	sh -n scripts/pytracer-run
@@ -60,6 +62,7 @@ format: $(VENV)/.lint
 
 docs: build
 	$(BIN)/python scripts/gen_layout.py
+	$(BIN)/python scripts/gen_docs.py
 
 bench: build
 	@for file in benchmarks/*.py; do $(BIN)/python $$file $(ARGS) || exit 1; done
