@@ -1,8 +1,5 @@
 // Autograd nodes: their history through RecordFunction's BACKWARD_FUNCTION scope (nothing per forward op), the one running
 // now through torch::autograd::get_current_node(). Level "ops" adds every operator.
-#ifndef NDEBUG
-#error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
-#endif
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "hooks.h"
@@ -44,8 +41,10 @@ std::unique_ptr<at::ObserverContext> on_op(const at::RecordFunction& function) {
   return nullptr;
 }
 
-// Called by the crash handler on the crashed thread: reads, and nothing else.
+// Called by the crash handler on the crashed thread: reads, and nothing else. On a thread that torch never saw, its thread-locals
+// would be allocated now, perhaps below the malloc that found the heap damaged and holds its lock: a hang instead of a death.
 bool probe(pytracer_node* out) {
+  if (!can_ask_for_node()) return false;
   auto node = torch::autograd::get_current_node();
   if (!node) return false;
   out->name = node_class(*node, out->is_python);

@@ -1,7 +1,4 @@
 // Named ranges (USER_SCOPE): collectives as gloo:* and nccl:*, DDP's forward, FSDP's steps. Nothing per operator.
-#ifndef NDEBUG
-#error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
-#endif
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "hooks.h"

@@ -1,5 +1,8 @@
 // Addresses of the tensors among a RecordFunction's inputs.
 #pragma once
+#ifndef NDEBUG
+#error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
+#endif
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 

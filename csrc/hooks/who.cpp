@@ -54,6 +54,7 @@ __attribute__((noinline, cold)) Cache& make_cache() {
   auto* cache = static_cast<Cache*>(calloc(1, sizeof(Cache)));
   if (cache == nullptr) return no_cache;
   pthread_setspecific(cache_key, cache);
+  torch::autograd::get_current_node();  // makes torch's thread-locals, which allocates
   t_cache = cache;
   return *cache;
 }
@@ -218,6 +219,8 @@ void prepare_who(const std::vector<std::string>& directories) {
   original_code_dealloc = PyCode_Type.tp_dealloc;
   PyCode_Type.tp_dealloc = code_dealloc;
 }
+
+bool can_ask_for_node() noexcept { return t_cache != nullptr; }
 
 void node_begins() noexcept { cache().in_backward = true; }
 

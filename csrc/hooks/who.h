@@ -29,6 +29,9 @@ Who who_is_running_in_detail() noexcept;
 /// An autograd node begins on the calling thread: until none is found running, it is worth asking which.
 void node_begins() noexcept;
 
+/// True when torch's thread-locals exist on the calling thread: asking for its node allocates nothing. For the crash handler.
+bool can_ask_for_node() noexcept;
+
 /// Name of a node's class without allocating: mangled C++ name, or tp_name of a Python class.
 const char* node_class(const torch::autograd::Node& node, bool& is_python) noexcept;
 

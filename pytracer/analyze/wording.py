@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pytracer._words import hex_addr, list_words, size_words, time_words
 from pytracer.analyze.report import Origin
-from pytracer.analyze.signals import SIGBUS, SIGSEGV
-from pytracer.analyze.view import JobView, Outcome, ProcessView, cannot_decide, not_found, place_words, subject_words
+from pytracer.analyze.view import ProcessView, place_words
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 CAPSTONE_MISSING = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
@@ -21,25 +20,6 @@ def access_verb(view: ProcessView) -> str:
 def in_function(view: ProcessView) -> str:
     """` in c10d::Logger::set_env_variables`, or nothing when the function is unknown."""
     return f" in {view.function}" if view.function else ""
-
-
-def is_memory_fault(view: ProcessView) -> bool:
-    """Whether the kernel refused a memory access of this process."""
-    return (
-        view.is_fault and view.crash is not None and view.crash.signal in (SIGSEGV, SIGBUS) and view.place is not None
-    )
-
-
-def no_memory_fault(job: JobView) -> Outcome:
-    """What a rule about memory faults says when there is none to look at."""
-    unseen = [
-        view
-        for view in job.suspects
-        if view.crash is None and view.process.status_kind == "signaled" and view.process.signal in (SIGSEGV, SIGBUS)
-    ]
-    if unseen:
-        return cannot_decide(f"{subject_words(unseen)} died of a memory fault, but the black box has no crash record")
-    return not_found("nothing died of a memory fault")
 
 
 def fault_evidence(view: ProcessView) -> str:

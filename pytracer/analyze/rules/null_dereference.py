@@ -15,14 +15,16 @@ moved off null by the caller and is told from garbage only by its alignment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer.analyze.instruction import disassembler
+from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.pointers import null_confidence
 from pytracer.analyze.view import (
-    JobView,
+    Draft,
     Outcome,
     ProcessView,
     draft,
-    group_alike,
     not_found,
     subject_words,
 )
@@ -31,47 +33,45 @@ from pytracer.analyze.wording import (
     collective_evidence,
     fault_evidence,
     in_function,
-    is_memory_fault,
-    no_memory_fault,
     python_evidence,
 )
 
 
-class NullDereference:
+class NullDereference(MemoryFaultRule):
     """Fires when the address is close to zero and its base register was null, or nothing speaks against that."""
 
     id = "null-dereference"
     needs = ("crash",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        faults = [view for view in job.suspects if is_memory_fault(view)]
-        if not faults:
-            return no_memory_fault(job)
-        drafts = []
-        for views in group_alike([view for view in faults if null_confidence(view)]):
-            view = views[0]
-            addr = view.place.addr if view.place else 0
-            target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
-            drafts.append(
-                draft(
-                    self.id,
-                    "null-dereference",
-                    null_confidence(view) or "possible",
-                    views,
-                    f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
-                    [fault_evidence(view), python_evidence(view), collective_evidence(views)],
-                    _advice(view),
-                    [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
-                )
-            )
-        if drafts:
-            return Outcome(tuple(drafts))
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        return null_confidence(view) is not None
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        addr = view.place.addr if view.place else 0
+        target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
+        return draft(
+            self.id,
+            "null-dereference",
+            null_confidence(view) or "possible",
+            views,
+            f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
+            [fault_evidence(view), python_evidence(view), collective_evidence(views)],
+            _advice(view),
+            [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
 
 
 def _advice(view: ProcessView) -> str:
-    what = "what the Python line passes to the native function" if view.python_frame else "what the native code is given"
+    what = (
+        "what the Python line passes to the native function" if view.python_frame else "what the native code is given"
+    )
     return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
 
 

@@ -14,14 +14,16 @@ the same pages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._words import size_words
+from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import (
-    JobView,
+    Draft,
     Outcome,
     ProcessView,
     cannot_decide,
     draft,
-    group_alike,
     not_found,
     subject_words,
 )
@@ -31,8 +33,6 @@ from pytracer.analyze.wording import (
     collective_evidence,
     fault_evidence,
     in_function,
-    is_memory_fault,
-    no_memory_fault,
     origin_words,
     python_evidence,
     storage_words,
@@ -41,45 +41,40 @@ from pytracer.analyze.wording import (
 PAGE_BYTES = 4096
 
 
-class OutOfBounds:
+class OutOfBounds(MemoryFaultRule):
     """Fires when the address is in nothing, close to a live storage."""
 
     id = "out-of-bounds"
     needs = ("crash", "storages")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        faults = [view for view in job.suspects if is_memory_fault(view)]
-        if not faults:
-            return no_memory_fault(job)
-        outside = [
-            view for view in faults if view.place is not None and view.place.kind in ("past-storage", "before-storage")
-        ]
-        drafts = []
-        for views in group_alike(outside):
-            view = views[0]
-            storage = view.report.fault.storage if view.report.fault else None
-            drafts.append(
-                draft(
-                    self.id,
-                    "out-of-bounds",
-                    _confidence(view),
-                    views,
-                    f"{subject_words(views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
-                    [
-                        fault_evidence(view),
-                        storage_words(view),
-                        bucket_words(view),
-                        origin_words("allocated", storage.allocated if storage else None),
-                        python_evidence(view),
-                        collective_evidence(views),
-                    ],
-                    "Compare the sizes, strides and dtype that the native code assumes with those of this tensor.",
-                    ["proof that this storage, and not another one nearby, was meant"],
-                )
-            )
-        if drafts:
-            return Outcome(tuple(drafts))
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        return view.place is not None and view.place.kind in ("past-storage", "before-storage")
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        storage = view.report.fault.storage if view.report.fault else None
+        return draft(
+            self.id,
+            "out-of-bounds",
+            _confidence(view),
+            views,
+            f"{subject_words(views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
+            [
+                fault_evidence(view),
+                storage_words(view),
+                bucket_words(view),
+                origin_words("allocated", storage.allocated if storage else None),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            "Compare the sizes, strides and dtype that the native code assumes with those of this tensor.",
+            ["proof that this storage, and not another one nearby, was meant"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay close to a live storage")

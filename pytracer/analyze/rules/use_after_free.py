@@ -16,15 +16,17 @@ silently.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._words import time_words
+from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import (
-    JobView,
+    Draft,
     Outcome,
     ProcessView,
     cannot_decide,
     draft,
-    group_alike,
     not_found,
     place_words,
     subject_words,
@@ -35,54 +37,49 @@ from pytracer.analyze.wording import (
     collective_evidence,
     earlier_words,
     fault_evidence,
-    is_memory_fault,
-    no_memory_fault,
     origin_words,
     python_evidence,
     storage_words,
 )
 
 
-class UseAfterFree:
+class UseAfterFree(MemoryFaultRule):
     """Fires when the most recent storage around the address was freed and none is live there."""
 
     id = "use-after-free"
     needs = ("crash", "storages")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        faults = [view for view in job.suspects if is_memory_fault(view)]
-        if not faults:
-            return no_memory_fault(job)
-        freed = [view for view in faults if view.place is not None and view.place.kind == "freed-storage"]
-        drafts = []
-        for views in group_alike(freed):
-            view = views[0]
-            storage = view.report.fault.storage if view.report.fault else None
-            drafts.append(
-                draft(
-                    self.id,
-                    "use-after-free",
-                    _confidence(view),
-                    views,
-                    f"{subject_words(views)} {access_verb(view)} freed memory: {_where(view)}, {_released(view)}.",
-                    [
-                        fault_evidence(view),
-                        storage_words(view),
-                        bucket_words(view),
-                        earlier_words(view),
-                        origin_words("allocated", storage.allocated if storage else None),
-                        origin_words("freed", storage.freed if storage else None),
-                        _rebuilt(view),
-                        python_evidence(view),
-                        collective_evidence(views),
-                    ],
-                    _advice(view),
-                    [_mapped(view), _overwritten(view)],
-                )
-            )
-        if drafts:
-            return Outcome(tuple(drafts))
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        return view.place is not None and view.place.kind == "freed-storage"
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        storage = view.report.fault.storage if view.report.fault else None
+        return draft(
+            self.id,
+            "use-after-free",
+            _confidence(view),
+            views,
+            f"{subject_words(views)} {access_verb(view)} freed memory: {_where(view)}, {_released(view)}.",
+            [
+                fault_evidence(view),
+                storage_words(view),
+                bucket_words(view),
+                earlier_words(view),
+                origin_words("allocated", storage.allocated if storage else None),
+                origin_words("freed", storage.freed if storage else None),
+                _rebuilt(view),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            _advice(view),
+            [_mapped(view), _overwritten(view)],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay in a freed storage that is still remembered")

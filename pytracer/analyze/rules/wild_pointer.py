@@ -15,16 +15,18 @@ looks the same, as does a storage that was freed so long ago that its record was
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._words import hex_addr
 from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.known import known_crash
+from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.pointers import null_confidence
 from pytracer.analyze.view import (
-    JobView,
+    Draft,
     Outcome,
     ProcessView,
     draft,
-    group_alike,
     not_found,
     subject_words,
 )
@@ -34,53 +36,51 @@ from pytracer.analyze.wording import (
     collective_evidence,
     fault_evidence,
     in_function,
-    is_memory_fault,
-    no_memory_fault,
     python_evidence,
 )
 
 
-class WildPointer:
+class WildPointer(MemoryFaultRule):
     """Fires for addresses in nothing known, and for small ones that do not come from null."""
 
     id = "wild-pointer"
     needs = ("crash",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        faults = [view for view in job.suspects if is_memory_fault(view)]
-        if not faults:
-            return no_memory_fault(job)
-        drafts = []
-        for views in group_alike([view for view in faults if _is_wild(view)]):
-            view = views[0]
-            known = known_crash(view)
-            drafts.append(
-                draft(
-                    self.id,
-                    "wild-pointer",
-                    _confidence(view),
-                    views,
-                    f"{subject_words(views)} {access_verb(view)} memory through a wild pointer, {_address(view)}"
-                    f"{',' if view.function else ''}{in_function(view)}.".replace("jumped to memory", "jumped"),
-                    [
-                        fault_evidence(view),
-                        _not_null(view),
-                        known.says if known else None,
-                        python_evidence(view),
-                        collective_evidence(views),
-                    ],
-                    known.advice
-                    if known
-                    else "Look at the native function: its pointer was overwritten, never set, or of another type. "
-                    "Running it under AddressSanitizer names the moment.",
-                    [
-                        CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None,
-                        None if view.process.snapshot.storages or _is_small(view) else "storages: none were recorded",
-                    ],
-                )
-            )
-        return Outcome(tuple(drafts)) if drafts else not_found("every fault address belonged to something known")
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        return _is_wild(view)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        known = known_crash(view)
+        return draft(
+            self.id,
+            "wild-pointer",
+            _confidence(view),
+            views,
+            f"{subject_words(views)} {access_verb(view)} memory through a wild pointer, {_address(view)}"
+            f"{',' if view.function else ''}{in_function(view)}.".replace("jumped to memory", "jumped"),
+            [
+                fault_evidence(view),
+                _not_null(view),
+                known.says if known else None,
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            known.advice
+            if known
+            else "Look at the native function: its pointer was overwritten, never set, or of another type. "
+            "Running it under AddressSanitizer names the moment.",
+            [
+                CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None,
+                None if view.process.snapshot.storages or _is_small(view) else "storages: none were recorded",
+            ],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        return not_found("every fault address belonged to something known")
 
 
 def _is_wild(view: ProcessView) -> bool:
