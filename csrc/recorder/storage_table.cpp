@@ -14,10 +14,10 @@ namespace {
 using namespace blackbox;
 
 constexpr uint64_t kHash1 = 0x9E3779B97F4A7C15ull, kHash2 = 0xC2B2AE3D27D4EB4Full;
-constexpr int kWindow1 = 16, kWindow2 = 64;  // the second hash matters more than a longer window
-constexpr uint32_t kTickMask = 1023;         // moving the epoch more often bounces one cache line between threads
+constexpr int kWindow1 = 16, kWindow2 = 64;             // the second hash matters more than a longer window
+constexpr uint32_t kTickMask = 1023;                    // moving the epoch more often bounces one cache line between threads
 constexpr uint32_t kGrowthLog2 = 4, kLargestLog2 = 22;  // a tier of 2^24 would be a file of 0.5 GiB
-constexpr int kGrowthWaits = 1000;  // of 0.1 ms
+constexpr int kGrowthWaits = 1000;                      // of 0.1 ms
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
 
@@ -152,7 +152,8 @@ inline bool take(const Tier& tier, uint64_t at, uint64_t step, int window, Threa
 __attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
-    if (take(tier, first_slot(tier, addr), 1, kWindow1, context, addr, who) || take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who))
+    if (take(tier, first_slot(tier, addr), 1, kWindow1, context, addr, who) ||
+        take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who))
       return true;
   }
   return false;
