@@ -121,6 +121,19 @@ def test_handler_neither_allocates_nor_locks_with_torch(native: Native, way: str
     assert [f.function for f in crash.python_stack][:1] == ["Crash.backward"]
 
 
+@needs_torch
+@needs_native
+@pytest.mark.parametrize("where", ["inside malloc", "thread"])
+def test_handler_does_not_allocate_on_threads_new_to_torch(native: Native, where: str) -> None:
+    """On a thread that torch never saw, its thread-locals do not exist yet: asking for the node must not make them."""
+    code = {"inside malloc": "t.testing_in_malloc()", "thread": "t.testing_crash_on_thread()"}[where]
+    crash = crash_of(
+        native.child(torch_crash("pass") + "run()\n" + code, native.watch), -11 if where == "thread" else -6
+    )
+    assert set(crash.steps_done) == STEPS
+    assert crash.node is None
+
+
 def test_watcher_notices_an_allocation_in_the_handler(native: Native) -> None:
     """Control: a chained handler that does allocate is caught, so that silence above means something."""
     done = native.child("t.testing_chain_allocating(); t.testing_null()", native.watch)
