@@ -78,7 +78,7 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
     g_box.crash.data->native_how |= kComplete;
     return _URC_END_OF_STACK;
   }
-  if (!walk->crossed_signal_frame) {      // our own handler's frames come first
+  if (!walk->crossed_signal_frame) {  // our own handler's frames come first
     if (pc != walk->crash_pc) return _URC_NO_REASON;
     walk->crossed_signal_frame = true;
     if (walk->innermost_is_exact) {
