@@ -174,11 +174,12 @@ struct ThreadHead {
   uint64_t free_count;
   uint32_t sequence;
   uint32_t generation;
-  uint64_t reserved[6];
+  uint64_t first_record;
+  uint64_t reserved[5];
 };
 static_assert(sizeof(ThreadHead) == 128);
 static_assert(std::is_standard_layout_v<ThreadHead> && std::is_trivially_copyable_v<ThreadHead>);
-static_assert(offsetof(ThreadHead, reserved) == 80);
+static_assert(offsetof(ThreadHead, reserved) == 88);
 
 /// Slot epoch % EPOCH_SLOTS: when that epoch began.
 struct Epoch {

@@ -140,6 +140,7 @@ ThreadContext& attach_thread() noexcept {
   memset(head.name, 0, sizeof head.name);
   prctl(PR_GET_NAME, head.name);
   head.generation++;
+  head.first_record = head.record_count;
   std::atomic_ref(head.ended).store(kInUse, std::memory_order_release);
   pthread_setspecific(end_key, context);
   t_context = context;

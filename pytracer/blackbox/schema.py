@@ -228,7 +228,8 @@ THREAD = Struct(
         _f("free_count", "u64", "storages freed", "count"),
         _f("sequence", "u32", "storage records of this thread, wrapping", "count"),
         _f("generation", "u32", "how often this context was handed out", "count"),
-        _f("reserved", "u64[6]", "zero"),
+        _f("first_record", "u64", "record_count when this thread got the context: earlier records are another thread's", "count"),
+        _f("reserved", "u64[5]", "zero"),
     ),
 )
 

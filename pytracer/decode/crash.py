@@ -23,7 +23,10 @@ _UNREADABLE = 0xFFFFFFFF
 _NO_ERROR_CODE = (1 << 64) - 1
 _BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
 # sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
-_X86_64 = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags".split(" ")  # noqa: SIM905
+_X86_64 = (  # gregset order (sys/ucontext.h)
+    *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp"),
+    *("rip", "eflags", "csgsfs", "err", "trapno", "oldmask", "cr2"),
+)
 _AARCH64 = [*(f"x{i}" for i in range(31)), "sp", "pc", "pstate"]
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
 

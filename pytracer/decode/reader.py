@@ -68,6 +68,7 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
         "freed_storages": sum(s.state == "freed" for s in lives),
         "storages_being_freed": storages.being_freed,
         "busy_slots": storages.busy_slots,
+        "torn_slots": storages.torn_slots,
         "torn_graves": storages.torn_graves,
         "threads": len(rings.threads.by_index),
     }

@@ -50,9 +50,10 @@ class Rings:
             if head["generation"] > 1:
                 self.threads.recycled.add(index)
             if ring is not None and per_thread:
-                self._ring(info, ring, i * per_thread, per_thread)
+                self._ring(info, head["first_record"], ring, i * per_thread, per_thread)
 
-    def _ring(self, info: ThreadInfo, extent: Extent, first: int, slots: int) -> None:
+    def _ring(self, info: ThreadInfo, own_from: int, extent: Extent, first: int, slots: int) -> None:
+        """`own_from`: records before this count are of a thread that had the context earlier; their tid is 0."""
         self.overwritten_records += max(0, info.record_count - slots)
         for slot in range(min(slots, max(0, extent.item_count - first))):
             at = extent.offset + (first + slot) * extent.item_bytes
@@ -73,7 +74,9 @@ class Rings:
                 continue
             payload = self._box.data[at + _HEADER.size : at + nbytes].ljust(definition.nbytes, b"\0")
             data = _tidy(Record(kind), layout(definition).decode(payload))
-            self.events.append(Event(mono_ns, info.tid, info.name, Record(kind).name, data))
+            own = age == _WRAP - 1 or info.record_count - age > own_from
+            tid, name = (info.tid, info.name) if own else (0, "an earlier thread")
+            self.events.append(Event(mono_ns, tid, name, Record(kind).name, data))
 
     def collectives(self) -> tuple[Collective, ...]:
         """The last known state of each collective, by sequence number; its records may be on several threads."""

@@ -67,6 +67,7 @@ class Storages:
         self._created_ns: int = box.header["created_mono_ns"]
         self._forked = any(e.mono_ns < self._created_ns for e in journal.entries.values())
         self.busy_slots = 0
+        self.torn_slots = 0
         self.torn_graves = 0
         self.being_freed = 0
 
@@ -90,6 +91,9 @@ class Storages:
                 state = key & schema.KEY_STATE_MASK
                 if state != schema.KEY_LIVE:
                     self.busy_slots += state == schema.KEY_BUSY
+                    continue
+                if key >> 48 != sequence & 0xFFFF:
+                    self.torn_slots += 1  # copied by a forked child while the parent wrote it
                     continue
                 base, thread = key & schema.KEY_ADDR_MASK, size_thread >> 48
                 if (base, thread, sequence) in buried:

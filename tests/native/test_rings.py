@@ -66,6 +66,16 @@ def test_threads_that_end_give_their_context_back(native: Native) -> None:
     assert sum(owners.values()) == 1000 and set(owners) == set(range(1000))
 
 
+def test_records_of_an_earlier_thread_are_not_the_new_ones(native: Native) -> None:
+    """A context that was handed on keeps its old records; they belong to a thread that nobody knows any more."""
+    box = native.box("t.testing_threads_in_turn(1000)")
+    rings = marks(box)
+    last = rings.pop(0)
+    assert sorted(thread for ring in rings.values() for thread, _ in ring) == list(range(1000 - 16, 1000))
+    assert all(len(ring) == 1 for ring in rings.values())
+    assert len(last) == 1000 - 16
+
+
 def test_contexts_come_back_after_the_limit_was_reached(native: Native) -> None:
     """When 300 threads have ended, later threads get contexts again."""
     box = native.box("t.testing_burst(300, U64(1)); t.testing_threads_in_turn(50)")

@@ -197,6 +197,13 @@ def test_without_a_disassembler_a_small_aligned_address_is_possibly_null(
     assert verdict(report) == ("null-dereference", "possible")
 
 
+@pytest.mark.parametrize(("error_code", "access"), [(4, "read"), (6, "write"), (20, "execute")])
+def test_access_is_what_the_processor_said(run: Path, error_code: int, access: str) -> None:
+    """Without machine code, and so without a disassembler, the page fault's error code tells."""
+    report = crash(run, addr=0x10, registers={"trapno": 14}, error_code=error_code)
+    assert [process.fault.access for process in report.processes or [] if process.fault] == [access]
+
+
 def test_null_function_pointer_is_a_null_dereference(run: Path) -> None:
     """A jump to address 0."""
     report = crash(run, addr=0, pc=0, registers={"trapno": 14}, error_code=20)
