@@ -89,7 +89,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class Event:
-    """One record of a ring. `tid` is 0 for a thread whose context was handed on. `kind` is the name of `schema.Record`; `data` its decoded payload."""
+    """One record of a ring.
+
+    `kind` is the name of `schema.Record`; `data` its decoded payload; `tid` is 0 for a thread whose context was handed on.
+    """
 
     mono_ns: int
     tid: int
