@@ -91,7 +91,8 @@ class Storage:
 class Event:
     """One record of a ring.
 
-    `kind` is the name of `schema.Record`, `data` its decoded payload. `tid` is 0 for a thread whose context was handed on.
+    `kind` is the name of `schema.Record`, `data` its decoded payload. `tid` is 0 for a thread that ended and whose
+    context was handed on.
     """
 
     mono_ns: int
