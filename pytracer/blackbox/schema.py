@@ -124,7 +124,7 @@ class CrashState(IntEnum):
     REPAIRED = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity: each is declared once
 class Field:
     """One member of a structure.
 
@@ -138,7 +138,7 @@ class Field:
     since: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity: each is declared once
 class Struct:
     """One structure; `nbytes` is asserted on both sides."""
 
