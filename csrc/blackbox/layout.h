@@ -383,11 +383,12 @@ struct CrashHeader {
   uint32_t maps_used;
   uint32_t maps_truncated;
   uint8_t siginfo[128];
-  uint8_t reserved[160];
+  uint32_t steps_late;
+  uint8_t reserved[156];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 864);
+static_assert(offsetof(CrashHeader, reserved) == 868);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {

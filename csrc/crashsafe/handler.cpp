@@ -2,6 +2,7 @@
 
 #include "arch.h"
 #include "box.h"
+#include "deadline.h"
 #include "native_stack.h"
 #include "python_stack.h"
 #include "raw_log.h"
@@ -27,8 +28,9 @@ namespace {
 using namespace blackbox;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-constexpr uint64_t kClaimNs = 5'000'000'000;  // how long a crashed thread waits for the report of another one
-constexpr int kInTheirs = 64;                 // a signal blocked on a thread while it runs the previous handler: how others see that it does
+constexpr uint64_t kStepNs = 1'000'000'000, kAllStepsNs = 4'000'000'000;  // a report takes 1 ms; these are for a hang
+constexpr uint64_t kClaimNs = 5'000'000'000;                              // how long a crashed thread waits for the report of another one
+constexpr int kInTheirs = 64;  // a signal blocked on a thread while it runs the previous handler: how others see that it does
 
 // What the program believes is installed. Two slots and an index, so that a reader in the handler never sees half.
 struct Theirs {
@@ -96,12 +98,20 @@ void write_node() {
     if (!read_bytes(crash.node_name + i, reinterpret_cast<uint64_t>(node.name) + i, 1) || crash.node_name[i] == 0) break;
 }
 
+// Lets the interrupted thread continue at the setjmp of run_step.
+void resume_after_step(ucontext_t* context) {
+  set_fp(context, reinterpret_cast<uint64_t>(resume_at[0]));
+  set_pc(context, reinterpret_cast<uint64_t>(resume_at[1]));
+  set_sp(context, reinterpret_cast<uint64_t>(resume_at[2]));
+}
+
 // One numbered step. A fault inside it comes back here through the nested handler, and the next step goes on.
 __attribute__((noinline)) void run_step(Step step, ucontext_t* context) {
   CrashHeader& crash = *g_box.crash.data;
   uint32_t bit = 1u << static_cast<uint32_t>(step);
   if (__builtin_setjmp(resume_at)) {
-    crash.steps_faulted |= bit;
+    running_step = -1;
+    if ((crash.steps_late & bit) == 0) crash.steps_faulted |= bit;
     return;
   }
   running_step = static_cast<int>(step);
@@ -117,16 +127,37 @@ __attribute__((noinline)) void run_step(Step step, ucontext_t* context) {
     case Step::kImages: write_images(); break;
     case Step::kMaps: write_maps(); break;
   }
+  running_step = -1;  // before this frame ends: a deadline that expires now has nowhere to return to
   crash.steps_done |= bit;
+}
+
+// The running step has had its time: go on with the next one. What it wrote so far stays.
+void on_deadline(int, siginfo_t* info, void* raw_context) {
+  auto* context = static_cast<ucontext_t*>(raw_context);
+  if (info->si_code != SI_TIMER || running_step < 0) return;
+  g_box.crash.data->steps_late |= 1u << running_step;
+  // The step may be interrupted inside the handler of a checked read, where its signal is blocked.
+  uint64_t mask;
+  memcpy(&mask, &context->uc_sigmask, sizeof mask);
+  mask &= ~our_signals();
+  memcpy(&context->uc_sigmask, &mask, sizeof mask);
+  resume_after_step(context);
 }
 
 void collect(ucontext_t* context) {
   CrashHeader& crash = *g_box.crash.data;
+  start_deadlines(on_deadline, in_kernel[crash.signal]);
   for (uint32_t s = 0; s <= static_cast<uint32_t>(Step::kMaps); s++) {
+    if (now_ns() - crash.mono_ns > kAllStepsNs) {
+      crash.steps_late |= 1u << s;
+      continue;
+    }
+    set_deadline(kStepNs);
     run_step(static_cast<Step>(s), context);
-    running_step = -1;
+    set_deadline(0);
     crash.step_end_ns[s] = now_ns();
   }
+  stop_deadlines();
 }
 
 void announce(const CrashHeader& crash) {
@@ -286,9 +317,7 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
       return false;
     }
   } else if (running_step >= 0) {
-    set_fp(context, reinterpret_cast<uint64_t>(resume_at[0]));
-    set_pc(context, reinterpret_cast<uint64_t>(resume_at[1]));
-    set_sp(context, reinterpret_cast<uint64_t>(resume_at[2]));
+    resume_after_step(context);
     return true;
   }
   requeue_default(signal, info);

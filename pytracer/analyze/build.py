@@ -81,9 +81,17 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         ddp=ddp_modules(snapshot),
         memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
         environment=dict(snapshot.environment),
-        notes=list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE")),
+        notes=_notes(snapshot, crash),
     )
     return ProcessView(index, process, report, place, instruction)
+
+
+def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
+    """What the recorder itself could not do."""
+    notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
+    for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
+        notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
+    return notes
 
 
 def build_run(job: Job, clock: RunClock) -> r.Run:

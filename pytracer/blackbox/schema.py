@@ -448,7 +448,8 @@ CRASH_HEADER = Struct(
         _f("maps_used", "u32", "bytes of MAPS", "bytes"),
         _f("maps_truncated", "u32", "1: MAPS was too small"),
         _f("siginfo", "u8[128]", "as the kernel gave it"),
-        _f("reserved", "u8[160]", "zero"),
+        _f("steps_late", "u32", "bit per Step: it took too long and was given up"),
+        _f("reserved", "u8[156]", "zero"),
     ),
 )
 

@@ -96,6 +96,7 @@ class CrashReader:
             also_crashed=tuple(self._also()),
             steps_done=_steps(head["steps_done"]),
             steps_faulted=_steps(head["steps_faulted"]),
+            steps_late=_steps(head["steps_late"]),
             step_ns={s.name: head["step_end_ns"][s] for s in Step if head["step_end_ns"][s]},
         )
 

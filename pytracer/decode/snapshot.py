@@ -211,6 +211,7 @@ class Crash:
     steps_done: tuple[str, ...]
     steps_faulted: tuple[str, ...]
     step_ns: dict[str, int]
+    steps_late: tuple[str, ...] = ()  # given up: they took too long
 
 
 @dataclass(frozen=True)

@@ -360,3 +360,10 @@ def test_clean_run_is_clean(run: Path) -> None:
     assert verdict(report) == ("clean", "certain")
     assert report.findings == []
     assert {item.result for item in report.checked or []} == {"not-found"}
+
+
+def test_step_that_the_handler_gave_up_is_told(run: Path) -> None:
+    """A stack that is not there because its step met a fault is not the same as no stack."""
+    report = crash(run, addr=0x10, steps_faulted=1 << 4)
+    notes = [note for process in report.processes or [] for note in process.notes or []]
+    assert notes == ["the crash handler's step NATIVE_STACK met a fault: what it should have written is incomplete"]
