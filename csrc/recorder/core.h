@@ -18,6 +18,9 @@ PYTRACER_API void pytracer_stop(void);
 /// Goes on in the same box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
+/// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
+PYTRACER_API void pytracer_arm_thread(void);
+
 PYTRACER_API int pytracer_recording(void);
 PYTRACER_API int pytracer_preloaded(void);
 PYTRACER_API const char* pytracer_box_path(void);

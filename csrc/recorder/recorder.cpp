@@ -171,6 +171,16 @@ void pytracer_resume(void) {
   crashsafe::install_handlers(PYTRACER_REAL(sigaction), recorder::announces() ? recorder::run_directory() : nullptr);
 }
 
+void pytracer_arm_thread(void) {
+  if (!recorder::recording() || recorder::has_our_stack()) return;
+  void* stack = recorder::map_stack();
+  if (stack == nullptr) return;
+  if (recorder::use_stack(stack))
+    recorder::give_back_at_thread_end(stack);
+  else
+    recorder::unmap_stack(stack);
+}
+
 int pytracer_recording(void) { return recorder::recording() && crashsafe::handlers_installed(); }
 int pytracer_preloaded(void) { return recorder::recording() && g_box.header->preloaded != 0; }
 const char* pytracer_box_path(void) { return recorder::box_path(); }

@@ -29,7 +29,7 @@ class Core:
         self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
         self.lib.pytracer_step.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
-        for name in ("pytracer_stop", "pytracer_resume", "pytracer_count_hook_error"):
+        for name in ("pytracer_stop", "pytracer_resume", "pytracer_count_hook_error", "pytracer_arm_thread"):
             getattr(self.lib, name).restype = None
         for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p

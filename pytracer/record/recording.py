@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer.record import config, exceptions, handlers, launch, torch_half
+from pytracer.record import config, exceptions, handlers, launch, threads, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
 from pytracer.record.torch_import import when_torch_is_imported
 
@@ -73,6 +73,7 @@ def start_python_half(level: str) -> None:
         box.note("the frames of this CPython are laid out differently: Python stacks are left out")
     exceptions.install(box)
     handlers.install(box)
+    threads.install(box)
     when_torch_is_imported(lambda: torch_half.install(box, level))
 
 
@@ -88,6 +89,7 @@ def disable() -> None:
     torch_half.uninstall()
     exceptions.uninstall()
     handlers.uninstall()
+    threads.uninstall()
     core().lib.pytracer_stop()
 
 

@@ -60,17 +60,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-NO_STACK = "without preload a thread that Python starts has no alternate stack, so its overflow cannot be recorded"
-CASES = [
-    pytest.param(
-        fault,
-        way,
-        id=f"{fault}-{way}",
-        marks=[pytest.mark.xfail(reason=NO_STACK)] if (str(fault), way) == ("stack_overflow-thread", "enable") else [],
-    )
-    for fault in FAULTS
-    for way in ("preload", "enable")
-]
+CASES = [pytest.param(fault, way, id=f"{fault}-{way}") for fault in FAULTS for way in ("preload", "enable")]
 
 
 @pytest.mark.parametrize(("fault", "way"), CASES)
