@@ -287,6 +287,8 @@ void reopen_after_fork() noexcept {
   if (private_memory_) {
     if (fd >= 0) unlink(path_);
     path_[0] = 0;
+    // Replacing a mapping by one of the same size needs no address space; refused only when the kernel is out of memory for
+    // its own tables. Going on would write the child's life into the parent's box.
     if (mmap(g_box.base, file_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) _exit(127);
   }
   if (fd >= 0) close(fd);
