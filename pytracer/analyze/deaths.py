@@ -100,10 +100,10 @@ def _death(view: ProcessView, clock: RunClock) -> Death | None:
         return None
     nature, what = _nature(view)
     exact: int | None = None
-    if view.crash is not None:
+    if view.raised:
+        exact = view.exception_ns
+    elif view.crash is not None:
         exact = view.crash.mono_ns
-    elif status == "exception":
-        exact = next((fact.mono_ns for fact in reversed(snapshot.facts) if fact.kind == "EXCEPTION"), None)
     elif status == "exited":
         exact = snapshot.exit_mono_ns
     recorded = [event.mono_ns for event in snapshot.events[-1:]] + [fact.mono_ns for fact in snapshot.facts[-1:]]
@@ -126,7 +126,7 @@ def _nature(view: ProcessView) -> tuple[str, str]:
         return "interrupt", "SIGINT" if process.signal == SIGINT else str(
             view.report.exception and view.report.exception.type
         )
-    if process.status_kind == "exception":
+    if view.raised:
         return "exception", (view.report.exception.type if view.report.exception else None) or "an exception"
     number = crash.signal if crash is not None else process.signal
     if process.status_kind == "signaled" or crash is not None:

@@ -49,9 +49,9 @@ class MemoryFaultRule:
 
 def is_memory_fault(view: ProcessView) -> bool:
     """Whether the kernel refused a memory access of this process."""
-    return (
-        view.is_fault and view.crash is not None and view.crash.signal in (SIGSEGV, SIGBUS) and view.place is not None
-    )
+    if view.crash is None or view.raised:
+        return False
+    return view.is_fault and view.crash.signal in (SIGSEGV, SIGBUS) and view.place is not None
 
 
 def _no_memory_fault(job: JobView) -> Outcome:

@@ -17,6 +17,9 @@ HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 
 
+_WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
+
+
 @dataclass(frozen=True)
 class ProcessView:
     """One process: the decoded facts, and the report built from them. `index` is its place in the job."""
@@ -32,6 +35,28 @@ class ProcessView:
         """What the handler wrote, unless another handler repaired the fault."""
         crash = self.process.snapshot.crash
         return None if crash is None or crash.repaired else crash
+
+    @property
+    def exception_ns(self) -> int | None:
+        """When the uncaught exception reached the top, on the clock of the process's host."""
+        own = self.process.exception
+        facts = self.process.snapshot.facts
+        return next((fact.mono_ns for fact in reversed(facts) if own is not None and fact.data is own), None)
+
+    @property
+    def raised(self) -> bool:
+        """Whether an uncaught exception began this end. A signal that came later met a process that was tearing down.
+
+        Not when the process went on working after the exception: then somebody had caught it after all.
+        """
+        at = self.exception_ns
+        if at is None or self.process.status_kind not in ("exception", "signaled"):
+            return False
+        if self.process.status_kind == "exception":
+            return True
+        if self.crash is not None and self.crash.mono_ns < at:
+            return False
+        return not any(event.kind in _WORK and event.mono_ns > at for event in self.process.snapshot.events)
 
     @property
     def is_fault(self) -> bool:
@@ -55,9 +80,14 @@ class ProcessView:
         return next((frame for frame in self.report.native_stack or () if not is_handler_frame(frame)), None)
 
     @property
+    def exception_stack(self) -> list[PythonFrame]:
+        """Where the uncaught exception was raised, innermost first."""
+        return (self.report.exception.python_stack if self.report.exception else None) or []
+
+    @property
     def python_frame(self) -> PythonFrame | None:
         """The innermost Python frame of the user's program, else the innermost one."""
-        stack = self.report.python_stack or []
+        stack = self.exception_stack if self.raised else self.report.python_stack or []
         outside = [frame for frame in stack if not is_library_file(frame.file)]
         return next(iter([*outside, *stack]), None)
 

@@ -117,6 +117,9 @@ def _rows(
 def _subject_rows(
     subject: r.ProcessReport, verdict: r.Verdict, everything: bool
 ) -> Iterator[tuple[str, RenderableType]]:
+    if subject.exception is not None and subject.signal is not None and verdict.class_ == "python-exception":
+        yield from _raised_rows(subject, subject.exception, subject.signal, everything)
+        return
     if subject.fault is not None:
         yield "fault", _fault(subject)
     elif subject.signal is not None:
@@ -139,6 +142,17 @@ def _subject_rows(
         yield "python", Text("\n".join([*note, *python_lines(stack, everything)]))
     if subject.native_stack:
         yield "native", Text("\n".join(native_lines(subject.native_stack, everything)))
+
+
+def _raised_rows(
+    subject: r.ProcessReport, exception: r.ExceptionReport, signal: r.Signal, everything: bool
+) -> Iterator[tuple[str, RenderableType]]:
+    """An exception, and the signal that the process died of while it was shutting down: the stacks at that time do not
+    matter."""
+    yield "error", _exception(exception)
+    if exception.python_stack:
+        yield "python", Text("\n".join(python_lines(exception.python_stack, everything)))
+    yield "later", Text(f"{signal.name} ended the process while it was shutting down")
 
 
 def _fault(subject: r.ProcessReport) -> Text:

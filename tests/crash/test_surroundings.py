@@ -126,3 +126,16 @@ def test_preloaded_library_of_the_user_stays(run: Path) -> None:
     both = {**env, "LD_PRELOAD": f"{env['LD_PRELOAD']}:{library}"}
     done = ended(["sh", "-c", 'exec "$0" -c "$1"', sys.executable, code], both, run)
     assert (done.status, done.stdout, done.stderr) == (0, "3 1\n", "")
+
+
+@needs_native
+def test_abort_while_shutting_down_does_not_hide_the_exception(run: Path) -> None:
+    """The exception began the end; the SIGABRT is the status, and only a consequence."""
+    done = victim("abort_while_shutting_down.py", run=run)
+    assert done.status == -signal.SIGABRT
+    assert "ValueError: shard 3 has 0 rows" in done.stderr
+    verdict = done.report.verdict
+    assert verdict is not None
+    assert verdict.class_ == "python-exception"
+    line = line_of("abort_while_shutting_down.py", "raise ValueError")
+    assert f"abort_while_shutting_down.py:{line} in read_shard" in (verdict.summary or "")

@@ -86,6 +86,8 @@ class Abort:
 
 def _is_abort(view: ProcessView) -> bool:
     crash = view.crash
+    if view.raised:
+        return False
     if crash is not None:
         own = crash.sender_pid in (None, 0, view.process.snapshot.pid)
         return crash.signal == SIGABRT and own

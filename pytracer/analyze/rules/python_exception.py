@@ -8,7 +8,8 @@ connection.
 What to do: read the exception and its innermost line outside torch.
 
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
-on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence.
+on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
+exception counts as part of shutting down, unless steps or autograd nodes were recorded in between.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class PythonException:
 
     def examine(self, job: JobView) -> Outcome:
         """One finding for all processes with the same exception from the same line."""
-        raised = [view for view in job.suspects if view.process.status_kind == "exception" and not is_interrupt(view)]
+        raised = [view for view in job.suspects if view.raised and not is_interrupt(view)]
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in raised:
             exception, frame = view.report.exception, view.python_frame
@@ -48,6 +49,7 @@ class PythonException:
                     f"{subject_words(views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
                     [
                         "the exception reached the top of the program and was not caught",
+                        _signal_later(view),
                         collective_evidence(views),
                         _left_early(job, views) if lost else None,
                     ],
@@ -69,6 +71,14 @@ def _words(view: ProcessView) -> str:
     if len(message) > MESSAGE_CHARACTERS:
         message = message[: MESSAGE_CHARACTERS - 3] + "..."
     return f"{exception.type}: {message.rstrip('.')}" if message else exception.type
+
+
+def _signal_later(view: ProcessView) -> str | None:
+    """Torn down without its process group, a healthy rank may abort, too: gloo's threads outlive the interpreter."""
+    signal = view.report.signal
+    if view.process.status_kind != "signaled" or signal is None:
+        return None
+    return f"{signal.name} ended the process later, while it was shutting down"
 
 
 def _left_early(job: JobView, views: list[ProcessView]) -> str | None:

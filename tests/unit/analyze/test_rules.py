@@ -285,6 +285,30 @@ def test_python_exception_names_type_message_and_line(run: Path) -> None:
     assert report.verdict.summary == "Process 101 (train.py) raised ValueError: bad shape at train.py:12 in main."
 
 
+@pytest.mark.parametrize("signal", [6, 11])
+def test_python_exception_is_the_cause_when_tearing_down_ends_in_a_signal(run: Path, signal: int) -> None:
+    """A rank that raises leaves its process group behind, and gloo's threads may abort it at the very end."""
+    box = Box(pid=101, ppid=99).exception("ValueError", "shard 3 has 0 rows", [("read_shard", s.SCRIPT, 12)])
+    code = -6 if signal == 6 else 1
+    report = crash(run, box, signal=signal, code=code, sender_pid=101 if signal == 6 else 0)
+    assert verdict(report) == ("python-exception", "certain")
+    assert report.verdict is not None
+    assert (
+        report.verdict.summary
+        == "Process 101 (train.py) raised ValueError: shard 3 has 0 rows at train.py:12 in read_shard."
+    )
+    assert any("later, while it was shutting down" in item for item in report.verdict.evidence or [])
+    assert [item.id for item in report.findings or []] == ["python-exception"]
+
+
+def test_python_exception_does_not_fire_when_the_program_went_on(run: Path) -> None:
+    """Somebody caught it after all: training steps were recorded after it."""
+    box = Box(pid=101, ppid=99).exception("ValueError", "caught", [("main", s.SCRIPT, 12)]).later(5).step(7)
+    report = crash(run, box, addr=0x10)
+    assert finding(report, "python-exception") is None
+    assert finding(report, "null-dereference") is not None
+
+
 def test_python_exception_does_not_fire_for_a_plain_exit(run: Path) -> None:
     """sys.exit(3) leaves no exception: an honest unknown."""
     report = build_report(s.load(run, Box(pid=101, ppid=99).at(50).exit(3)))
