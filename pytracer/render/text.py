@@ -147,7 +147,7 @@ def _subject_rows(
 def _raised_rows(
     subject: r.ProcessReport, exception: r.ExceptionReport, signal: r.Signal, everything: bool
 ) -> Iterator[tuple[str, RenderableType]]:
-    """An exception, and the signal of which the process died while shutting down: the stacks of that time are left out."""
+    """An exception, and the signal of which the process died while shutting down; not the stacks of that time."""
     yield "error", _exception(exception)
     if exception.python_stack:
         yield "python", Text("\n".join(python_lines(exception.python_stack, everything)))
