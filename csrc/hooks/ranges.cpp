@@ -31,7 +31,7 @@ void describe(const at::RecordFunction& function, blackbox::CollectiveRecord& re
   each_tensor(function, [&](const at::Tensor& tensor) {
     record.nbytes += tensor.nbytes();
     if (record.tensor_count++ != 0) return;
-    record.buffer_addr = reinterpret_cast<uint64_t>(tensor.data_ptr());
+    record.buffer_addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // the other one would materialize a copy-on-write tensor
     record.storage_addr = storage_addr(tensor);
     record.numel = static_cast<uint64_t>(tensor.numel());
     record.dim_count = static_cast<uint32_t>(tensor.dim());

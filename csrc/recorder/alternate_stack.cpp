@@ -33,6 +33,23 @@ void thread_ends(void* stack) {
 }
 void make_key() { pthread_key_create(&stack_key, thread_ends); }
 
+bool use_stack(void* stack) {
+  stack_t current{};
+  syscall(SYS_sigaltstack, nullptr, &current);
+  if (!(current.ss_flags & SS_DISABLE) && current.ss_size >= kAlternateStackBytes) return false;
+  t_believed = current;
+  stack_t ours{};
+  ours.ss_sp = stack_bytes(stack);
+  ours.ss_size = kAlternateStackBytes;
+  t_ours = syscall(SYS_sigaltstack, &ours, nullptr) == 0;
+  return t_ours;
+}
+
+void give_back_at_thread_end(void* stack) {
+  pthread_once(&stack_key_once, make_key);
+  pthread_setspecific(stack_key, stack);
+}
+
 }  // namespace
 
 void* map_stack() noexcept {
@@ -45,21 +62,11 @@ void* map_stack() noexcept {
 void* stack_bytes(void* stack) noexcept { return static_cast<char*>(stack) + kGuardBytes; }
 void unmap_stack(void* stack) noexcept { munmap(stack, kGuardBytes + kAlternateStackBytes); }
 
-bool use_stack(void* stack) noexcept {
-  stack_t current{};
-  syscall(SYS_sigaltstack, nullptr, &current);
-  if (!(current.ss_flags & SS_DISABLE) && current.ss_size >= kAlternateStackBytes) return false;
-  t_believed = current;
-  stack_t ours{};
-  ours.ss_sp = stack_bytes(stack);
-  ours.ss_size = kAlternateStackBytes;
-  t_ours = syscall(SYS_sigaltstack, &ours, nullptr) == 0;
-  return t_ours;
-}
-
-void give_back_at_thread_end(void* stack) noexcept {
-  pthread_once(&stack_key_once, make_key);
-  pthread_setspecific(stack_key, stack);
+void adopt_stack(void* stack) noexcept {
+  if (use_stack(stack))
+    give_back_at_thread_end(stack);
+  else
+    unmap_stack(stack);
 }
 
 bool has_our_stack() noexcept { return t_ours; }

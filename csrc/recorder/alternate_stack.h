@@ -10,11 +10,9 @@ void* map_stack() noexcept;
 void* stack_bytes(void* stack) noexcept;
 void unmap_stack(void* stack) noexcept;
 
-/// Makes it the calling thread's alternate stack, unless a larger one is in place. False: not needed, still the caller's.
-bool use_stack(void* stack) noexcept;
-
-/// Keeps the stack until the thread has run its other destructors, then takes it back.
-void give_back_at_thread_end(void* stack) noexcept;
+/// Makes it the calling thread's alternate stack until the thread has run its other destructors; unmaps it at once when a larger
+/// one is in place.
+void adopt_stack(void* stack) noexcept;
 
 /// True on threads whose alternate stack is ours.
 bool has_our_stack() noexcept;

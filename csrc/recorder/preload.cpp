@@ -47,10 +47,7 @@ struct Start {
 
 void* run_thread(void* stack) {
   Start start = *static_cast<Start*>(recorder::stack_bytes(stack));  // carried by the stack itself: no allocation
-  if (recorder::use_stack(stack))
-    recorder::give_back_at_thread_end(stack);
-  else
-    recorder::unmap_stack(stack);
+  recorder::adopt_stack(stack);
   return start.function(start.argument);
 }
 

@@ -81,10 +81,14 @@ void write_process() {
   append(EntryKind::kEnvironment, buffer, used);
 }
 
-void arm_this_thread() {
-  if (void* stack = map_stack())
-    if (!use_stack(stack)) unmap_stack(stack);
+}  // namespace
+
+void arm_this_thread() noexcept {
+  if (has_our_stack()) return;
+  if (void* stack = map_stack()) adopt_stack(stack);
 }
+
+namespace {
 
 void after_fork_in_child() {
   if (!recording_.load(std::memory_order_relaxed)) return;
@@ -172,13 +176,7 @@ void pytracer_resume(void) {
 }
 
 void pytracer_arm_thread(void) {
-  if (!recorder::recording() || recorder::has_our_stack()) return;
-  void* stack = recorder::map_stack();
-  if (stack == nullptr) return;
-  if (recorder::use_stack(stack))
-    recorder::give_back_at_thread_end(stack);
-  else
-    recorder::unmap_stack(stack);
+  if (recorder::recording()) recorder::arm_this_thread();
 }
 
 int pytracer_recording(void) { return recorder::recording() && crashsafe::handlers_installed(); }
