@@ -21,7 +21,6 @@ inline constexpr uint32_t kEpochSlots = 0x4000;
 inline constexpr uint32_t kJournalBytes = 0x200000;
 inline constexpr uint32_t kJournalMagic = 0x4a45;
 inline constexpr uint32_t kJournalFirst = 8;
-inline constexpr uint32_t kRecordNameBytes = 48;
 inline constexpr uint64_t kKeyAddrMask = 0xffffffffffc0;
 inline constexpr uint64_t kKeyStateMask = 3;
 inline constexpr uint64_t kKeyEmpty = 0;

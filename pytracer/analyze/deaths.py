@@ -101,7 +101,7 @@ def _death(view: ProcessView, clock: RunClock) -> Death | None:
     nature, what = _nature(view)
     exact: int | None = None
     if view.raised:
-        exact = view.exception_ns
+        exact = process.exception_mono_ns
     elif view.crash is not None:
         exact = view.crash.mono_ns
     elif status == "exited":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pytracer._words import function_words, ranks_words
 from pytracer.analyze.address import Place
 from pytracer.analyze.instruction import Instruction
-from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame
+from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
 from pytracer.decode.snapshot import Crash, Job, Process
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
@@ -37,19 +37,12 @@ class ProcessView:
         return None if crash is None or crash.repaired else crash
 
     @property
-    def exception_ns(self) -> int | None:
-        """When the uncaught exception reached the top, on the clock of the process's host."""
-        own = self.process.exception
-        facts = self.process.snapshot.facts
-        return next((fact.mono_ns for fact in reversed(facts) if own is not None and fact.data is own), None)
-
-    @property
     def raised(self) -> bool:
         """Whether an uncaught exception began this end. A signal that came later met a process that was tearing down.
 
         Not when the process went on working after the exception: then somebody had caught it after all.
         """
-        at = self.exception_ns
+        at = self.process.exception_mono_ns
         if at is None or self.process.status_kind not in ("exception", "signaled"):
             return False
         if self.process.status_kind == "exception":
@@ -57,6 +50,11 @@ class ProcessView:
         if self.crash is not None and self.crash.mono_ns < at:
             return False
         return not any(event.kind in _WORK and event.mono_ns > at for event in self.process.snapshot.events)
+
+    @property
+    def storage(self) -> StorageReport | None:
+        """The storage that the fault address belonged to."""
+        return self.report.fault.storage if self.report.fault else None
 
     @property
     def is_fault(self) -> bool:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr, list_words, size_words, time_words
+from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import ProcessView, place_words
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
-CAPSTONE_MISSING = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
+_OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
+
+
+def missing_operands(view: ProcessView) -> str | None:
+    """What a disassembler would have told; nothing when one is installed."""
+    return _OPERANDS if view.instruction is None and disassembler() is None else None
 
 
 def access_verb(view: ProcessView) -> str:

@@ -29,7 +29,6 @@ EPOCH_SLOTS = 16384
 JOURNAL_BYTES = 2 * 1024 * 1024
 JOURNAL_MAGIC = 0x4A45
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
-RECORD_NAME_BYTES = 48
 
 # A storage's key word: [63:48] low bits of the thread's sequence number, [47:6] address, [1:0] state.
 KEY_ADDR_MASK = 0x0000_FFFF_FFFF_FFC0

@@ -17,7 +17,7 @@ import msgspec
 from pytracer._errors import InputError
 from pytracer.decode.reader import read_box
 from pytracer.decode.roles import Standing, decide_roles
-from pytracer.decode.snapshot import Damage, Job, LauncherRecord, Process, Snapshot, Wait
+from pytracer.decode.snapshot import Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import read_symbols, symbolize
 
 SUFFIX = ".blackbox"
@@ -207,7 +207,8 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
         signal=signal,
         reported_by=reported_by,
         ended_mono_ns=ended,
-        exception=exception,
+        exception=exception.data if exception else None,
+        exception_mono_ns=exception.mono_ns if exception else None,
     )
 
 
@@ -253,9 +254,9 @@ def _is_running(s: Snapshot) -> bool:
         return False
 
 
-def _exception(s: Snapshot) -> dict[str, Any] | None:
+def _exception(s: Snapshot) -> Fact | None:
     """The uncaught exception that ended the process: the main thread's if there is one, else the last."""
-    own = [f.data for f in s.facts if f.kind == "EXCEPTION" and f.mono_ns >= s.created_mono_ns]
-    main = [e for e in own if e.get("thread") in (None, "MainThread")]
-    candidates: list[dict[str, Any]] = main or own
+    own = [f for f in s.facts if f.kind == "EXCEPTION" and f.mono_ns >= s.created_mono_ns]
+    main = [f for f in own if f.data.get("thread") in (None, "MainThread")]
+    candidates = main or own
     return candidates[-1] if candidates else None

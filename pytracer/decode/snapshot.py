@@ -299,6 +299,7 @@ class Process:
     reported_by: str | None
     ended_mono_ns: int | None
     exception: dict[str, Any] | None  # EXCEPTION entry that ended it
+    exception_mono_ns: int | None = None  # when it reached the top
 
 
 @dataclass(frozen=True)

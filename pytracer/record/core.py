@@ -11,9 +11,9 @@ from typing import Any
 
 from pytracer._errors import RecordingError
 from pytracer.blackbox.schema import Entry
+from pytracer.record import launch
 
 ANNOUNCE = 1
-EALREADY = 114
 STEP_CALLED, STEP_COUNTED = 1, 2
 
 
@@ -96,15 +96,11 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
-    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
+    path = launch.built_core()
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        missing = not path.is_file()
-        raise RecordingError(
-            f"the recorder is not built: {path} does not exist" if missing else f"cannot load {path}: {error}",
-            "run `make build`, or `pip install --no-build-isolation -e .`",
-        ) from error
+        raise RecordingError(f"cannot load {path}: {error}", launch.BUILD_HINT) from error
 
 
 @lru_cache(maxsize=1)

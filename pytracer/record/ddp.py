@@ -22,6 +22,7 @@ LATER_EVERY = 64
 _patches = Patches()
 _wrapped: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
 _names_used: dict[str, int] = {}
+_complained = False  # one note is enough: it fails in every iteration or in none
 
 
 class _Wrapped:
@@ -77,8 +78,9 @@ def _guarded(box: Core, act: Any, *args: Any) -> None:
         act(*args)
     except Exception as error:  # private attributes of another torch version, at worst
         box.lib.pytracer_count_hook_error()
-        if not _names_used.get("", 0):
-            _names_used[""] = 1
+        global _complained
+        if not _complained:
+            _complained = True
             box.note(f"DDP's buckets could not be noted: {type(error).__name__}: {error}")
 
 

@@ -28,6 +28,7 @@ RUN_FILE = "run.json"
 BOXES = "boxes"
 BOX_SUFFIX = ".blackbox"
 RUNS = "runs"
+BUILD_HINT = "run `make build`, or `pip install --no-build-isolation -e .`"
 LATEST = "latest"
 REPORT_FILE = "report.json"
 OWN_FILES = (RUN_FILE, REPORT_FILE, "symbols.json")
@@ -57,18 +58,28 @@ class Run:
         return self.directory / BOXES
 
 
+def built_core() -> Path:
+    """The core beside this package.
+
+    Raises:
+        RecordingError: it was not built.
+    """
+    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
+    if not path.is_file():
+        raise RecordingError(
+            f"the recorder is not built: {path} does not exist",
+            BUILD_HINT,
+        )
+    return path
+
+
 def core_library() -> Path:
     """The library to preload.
 
     Raises:
         RecordingError: it was not built, or its path cannot be preloaded.
     """
-    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
-    if not path.is_file():
-        raise RecordingError(
-            f"the recorder is not built: {path} does not exist",
-            "run `make build`, or `pip install --no-build-isolation -e .`",
-        )
+    path = built_core()
     if re.search(r"[\s:]", str(path)):
         raise RecordingError(
             f"LD_PRELOAD separates by spaces and colons and cannot carry the path {path}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -51,11 +50,6 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
     )
     console.print(Group(*_blocks(report, everything, style.width)), end="")
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")) + "\n"
-
-
-def print_report(report: r.Report, stream: TextIO, style: Style | None = None, *, everything: bool = False) -> None:
-    """Write `render_text` to a stream."""
-    stream.write(render_text(report, style, everything=everything))
 
 
 def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[RenderableType]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.pointers import null_confidence
 from pytracer.analyze.view import (
@@ -29,10 +28,10 @@ from pytracer.analyze.view import (
     subject_words,
 )
 from pytracer.analyze.wording import (
-    CAPSTONE_MISSING,
     collective_evidence,
     fault_evidence,
     in_function,
+    missing_operands,
     python_evidence,
 )
 
@@ -60,7 +59,7 @@ class NullDereference(MemoryFaultRule):
             f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
             [fault_evidence(view), python_evidence(view), collective_evidence(views)],
             _advice(view),
-            [CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None],
+            [missing_operands(view)],
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:

@@ -54,7 +54,7 @@ class OutOfBounds(MemoryFaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See MemoryFaultRule."""
         view = views[0]
-        storage = view.report.fault.storage if view.report.fault else None
+        storage = view.storage
         return draft(
             self.id,
             "out-of-bounds",

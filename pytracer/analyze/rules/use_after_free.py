@@ -56,7 +56,7 @@ class UseAfterFree(MemoryFaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See MemoryFaultRule."""
         view = views[0]
-        storage = view.report.fault.storage if view.report.fault else None
+        storage = view.storage
         return draft(
             self.id,
             "use-after-free",
@@ -106,7 +106,7 @@ def _where(view: ProcessView) -> str:
 
 
 def _freed(view: ProcessView) -> Origin | None:
-    storage = view.report.fault.storage if view.report.fault else None
+    storage = view.storage
     return storage.freed if storage else None
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr
-from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.known import known_crash
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.pointers import null_confidence
@@ -31,11 +30,11 @@ from pytracer.analyze.view import (
     subject_words,
 )
 from pytracer.analyze.wording import (
-    CAPSTONE_MISSING,
     access_verb,
     collective_evidence,
     fault_evidence,
     in_function,
+    missing_operands,
     python_evidence,
 )
 
@@ -73,7 +72,7 @@ class WildPointer(MemoryFaultRule):
             else "Look at the native function: its pointer was overwritten, never set, or of another type. "
             "Running it under AddressSanitizer names the moment.",
             [
-                CAPSTONE_MISSING if view.instruction is None and disassembler() is None else None,
+                missing_operands(view),
                 None if view.process.snapshot.storages or _is_small(view) else "storages: none were recorded",
             ],
         )
