@@ -28,6 +28,9 @@ inline constexpr uint64_t kKeyBusy = 1;
 inline constexpr uint64_t kKeyLive = 2;
 inline constexpr uint32_t kNativeHeadFrames = 128;
 inline constexpr uint32_t kNativeTailFrames = 32;
+inline constexpr uint32_t kThreadHeadFrames = 48;
+inline constexpr uint32_t kThreadTailFrames = 16;
+inline constexpr uint32_t kThreadStackFrames = 64;
 
 enum class State : uint32_t {
   kCreating = 0,
@@ -53,6 +56,9 @@ enum class RegionKind : uint32_t {
   kAlsoCrashed = 22,
   kArena = 23,
   kMaps = 24,
+  kMemory = 25,
+  kThreadStacks = 26,
+  kThreadFrames = 27,
 };
 
 enum class RecordKind : uint32_t {
@@ -81,6 +87,7 @@ enum class EntryKind : uint32_t {
   kBuckets = 35,
   kException = 36,
   kGroup = 37,
+  kCppException = 38,
 };
 
 enum class Step : uint32_t {
@@ -92,6 +99,11 @@ enum class Step : uint32_t {
   kNativeFallback = 5,
   kImages = 6,
   kMaps = 7,
+  kWords = 8,
+  kFaultFile = 9,
+  kMemory = 10,
+  kLoadedImages = 11,
+  kOtherThreads = 12,
 };
 
 enum class CrashState : uint32_t {
@@ -100,6 +112,29 @@ enum class CrashState : uint32_t {
   kComplete = 2,
   kChained = 3,
   kRepaired = 4,
+};
+
+enum class ThreadsHow : uint32_t {
+  kNone = 0,
+  kHelper = 1,
+  kSignal = 2,
+};
+
+enum class HelperState : uint32_t {
+  kNone = 0,
+  kAsked = 1,
+  kStopped = 2,
+  kRelease = 3,
+  kReleased = 4,
+  kRefused = 5,
+};
+
+enum class StackState : uint32_t {
+  kListed = 0,
+  kAsked = 1,
+  kWalking = 2,
+  kDone = 3,
+  kFaulted = 4,
 };
 
 /// First bytes of the file. Identity is written once; the counters at the end change.
@@ -383,11 +418,25 @@ struct CrashHeader {
   uint32_t maps_truncated;
   uint8_t siginfo[128];
   uint32_t steps_late;
-  uint8_t reserved[156];
+  uint32_t abort_text;
+  uint32_t abort_text_nbytes;
+  uint32_t sender_text;
+  uint32_t sender_text_nbytes;
+  uint32_t memory_count;
+  uint64_t file_nbytes;
+  uint64_t file_room;
+  uint64_t file_system;
+  uint32_t helper_state;
+  int32_t helper_error;
+  uint32_t threads_how;
+  uint32_t threads_total;
+  uint32_t thread_stack_count;
+  uint32_t tls_delta;
+  uint8_t reserved[88];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 868);
+static_assert(offsetof(CrashHeader, reserved) == 936);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {
@@ -468,6 +517,49 @@ static_assert(sizeof(AlsoCrashed) == 40);
 static_assert(std::is_standard_layout_v<AlsoCrashed> && std::is_trivially_copyable_v<AlsoCrashed>);
 static_assert(offsetof(AlsoCrashed, mono_ns) == 32);
 
+/// Memory near an address that a register held, as it was at the crash.
+struct MemoryBlock {
+  uint64_t addr;
+  uint32_t bytes;
+  uint32_t nbytes;
+  uint32_t register_index;
+  uint32_t reserved;
+  uint64_t value;
+};
+static_assert(sizeof(MemoryBlock) == 32);
+static_assert(std::is_standard_layout_v<MemoryBlock> && std::is_trivially_copyable_v<MemoryBlock>);
+static_assert(offsetof(MemoryBlock, value) == 24);
+
+/// A thread that did not crash. Its frames are THREAD_FRAMES[index * THREAD_STACK_FRAMES] and following.
+struct ThreadStack {
+  int32_t tid;
+  uint32_t state;
+  uint64_t pthread;
+  char name[16];
+  uint32_t frame_count;
+  uint32_t frame_tail;
+  uint32_t frame_total;
+  uint32_t complete;
+  int32_t syscall;
+  uint32_t stopped;
+  uint64_t registers[34];
+  uint8_t reserved[56];
+};
+static_assert(sizeof(ThreadStack) == 384);
+static_assert(std::is_standard_layout_v<ThreadStack> && std::is_trivially_copyable_v<ThreadStack>);
+static_assert(offsetof(ThreadStack, reserved) == 328);
+
+/// CPP_EXCEPTION: followed by the demangled type and what().
+struct CppExceptionEntry {
+  int32_t tid;
+  uint32_t type_nbytes;
+  uint32_t what_nbytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(CppExceptionEntry) == 16);
+static_assert(std::is_standard_layout_v<CppExceptionEntry> && std::is_trivially_copyable_v<CppExceptionEntry>);
+static_assert(offsetof(CppExceptionEntry, reserved) == 12);
+
 /// Capacity of each crash-time region.
 struct CrashRegion {
   RegionKind kind;
@@ -477,13 +569,16 @@ struct CrashRegion {
 inline constexpr CrashRegion kCrashRegions[] = {
     {RegionKind::kCrash, sizeof(CrashHeader), 1},
     {RegionKind::kNativeFrames, sizeof(NativeFrame), 192},
-    {RegionKind::kPythonThreads, sizeof(PythonThread), 64},
-    {RegionKind::kPythonFrames, sizeof(PythonFrame), 384},
-    {RegionKind::kImages, sizeof(Image), 96},
+    {RegionKind::kPythonThreads, sizeof(PythonThread), 256},
+    {RegionKind::kPythonFrames, sizeof(PythonFrame), 2048},
+    {RegionKind::kImages, sizeof(Image), 512},
     {RegionKind::kStorageHits, sizeof(StorageHit), 16},
     {RegionKind::kAlsoCrashed, sizeof(AlsoCrashed), 32},
-    {RegionKind::kArena, 1, 131072},
+    {RegionKind::kArena, 1, 262144},
     {RegionKind::kMaps, 1, 524288},
+    {RegionKind::kMemory, sizeof(MemoryBlock), 64},
+    {RegionKind::kThreadStacks, sizeof(ThreadStack), 256},
+    {RegionKind::kThreadFrames, 1, 131072},
 };
 
 }  // namespace pytracer::blackbox

@@ -66,6 +66,9 @@ class Region(IntEnum):
     ALSO_CRASHED = 22
     ARENA = 23
     MAPS = 24
+    MEMORY = 25
+    THREAD_STACKS = 26
+    THREAD_FRAMES = 27
 
 
 class Record(IntEnum):
@@ -98,10 +101,14 @@ class Entry(IntEnum):
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     EXCEPTION = 36  # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first
     GROUP = 37  # JSON {"name","description","backend","ranks"}
+    CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
 
 
 class Step(IntEnum):
-    """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`."""
+    """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`.
+
+    OTHER_THREADS comes after a previous handler had its turn: it disturbs threads, so the process must be sure to die.
+    """
 
     SIGNAL = 0
     AUTOGRAD_NODE = 1
@@ -111,6 +118,40 @@ class Step(IntEnum):
     NATIVE_FALLBACK = 5
     IMAGES = 6
     MAPS = 7
+    WORDS = 8
+    FAULT_FILE = 9
+    MEMORY = 10
+    LOADED_IMAGES = 11
+    OTHER_THREADS = 12
+
+
+class ThreadsHow(IntEnum):
+    """`CrashHeader.threads_how`: how the stacks of the other threads were taken."""
+
+    NONE = 0
+    HELPER = 1
+    SIGNAL = 2
+
+
+class HelperState(IntEnum):
+    """`CrashHeader.helper_state`: the talk between a dying process and the launcher's helper; a futex word."""
+
+    NONE = 0
+    ASKED = 1
+    STOPPED = 2
+    RELEASE = 3
+    RELEASED = 4
+    REFUSED = 5
+
+
+class StackState(IntEnum):
+    """`ThreadStack.state`: how far the stack of one other thread was taken; stored last."""
+
+    LISTED = 0
+    ASKED = 1
+    WALKING = 2
+    DONE = 3
+    FAULTED = 4
 
 
 class CrashState(IntEnum):
@@ -448,7 +489,21 @@ CRASH_HEADER = Struct(
         _f("maps_truncated", "u32", "1: MAPS was too small"),
         _f("siginfo", "u8[128]", "as the kernel gave it"),
         _f("steps_late", "u32", "bit per Step: it took too long and was given up"),
-        _f("reserved", "u8[156]", "zero"),
+        _f("abort_text", "u32", "offset in ARENA of what the C library printed before abort(): a failed assertion, a damaged heap"),
+        _f("abort_text_nbytes", "u32", "its size; 0: none", "bytes"),
+        _f("sender_text", "u32", "offset in ARENA of the command line of the process that sent the signal, NUL-separated"),
+        _f("sender_text_nbytes", "u32", "its size; 0: unknown", "bytes"),
+        _f("memory_count", "u32", "entries of MEMORY", "count"),
+        _f("file_nbytes", "u64", "size of the mapped file that the fault address lies in, at the crash; ~0: unknown", "bytes"),
+        _f("file_room", "u64", "bytes free on its file system; ~0: unknown", "bytes"),
+        _f("file_system", "u64", "its statfs(2) f_type"),
+        _f("helper_state", "u32", "see HelperState"),
+        _f("helper_error", "i32", "errno when the helper refused"),
+        _f("threads_how", "u32", "see ThreadsHow"),
+        _f("threads_total", "u32", "other threads that were alive", "count"),
+        _f("thread_stack_count", "u32", "entries of THREAD_STACKS", "count"),
+        _f("tls_delta", "u32", "pthread_self() minus the thread pointer, two's complement"),
+        _f("reserved", "u8[88]", "zero"),
     ),
 )
 
@@ -537,6 +592,52 @@ ALSO_CRASHED = Struct(
     ),
 )
 
+MEMORY_BLOCK = Struct(
+    "MemoryBlock",
+    32,
+    "Memory near an address that a register held, as it was at the crash.",
+    (
+        _f("addr", "u64", "first byte"),
+        _f("bytes", "u32", "offset in ARENA"),
+        _f("nbytes", "u32", "how many could be read", "bytes"),
+        _f("register_index", "u32", "index in CrashHeader.registers"),
+        _f("reserved", "u32", "zero"),
+        _f("value", "u64", "the register's value"),
+    ),
+)
+
+THREAD_STACK = Struct(
+    "ThreadStack",
+    384,
+    "A thread that did not crash. Its frames are THREAD_FRAMES[index * THREAD_STACK_FRAMES] and following.",
+    (
+        _f("tid", "i32", "kernel thread id"),
+        _f("state", "u32", "see StackState"),
+        _f("pthread", "u64", "pthread_self(); 0: unknown"),
+        _f("name", "char[16]", "kernel name of the thread"),
+        _f("frame_count", "u32", "frames kept from the innermost on", "count"),
+        _f("frame_tail", "u32", "outermost frames kept after a gap: a ring, as in CrashHeader", "count"),
+        _f("frame_total", "u32", "frames walked", "count"),
+        _f("complete", "u32", "1: the walk reached the thread's first function"),
+        _f("syscall", "i32", "system call it was inside of; -1: none or unknown"),
+        _f("stopped", "u32", "1: the helper stopped it"),
+        _f("registers", "u64[34]", "as in CrashHeader, when the helper read them"),
+        _f("reserved", "u8[56]", "zero"),
+    ),
+)
+
+CPP_EXCEPTION_ENTRY = Struct(
+    "CppExceptionEntry",
+    16,
+    "CPP_EXCEPTION: followed by the demangled type and what().",
+    (
+        _f("tid", "i32", "thread that called std::terminate()"),
+        _f("type_nbytes", "u32", "size of the type's name; 0: no exception was active", "bytes"),
+        _f("what_nbytes", "u32", "size of what(); 0: not a std::exception", "bytes"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
 STRUCTS: tuple[Struct, ...] = (
     FILE_HEADER,
     REGION_ENTRY,
@@ -560,6 +661,9 @@ STRUCTS: tuple[Struct, ...] = (
     IMAGE,
     STORAGE_HIT,
     ALSO_CRASHED,
+    MEMORY_BLOCK,
+    THREAD_STACK,
+    CPP_EXCEPTION_ENTRY,
 )
 
 RECORD_PAYLOAD: dict[int, Struct] = {
@@ -578,13 +682,19 @@ RECORD_PAYLOAD: dict[int, Struct] = {
 CRASH_REGIONS: tuple[tuple[Region, Struct | None, int], ...] = (
     (Region.CRASH, CRASH_HEADER, 1),
     (Region.NATIVE_FRAMES, NATIVE_FRAME, 192),
-    (Region.PYTHON_THREADS, PYTHON_THREAD, 64),
-    (Region.PYTHON_FRAMES, PYTHON_FRAME, 384),
-    (Region.IMAGES, IMAGE, 96),
+    (Region.PYTHON_THREADS, PYTHON_THREAD, 256),
+    (Region.PYTHON_FRAMES, PYTHON_FRAME, 2048),
+    (Region.IMAGES, IMAGE, 512),
     (Region.STORAGE_HITS, STORAGE_HIT, 16),
     (Region.ALSO_CRASHED, ALSO_CRASHED, 32),
-    (Region.ARENA, None, 128 * 1024),
+    (Region.ARENA, None, 256 * 1024),
     (Region.MAPS, None, 512 * 1024),
+    (Region.MEMORY, MEMORY_BLOCK, 64),
+    (Region.THREAD_STACKS, THREAD_STACK, 256),
+    (Region.THREAD_FRAMES, None, 256 * 64 * 8),
 )
 NATIVE_HEAD_FRAMES = 128
 NATIVE_TAIL_FRAMES = 32
+THREAD_HEAD_FRAMES = 48
+THREAD_TAIL_FRAMES = 16
+THREAD_STACK_FRAMES = THREAD_HEAD_FRAMES + THREAD_TAIL_FRAMES

@@ -178,6 +178,48 @@ class AlsoCrashed:
 
 
 @dataclass(frozen=True)
+class LoadedImage:
+    """A shared object, or the program itself, that was loaded at the crash."""
+
+    path: str
+    start: int
+    end: int
+    bias: int
+    build_id: str | None
+
+
+@dataclass(frozen=True)
+class MemoryBlock:
+    """Memory near the value of a register, as it was at the crash. `content` begins at `addr`."""
+
+    register: str
+    value: int
+    addr: int
+    content: bytes
+
+
+@dataclass(frozen=True)
+class ThreadStack:
+    """A thread that did not crash, innermost frame first.
+
+    `gap` frames are left out before the last `tail` ones. `state` is "listed" (no stack was taken), "asked" or
+    "walking" (it did not answer in time), "done" or "faulted" (the stack could not be walked to its end).
+    """
+
+    tid: int
+    name: str
+    pthread: int | None
+    state: str
+    native_stack: tuple[NativeFrame, ...] = ()
+    native_total: int = 0
+    gap: int = 0
+    tail: int = 0
+    complete: bool = False
+    syscall: int | None = None
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
 class Crash:
     """What the crash handler wrote."""
 
@@ -212,6 +254,17 @@ class Crash:
     steps_faulted: tuple[str, ...]
     step_ns: dict[str, int]
     steps_late: tuple[str, ...] = ()  # given up: they took too long
+    abort_text: str | None = None  # what the C library printed before it called abort()
+    sender_command: tuple[str, ...] = ()  # argv of the process that sent the signal
+    file_nbytes: int | None = None  # size at the crash of the mapped file that the fault address lies in
+    file_room: int | None = None  # bytes free on its file system at the crash
+    file_system: int | None = None  # statfs(2) f_type
+    memory: tuple[MemoryBlock, ...] = ()
+    images: tuple[LoadedImage, ...] = ()  # all that were loaded
+    threads: tuple[ThreadStack, ...] = ()  # all but the crashed one
+    threads_how: str | None = None  # "helper" (ptrace) | "signal"
+    threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry
+    helper_error: int | None = None  # errno when the launcher's helper refused
 
 
 @dataclass(frozen=True)
