@@ -152,21 +152,27 @@ def attempt(scenario: Scenario, way: str) -> Trial:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [f"{'ms after the fault':<24}" + "".join(f"{name:>24}" for name in COLUMNS.values()) + f"{'kept':>12}"]
+    head = f"{'ms after the fault':<24}" + "".join(f"{name:>24}" for name in COLUMNS.values())
+    lines = [head + f"{'kept':>12}{'rounds':>8}"]
     scenario = ""
     for row in rows:
         if row["scenario"] != scenario:
             scenario = row["scenario"]
-            lines += ["", f"{scenario}, {row['resident_bytes'] / MB:.0f} MB resident"]
-        if row["skipped"] and not row["rounds"]:
-            lines.append(f"  {row['way']:<22}  skipped: {row['skipped']}")
+            lines += ["", f"{scenario}, {resident(rows, scenario) / MB:.0f} MB resident"]
+        if row["skipped"]:
+            lines.append(f"  {row['way']:<22}  {'cut short' if row['rounds'] else 'skipped'}: {row['skipped']}")
+        if not row["rounds"]:
             continue
         cells = "".join(f"{cell(row['ms'].get(name)):>24}" for name in COLUMNS)
         kept = f"{row['kept_bytes'] / MB:.1f} MB" if row["kept_bytes"] >= MB else f"{row['kept_bytes']} bytes"
-        lines.append(f"  {row['way']:<22}{cells}{kept:>12}")
+        lines.append(f"  {row['way']:<22}{cells}{kept:>12}{row['rounds']:>8}")
         if row["incomplete_reports"]:
             lines.append(f"  {'':<22}  {row['incomplete_reports']} of {row['rounds']} reports were incomplete")
     return "\n".join(lines)
+
+
+def resident(rows: list[dict[str, Any]], scenario: str) -> int:
+    return max(int(row["resident_bytes"]) for row in rows if row["scenario"] == scenario)
 
 
 def cell(values: dict[str, float] | None) -> str:
