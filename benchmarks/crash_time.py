@@ -70,6 +70,8 @@ class Row:
             "resident_bytes": max((one.resident_bytes for one in self.trials), default=0),
             "kept_bytes": max((one.kept_bytes for one in self.trials), default=0),
             "incomplete_reports": sum(bool(one.missing) for one in self.trials),
+            "threads_how": sorted({one.threads_how for one in self.trials if one.threads_how}),
+            "fewest_stacks": min((one.stacks for one in self.trials), default=0),
             "skipped": self.skipped,
         }
 
@@ -168,6 +170,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(f"  {row['way']:<22}{cells}{kept:>12}{row['rounds']:>8}")
         if row["incomplete_reports"]:
             lines.append(f"  {'':<22}  {row['incomplete_reports']} of {row['rounds']} reports were incomplete")
+        if row["threads_how"]:
+            how = " or ".join(row["threads_how"])
+            lines.append(f"  {'':<22}  at least {row['fewest_stacks']} stacks of other threads, by {how}")
     return "\n".join(lines)
 
 

@@ -43,12 +43,17 @@ class Scenario:
 
 @dataclass
 class Trial:
-    """Moments in ms after the fault, those that there are; `kept_bytes` is the size of the evidence."""
+    """Moments in ms after the fault, those that there are; `kept_bytes` is the size of the evidence.
+
+    `missing` are steps that the report lacks; `stacks` those that were taken of other threads, `threads_how` how.
+    """
 
     moments: dict[str, float] = field(default_factory=dict)
     resident_bytes: int = 0
     kept_bytes: int = 0
     missing: tuple[str, ...] = ()
+    threads_how: str | None = None
+    stacks: int = 0
 
 
 @dataclass(frozen=True)
@@ -222,6 +227,7 @@ def _report(boxes: Path, since: Callable[[int], float]) -> Trial:
     trial.moments["entered"] = since(crash.mono_ns)
     if not trial.missing:
         trial.moments["report"] = since(max(crash.step_ns[step] for step in MINIMAL))
+    trial.threads_how, trial.stacks = crash.threads_how, sum(thread.state == "done" for thread in crash.threads)
     if "OTHER_THREADS" in crash.steps_done:
         trial.moments["all_threads"] = since(crash.step_ns["OTHER_THREADS"])
     return trial

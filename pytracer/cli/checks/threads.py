@@ -8,9 +8,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from pytracer.blackbox import codec, schema
 from pytracer.cli.checks import trials
 from pytracer.cli.checks.answer import (
     LIMITED,
@@ -24,7 +24,7 @@ from pytracer.cli.checks.answer import (
     run,
     traced,
 )  # fmt: skip
-from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.reader import read_box
 from pytracer.record import launch
 
 HELPER = "_helper"
@@ -114,25 +114,24 @@ def check_other_threads() -> Check:
         command = ["-m", "pytracer", "run", "--no-report", "-o", directory, "--", sys.executable, _TRIALS, "threads"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_PACKAGES, os.environ.get("PYTHONPATH", "")])}
         done = run([sys.executable, *command], environment, directory)
-        heads = [head for path in boxes(directory) if (head := _crash_header(path))]
-    if not heads:
+        crashes = [crash for path in boxes(directory) if (crash := read_box(path).crash)]
+    if not crashes:
         return Check(name, LIMITED, f"a child with two threads left no crash report: {last_line(done)}")
-    return other_threads(heads[0])
+    return other_threads(crashes[0].threads_how, [thread.state for thread in crashes[0].threads])
 
 
-def other_threads(head: dict[str, int]) -> Check:
-    """The answer to the crash header of a child that died beside a second thread."""
-    how, count = head["threads_how"], head["thread_stack_count"]
-    if how == schema.ThreadsHow.HELPER and count:
-        return Check("other-threads", WORKS, "stacks of a dying process's other threads were taken by the helper")
-    if how == schema.ThreadsHow.SIGNAL and count:
-        detail = "stacks of a dying process's other threads were taken by a real-time signal"
-        return Check("other-threads", LIMITED, detail, "see ptrace and helper")
-    refused = head["helper_error"]
-    why = f" (the helper: {os.strerror(refused)})" if refused else ""
-    return Check(
-        "other-threads", LIMITED, f"a dying process's other threads were not seen{why}", "see ptrace and helper"
-    )
+def other_threads(how: str | None, states: Sequence[str]) -> Check:
+    """The answer to what a child's box says: how stacks were taken, and in which state that of each thread is."""
+    following = "see ptrace and helper"
+    if how is None or not states:
+        return Check("other-threads", LIMITED, "the other threads of a dying process were not seen", following)
+    if "done" not in states:
+        detail = f"the other threads of a dying process were listed, without stacks ({', '.join(sorted(set(states)))})"
+        return Check("other-threads", LIMITED, detail, following)
+    if how == "helper":
+        return Check("other-threads", WORKS, "the helper stopped a dying process and its threads' stacks were taken")
+    detail = "the threads of a dying process took their stacks on a real-time signal; those that block it are missing"
+    return Check("other-threads", LIMITED, detail, following)
 
 
 def _seize_a_sibling() -> int | None:
@@ -145,12 +144,3 @@ def _seize_a_sibling() -> int | None:
         finally:
             target.kill()
     return int(done.stdout) if done.returncode == 0 else None
-
-
-def _crash_header(path: Path) -> dict[str, int] | None:
-    box = BoxFile(path)
-    extent = box.region(schema.Region.CRASH, schema.CRASH_HEADER.nbytes)
-    if extent is None or extent.item_count == 0:
-        return None
-    head = codec.layout(schema.CRASH_HEADER).decode(box.data, extent.offset)
-    return head if head["state"] != schema.CrashState.NONE else None

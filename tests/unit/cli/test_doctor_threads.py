@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.blackbox import schema
 from pytracer.cli.checks import threads, trials
 from pytracer.cli.checks.answer import LIMITED, WORKS
 from tests.conditions import needs_core
@@ -124,19 +123,17 @@ def test_helper_must_lie_beside_the_core_and_be_executable(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("how", "count", "refused", "result", "word"),
+    ("how", "states", "result", "word"),
     [
-        (schema.ThreadsHow.HELPER, 1, 0, WORKS, "by the helper"),
-        (schema.ThreadsHow.SIGNAL, 1, errno.EPERM, LIMITED, "by a real-time signal"),
-        (schema.ThreadsHow.NONE, 0, 0, LIMITED, "were not seen"),
-        (schema.ThreadsHow.HELPER, 0, errno.EPERM, LIMITED, "the helper: Operation not permitted"),
+        ("helper", ["done", "listed"], WORKS, "the helper stopped"),
+        ("signal", ["done", "asked"], LIMITED, "on a real-time signal"),
+        ("signal", ["asked"], LIMITED, "without stacks (asked)"),
+        (None, [], LIMITED, "were not seen"),
     ],
 )
-def test_other_threads_answers_by_the_box(
-    how: schema.ThreadsHow, count: int, refused: int, result: str, word: str
-) -> None:
-    """What the crash header of a real child says decides, not what ought to work."""
-    check = threads.other_threads({"threads_how": how, "thread_stack_count": count, "helper_error": refused})
+def test_other_threads_answers_by_the_box(how: str | None, states: list[str], result: str, word: str) -> None:
+    """What the box of a real child says decides, not what ought to work."""
+    check = threads.other_threads(how, states)
     assert check.result == result
     assert word in check.detail
 
