@@ -32,6 +32,7 @@ WAYS = {
     "smashed stack": ("t.testing_smashed_stack()", -11),
     "inside malloc": ("t.testing_in_malloc()", -6),
 }
+ONE_MORE_THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
 # -S hides site-packages from the children; torch needs them.
 TORCH = """
 sys.path[1:1] = {path!r}
@@ -185,9 +186,15 @@ def steps_us(box: Snapshot) -> dict[str, int]:
         (f"assert t.testing_forbid({Region.STORAGES:d})", {"STORAGE_LOOKUP"}),
         (f"t.testing_marks(1, U64(1)); assert t.testing_forbid({Region.GRAVES:d})", {"STORAGE_LOOKUP"}),
         (f"assert t.testing_forbid({Region.NATIVE_FRAMES:d})", {"NATIVE_STACK", "NATIVE_FALLBACK"}),
-        (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES"}),
+        (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES", "LOADED_IMAGES"}),
+        (f"assert t.testing_forbid({Region.MEMORY:d})", {"MEMORY"}),
+        (f"{ONE_MORE_THREAD}; assert t.testing_forbid({Region.THREAD_STACKS:d})", {"OTHER_THREADS"}),
+        (f"{ONE_MORE_THREAD}; assert t.testing_forbid({Region.THREAD_FRAMES:d})", set()),
     ],
-    ids=["threads", "node probe", "Python threads", "Python frames", "storages", "graves", "native frames", "images"],
+    ids=[
+        *("threads", "node probe", "Python threads", "Python frames", "storages", "graves", "native frames", "images"),
+        *("memory", "thread stacks", "thread frames"),
+    ],
 )
 def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, faulted: set[str]) -> None:
     """A fault inside a step is survived and marked; every other step is done, and the signal goes on unchanged."""
