@@ -103,6 +103,8 @@ def pytracer_run(scenario: Scenario) -> Trial:
         record = json.loads((directory / "run" / launch.RUN_FILE).read_text(encoding="utf-8"))
         if record["signal"] != signal.SIGSEGV:
             raise TrialError(f"under pytracer run the victim ended with {record['exit_code']}, {record['signal']}")
+        if b"victim.py" not in end.text:
+            raise TrialError(f"pytracer run printed no stack: {end.text.decode(errors='replace')[-200:]}")
         fault_ns, resident = _shared(directory)
 
         def since(moment_ns: int) -> float:
