@@ -18,6 +18,7 @@ from pytracer.cli.checks.answer import LIMITED, WORKS
 from tests.conditions import needs_core
 from tests.support.cli import clean_environment
 
+needs_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter knows system calls of x86-64 only")
 EVERYWHERE = {"main": True, "python": True, "raw": True}
 
 
@@ -71,18 +72,30 @@ def forbid_ptrace() -> None:
         raise OSError(ctypes.get_errno(), "no filter")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter knows the system calls of x86-64 only")
+def filtered(check: str) -> str:
+    """The answer of a check in a process that may not use ptrace, and whose children may not."""
+    code = f"from pytracer.cli.checks import threads; print(threads.{check}().detail)"
+    return subprocess.run(
+        [sys.executable, "-c", code], env=clean_environment(), preexec_fn=forbid_ptrace, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+
+
+@needs_x86_64
 def test_filter_that_forbids_ptrace_is_noticed() -> None:
     """In a real process with a real filter."""
-    code = "from pytracer.cli.checks import threads; print(threads.check_ptrace().detail)"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, env=clean_environment(), preexec_fn=forbid_ptrace, capture_output=True, text=True, check=True
-    )
+    detail = filtered("check_ptrace")
     if threads._YAMA.exists() and threads._YAMA.read_text(encoding="ascii").strip() in "23":
-        assert "forbidden, ptrace_scope" in done.stdout
+        assert "forbidden, ptrace_scope" in detail
     else:
-        assert "forbidden (EPERM), as by a container's filter" in done.stdout
+        assert "forbidden (EPERM), as by a container's filter" in detail
+
+
+@needs_core
+@needs_x86_64
+def test_where_ptrace_is_forbidden_a_signal_takes_the_stacks() -> None:
+    """The same filter round launcher, helper and job: the child's box says that it went the other way."""
+    assert "on a real-time signal" in filtered("check_other_threads")
 
 
 @pytest.mark.parametrize(
