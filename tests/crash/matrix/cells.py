@@ -60,18 +60,19 @@ CLASS = {
     "freed-storage": "use-after-free",
     "past-end": "out-of-bounds",
     "before-begin": "out-of-bounds",
-    "read-only-write": "unknown",  # the address is right and whose it is is not known
-    "jump-to-data": "unknown",
+    "read-only-write": "read-only-write",
+    "jump-to-data": "wild-pointer",  # a function pointer that is none
     "truncated-file": "truncated-mapping",
     "stack-overflow": "stack-overflow",
     "smashed-return": "wild-pointer",  # what was written over the return address is what is jumped to
-    "int3": "unknown",
+    "int3": "trap",
     "ud2": "illegal-instruction",
     "abort": "abort",
     "terminate": "abort",
     "sent-signal": "external-kill",
     "heap-corruption": "heap-corruption",
 }
+CLASS_IN_STATE = {("inside malloc", "wild"): "heap-corruption"}  # a wild pointer in malloc is one of its own
 
 THREAD_KIND = {
     "main": "main",
@@ -102,7 +103,14 @@ class Cell:
     state: str = ""
 
     def __str__(self) -> str:
-        return "-".join(word.replace(" ", "_").replace(",", "") for word in (self.state, self.kind, self.place, self.way) if word)
+        return "-".join(
+            word.replace(" ", "_").replace(",", "") for word in (self.state, self.kind, self.place, self.way) if word
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The class that the verdict must have."""
+        return CLASS_IN_STATE.get((self.state, self.kind), CLASS[self.kind])
 
     @property
     def needs_torch(self) -> bool:

@@ -35,13 +35,6 @@ struct Target {  // where the next access goes; what lies behind it is unmapped 
   size_t spacer_nbytes;
 } target;
 
-int number_from_environment(const char* name, int otherwise) {
-  const char* text = getenv(name);
-  return text != nullptr ? atoi(text) : otherwise;
-}
-
-int note_fd = number_from_environment("MATRIX_NOTE_FD", -1);
-
 // To a pipe that the test holds: pid, thread, address, time.
 void note(const volatile void* address) {
   timespec now{};
@@ -50,7 +43,8 @@ void note(const volatile void* address) {
   prctl(PR_GET_NAME, name);
   int size = snprintf(line, sizeof line, "%d %ld %lx %lld %s\n", getpid(), syscall(SYS_gettid), reinterpret_cast<unsigned long>(address),
                       now.tv_sec * 1000000000LL + now.tv_nsec, name);
-  if (write(note_fd, line, static_cast<size_t>(size)) != size) _exit(99);
+  const char* pipe = getenv("MATRIX_NOTE_FD");
+  if (pipe == nullptr || write(atoi(pipe), line, static_cast<size_t>(size)) != size) _exit(99);
 }
 
 // ---- kinds ----
