@@ -77,7 +77,6 @@ bool keep_frame(void*, uint64_t pc, uint32_t found) {
   add(pc, found);
   return g_box.crash.data->native_total <= kWalkLimit;
 }
-bool keep_caller(void*, uint64_t pc, uint32_t) { return keep_frame(nullptr, pc, kUnwound); }
 
 void unwind_from(uint64_t pc, FrameFn keep) {
   if (walk_stack(pc, keep, nullptr)) g_box.crash.data->native_how |= kComplete;
@@ -111,7 +110,7 @@ void write_native_stack(ucontext_t* context) noexcept {
   crash.native_how |= kPoppedWildPc;
   set_pc(context, caller - 1);
   set_sp(context, sp + 8);
-  unwind_from(caller - 1, keep_caller);
+  unwind_from(caller - 1, [](void*, uint64_t frame, uint32_t) { return keep_frame(nullptr, frame, kUnwound); });
   set_pc(context, pc);
   set_sp(context, sp);
 #else

@@ -182,6 +182,22 @@ bool all_answered() {
   return true;
 }
 
+// Threads that did not answer, because they block the signal or wait where none reaches them, have at least a name.
+void name_the_silent() {
+  for (uint32_t i = 0; i < g_box.crash.data->thread_stack_count; i++) {
+    ThreadStack& stack = stack_at(i);
+    if (stack.name[0] != 0) continue;
+    char path[48] = "/proc/self/task/", digits[12];
+    size_t at = sizeof digits, used = strlen(path);
+    for (auto rest = static_cast<uint32_t>(stack.tid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
+    memcpy(path + used, digits + at, sizeof digits - at);
+    memcpy(path + used + sizeof digits - at, "/comm", 6);
+    OpenFile file(path);
+    long n = file.opened() ? file.read(stack.name, sizeof stack.name - 1) : 0;
+    stack.name[n > 0 ? n - 1 : 0] = 0;  // without the newline
+  }
+}
+
 void ask_by_signal(const KernelAction& like) {
   CrashHeader& crash = *g_box.crash.data;
   list_threads();
@@ -200,6 +216,7 @@ void ask_by_signal(const KernelAction& like) {
     syscall(SYS_nanosleep, &t, nullptr);
   }
   asking.store(false, std::memory_order_release);
+  name_the_silent();
   crash.threads_how = static_cast<uint32_t>(ThreadsHow::kSignal);
   KernelAction ignore = before;
   ignore.handler = reinterpret_cast<void*>(SIG_IGN);

@@ -90,7 +90,8 @@ struct Frame {
 
 }  // namespace
 
-__attribute__((noinline)) bool walk_as(const uint64_t (&registers)[34], const KernelAction& like, FrameFn visit, void* argument) noexcept {
+__attribute__((noinline)) bool walk_as(const uint64_t (&registers)[34], [[maybe_unused]] const KernelAction& like, FrameFn visit,
+                                       void* argument) noexcept {
   static Frame frame;  // large, and used by the reporting thread alone
   memset(static_cast<void*>(&frame), 0, sizeof frame);
   set_registers(&frame.context, registers);

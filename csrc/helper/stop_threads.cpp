@@ -145,13 +145,14 @@ void read_name(int pid, int tid, char (&name)[16]) {
   name[n > 0 ? n : 0] = 0;
 }
 
-// Lists and seizes. False when tracing is forbidden; errno tells.
+// Lists and seizes. False when tracing is forbidden; errno tells. A thread that has ended is refused with EPERM, too: only
+// when none can be seized, it is for all of them.
 bool seize_all(const Request& request) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", request.pid);
   DIR* tasks = opendir(path);
   if (tasks == nullptr) return false;
-  uint32_t total = 0, count = 0;
+  uint32_t total = 0, count = 0, seized = 0;
   int error = 0;
   while (dirent* entry = readdir(tasks)) {
     int tid = atoi(entry->d_name);
@@ -164,17 +165,18 @@ bool seize_all(const Request& request) {
     stack.syscall = -1;
     read_name(request.pid, tid, stack.name);
     if (ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
-      if (errno == EPERM || errno == ENOSYS || errno == EACCES) error = errno;
+      if (errno != ESRCH) error = errno;
       continue;
     }
     ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+    seized++;
     stack.stopped = 2;  // seized; 1 once it has stopped
   }
   closedir(tasks);
   request.crash->threads_total = total;
   request.crash->thread_stack_count = count;
   errno = error;
-  return error == 0;
+  return seized > 0 || error == 0;
 }
 
 void wait_for_stops(const Request& request) {
