@@ -80,6 +80,9 @@ def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
+    if crash is not None and crash.helper_error is not None:
+        why = os.strerror(crash.helper_error)
+        notes.append(f"the launcher's helper could not take the stacks of other threads by ptrace: {why}")
     return notes
 
 

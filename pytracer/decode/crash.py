@@ -9,7 +9,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CrashState, Region, Step
 from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.crash_images import Places, parse_maps
+from pytracer.decode.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.demangle import node_name
 from pytracer.decode.journal import text_of_kind
@@ -26,7 +26,6 @@ from pytracer.decode.snapshot import (
 )
 from pytracer.decode.storages import Storages
 
-FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
 _UNREADABLE = 0xFFFFFFFF

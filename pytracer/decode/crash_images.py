@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from pytracer.decode.snapshot import LoadedImage, Mapping, NativeFrame
 
+FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _ADDRESSES = 1 << 64
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
 

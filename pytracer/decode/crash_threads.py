@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region, StackState, ThreadsHow
 from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.crash_images import Places
+from pytracer.decode.crash_images import FOUND, Places
 from pytracer.decode.snapshot import NativeFrame, ThreadStack
 
 _HEAD, _RING, _SLOTS = schema.THREAD_HEAD_FRAMES, schema.THREAD_TAIL_FRAMES, schema.THREAD_STACK_FRAMES
@@ -26,7 +26,7 @@ def threads_how(head: dict[str, Any]) -> str | None:
 def read_threads(box: BoxFile, head: dict[str, Any], places: Places) -> Iterable[ThreadStack]:
     """All threads in the order in which they were listed; damaged counts only shorten stacks."""
     content = box.content(box.region(Region.THREAD_FRAMES))
-    frames: dict[int, NativeFrame] = {}  # most threads wait in the same few places
+    frames: dict[tuple[int, str], NativeFrame] = {}  # most threads wait in the same few places
     items = box.items(Region.THREAD_STACKS, schema.THREAD_STACK, head["thread_stack_count"])
     for index, item in enumerate(items):
         if item["tid"] in (0, head["tid"]):
@@ -35,12 +35,14 @@ def read_threads(box: BoxFile, head: dict[str, Any], places: Places) -> Iterable
         counters = _counters(content, index)
         tail = in_order(counters[_HEAD : _HEAD + min(item["frame_tail"], _RING)], total - _HEAD, _RING)
         shown = counters[:count] + tail
+        depths = [*range(count), *range(total - len(tail), total)]
+        found = [_found(depth, item["guessed_from"], item["guessed_how"]) for depth in depths[: len(shown)]]
         yield ThreadStack(
             tid=item["tid"],
             name=item["name"],
             pthread=item["pthread"] or None,
             state=_STATES.get(item["state"], "listed"),
-            native_stack=tuple(_frame(pc, i == 0, places, frames) for i, pc in enumerate(shown)),
+            native_stack=tuple(_frame(pc, how, places, frames) for pc, how in zip(shown, found, strict=True)),
             native_total=total,
             gap=max(0, total - len(shown)),
             tail=len(tail),
@@ -62,9 +64,13 @@ def in_order(ring: Sequence[_T], written: int, size: int) -> list[_T]:
     return [*ring[oldest:], *ring[:oldest]]
 
 
-def _frame(pc: int, innermost: bool, places: Places, known: dict[int, NativeFrame]) -> NativeFrame:
-    if innermost:
-        return places.frame(pc, "exact")
-    if pc not in known:
-        known[pc] = places.frame(pc, "unwound")
-    return known[pc]
+def _found(depth: int, guessed_from: int, guessed_how: int) -> str:
+    if guessed_how and depth >= guessed_from:
+        return FOUND.get(guessed_how, "unknown")
+    return FOUND[1] if depth else FOUND[0]
+
+
+def _frame(pc: int, found: str, places: Places, known: dict[tuple[int, str], NativeFrame]) -> NativeFrame:
+    if (pc, found) not in known:
+        known[pc, found] = places.frame(pc, found)
+    return known[pc, found]

@@ -15,7 +15,10 @@ UNKNOWN = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class OtherThread:
-    """A thread that did not crash; `native` as in `Box.crash`, `total` when frames between them are left out."""
+    """A thread that did not crash; `native` as in `Box.crash`, `total` when frames between them are left out.
+
+    `guessed`: the first frame that was guessed, and how (2 frame pointers, 3 scanned).
+    """
 
     tid: int
     name: str = "python"
@@ -26,6 +29,7 @@ class OtherThread:
     complete: int = 1
     syscall: int = -1
     stopped: int = 1
+    guessed: tuple[int, int] = (0, 0)
 
 
 def pack_threads(threads: Sequence[OtherThread], bias: Callable[[str], int]) -> tuple[bytes, bytes]:
@@ -42,7 +46,8 @@ def pack_threads(threads: Sequence[OtherThread], bias: Callable[[str], int]) -> 
         frames += struct.pack(f"<{HEAD + RING}Q", *(head + [0] * HEAD)[:HEAD], *ring)
         stacks += struct.pack("<iIQ16s", thread.tid, thread.state, thread.pthread, thread.name.encode()[:15])
         stacks += struct.pack("<IIII", len(head), len(tail), total, thread.complete)
-        stacks += struct.pack("<iI", thread.syscall, thread.stopped) + bytes(34 * 8 + 56)
+        stacks += struct.pack("<iI", thread.syscall, thread.stopped) + bytes(34 * 8)
+        stacks += struct.pack("<II", *thread.guessed) + bytes(48)
     assert len(stacks) == 384 * len(threads), len(stacks)
     return stacks, frames
 

@@ -55,6 +55,15 @@ def test_deep_stack_keeps_both_ends_in_order(total: int, tmp_path: Path) -> None
     assert (stack.native_total, stack.gap) == (total, total - len(kept))
 
 
+def test_guessed_frames_are_told_at_both_ends(tmp_path: Path) -> None:
+    """From a depth on the stack was only scanned: the same place is exact in one thread and a guess in another."""
+    native: list[tuple[str | None, int]] = [(LIBX, 0x100)] * (HEAD + RING)
+    threads = [OtherThread(8, native=native, total=100, guessed=(2, 3)), OtherThread(9, native=native[:2])]
+    deep, plain = crash(tmp_path, threads=threads).threads
+    assert [frame.found for frame in deep.native_stack] == ["exact", "unwound"] + ["scanned"] * (HEAD + RING - 2)
+    assert [frame.found for frame in plain.native_stack] == ["exact", "unwound"]
+
+
 def test_state_of_each_thread_is_told(tmp_path: Path) -> None:
     """Listed only, too slow, complete; the system call when it was inside of one."""
     threads = [
