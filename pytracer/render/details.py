@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -29,7 +30,7 @@ def process_details(process: r.ProcessReport) -> RenderableType:
     status = process.status.kind if process.status else "unknown"
     parts: list[RenderableType] = [Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")]
     if process.command:
-        parts.append(_indented(" ".join(process.command), 2))
+        parts.append(_indented(shlex.join(process.command), 2))
     for title, lines in (*_threads(process), *_crash(process)):
         parts.append(_indented(title, 2, "cyan"))
         parts += [_indented(line, 4) for line in lines]
