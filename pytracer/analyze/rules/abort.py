@@ -99,7 +99,9 @@ class Abort:
         view = views[0]
         known, caller = known_crash(view), abort_caller(view)
         how, advice = _how(view)
-        below = f", below {function_words(caller)}" if caller else ""
+        below = (
+            f", below {function_words(caller)}" if caller and not how.endswith(f" in {function_words(caller)}") else ""
+        )
         exception = cpp_exception(view)
         text = printed(view)
         return draft(

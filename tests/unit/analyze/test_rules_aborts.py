@@ -65,7 +65,7 @@ def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
     text = "python: csrc/reshape.cpp:41: void reshape(const Shape&): Assertion `n > 0' failed.\n"
     report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "reshape")])
     assert summary(report) == (
-        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape, below reshape."
+        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape."
     )
 
 
