@@ -165,7 +165,16 @@ def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
     crash = snapshot.crash
     if crash is None:
         return None
-    left_out = ("python_threads", "native_stack", "python_stack", "hits", "mappings", "mono_ns", "step_ns")
+    left_out = (
+        "code_pointers",
+        "python_threads",
+        "native_stack",
+        "python_stack",
+        "hits",
+        "mappings",
+        "mono_ns",
+        "step_ns",
+    )
     found = {f.name: getattr(crash, f.name) for f in dataclasses.fields(crash) if f.name not in left_out}
     found["time_ns"] = crash.mono_ns - snapshot.created_mono_ns
     found["step_ns"] = {name: ns - crash.mono_ns for name, ns in crash.step_ns.items()}
