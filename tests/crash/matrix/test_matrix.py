@@ -36,6 +36,7 @@ pytestmark = [needs_core, needs_compiler]
 
 STEPS = {step.name for step in Step}
 DYING_SECONDS = 6  # the handler's own limit is four
+CORE_SECONDS = 30  # the kernel's, for one with torch in it, on a slow disk
 SMALL_DISK_NBYTES = 96 << 20
 CELLS = all_cells()
 FAST = covering(CELLS)
@@ -111,16 +112,14 @@ def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("cell", _parameters())
-def test_cell(
-    cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]
-) -> None:  # fmt: skip
+def test_cell(cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]) -> None:
     """The death stays what it was, soon and without a trace but the report, which is complete and right."""
     plain = untraced(cell)
     with room(tmp_path / "cell", cell) as (directory, small):
         died = die(cell, cell.way, directory / "run", libraries, small_disk=small)
         _death_is_unchanged(cell, died, plain)
         if cell.why_no_report:
-            assert _box(died).crash is None
+            _nothing_false_is_said(died)
             return
         crash = _report_is_complete(cell, died)
         _thread_is_right(cell, died, crash)
@@ -134,13 +133,21 @@ def _death_is_unchanged(cell: Cell, died: Died, plain: int) -> None:
     assert died.ended.status == expected, died.ended.stderr
     if not cell.in_worker:
         assert plain == -SIGNAL[cell.kind]
-    assert died.dying_seconds < DYING_SECONDS
+    assert died.dying_seconds < DYING_SECONDS + (CORE_SECONDS if cell.leaves_core else 0)
     assert died.leftovers == ()
 
 
 def _box(died: Died) -> Snapshot:
     (box,) = [box for box in died.ended.boxes if box.pid == died.note.pid]
     return box
+
+
+def _nothing_false_is_said(died: Died) -> None:
+    box = _box(died)
+    assert (box.state, box.crash, box.damage) == ("RECORDING", None, ())
+    verdict = died.ended.report.verdict
+    assert verdict is not None
+    assert verdict.class_ == "unknown"
 
 
 def _report_is_complete(cell: Cell, died: Died) -> Crash:
