@@ -46,11 +46,12 @@ def wild_jump(view: ProcessView) -> Jump | None:
 
 
 def _how(view: ProcessView, crash: Crash) -> str | None:
-    if memory_word(crash, crash.sp - POINTER_BYTES) == crash.pc:
+    popped, pushed = memory_word(crash, crash.sp - POINTER_BYTES), memory_word(crash, crash.sp)
+    called = pushed is not None and image_at(crash, pushed) is not None
+    if popped == crash.pc and not (called and crash.pc == 0):  # zeros lie about below any stack pointer
         return "return"
-    pushed = memory_word(crash, crash.sp)
     if pushed is not None:
-        return "call" if image_at(crash, pushed) else None
+        return "call" if called else None
     callers = own_frames(view)[1:2]
     if not callers or crash.pc == 0:
         return None
