@@ -188,6 +188,11 @@ def _fault_is_right(cell: Cell, died: Died, crash: Crash) -> None:
         assert crash.fault_addr == died.note.address
     if cell.kind == "sent-signal":
         assert crash.sender_pid not in (None, died.note.pid)
+        assert "matrix_victim.py" in "".join(crash.sender_command)
+    if cell.kind == "heap-corruption":
+        assert (crash.abort_text or "").startswith(("free(): double free", "malloc(): "))
+    if cell.kind == "truncated-file":
+        assert crash.file_nbytes == 4096
 
 
 def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
@@ -200,6 +205,9 @@ def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
     assert process.thread.kind == THREAD_KIND[cell.place]
     if cell.place == "dataloader-worker":
         assert process.role == "dataloader-worker"
+    if cell.kind == "terminate" and cell.needs_torch:  # it is torch's half that asks the C++ runtime
+        assert process.exception is not None
+        assert process.exception.message == "sizes of buckets differ"
     if cell.kind not in FAULTED_STEPS:
         _stack_is_whole([frame.image or "" for frame in process.native_stack or ()])
 
