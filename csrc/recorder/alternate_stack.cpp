@@ -2,9 +2,11 @@
 
 #include "../crashsafe/handler.h"
 #include "../crashsafe/sys.h"
+#include "../crashsafe/thread_state.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <atomic>
 #include <climits>
 
 namespace pytracer::recorder {
@@ -12,6 +14,18 @@ namespace {
 
 constexpr size_t kGuardBytes = 4096;
 using crashsafe::kAlternateStackBytes;
+
+// Stacks of ended threads. A place is emptied and filled by one exchange: no lock, so a fork finds nothing half done.
+constexpr size_t kSpareStacks = 32;
+constinit std::atomic<void*> spare[kSpareStacks] = {};
+
+void* map_stack() {
+  void* at =
+      mmap(nullptr, kGuardBytes + kAlternateStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  mprotect(at, kGuardBytes, PROT_NONE);
+  return at;
+}
 
 pthread_key_t stack_key;
 pthread_once_t stack_key_once = PTHREAD_ONCE_INIT;
@@ -29,13 +43,14 @@ void thread_ends(void* stack) {
   off.ss_flags = SS_DISABLE;
   syscall(SYS_sigaltstack, &off, nullptr);
   t_ours = false;
-  unmap_stack(stack);
+  give_stack(stack);
 }
 void make_key() { pthread_key_create(&stack_key, thread_ends); }
 
 bool use_stack(void* stack) {
   stack_t current{};
   syscall(SYS_sigaltstack, nullptr, &current);
+  if (current.ss_flags & SS_ONSTACK) return false;
   if (!(current.ss_flags & SS_DISABLE) && current.ss_size >= kAlternateStackBytes) return false;
   t_believed = current;
   stack_t ours{};
@@ -50,23 +65,51 @@ void give_back_at_thread_end(void* stack) {
   pthread_setspecific(stack_key, stack);
 }
 
+// libc's answer is right for the main thread's end, which moves with nothing; its low end follows RLIMIT_STACK.
+void note_stack_bounds() {
+  if (crashsafe::t_stack_bounds.high != 0) return;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* low = nullptr;
+  size_t nbytes = 0;
+  bool known = pthread_attr_getstack(&attributes, &low, &nbytes) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!known) return;
+  auto start = reinterpret_cast<uint64_t>(low);
+  crashsafe::t_stack_bounds = {crashsafe::sys_gettid() == crashsafe::sys_getpid() ? 0 : start, start + nbytes};
+}
+
 }  // namespace
 
-void* map_stack() noexcept {
-  void* at =
-      mmap(nullptr, kGuardBytes + kAlternateStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return nullptr;
-  mprotect(at, kGuardBytes, PROT_NONE);
-  return at;
+void* take_stack() noexcept {
+  for (auto& place : spare)
+    if (place.load(std::memory_order_relaxed) != nullptr)
+      if (void* stack = place.exchange(nullptr, std::memory_order_acquire)) return stack;
+  return map_stack();
 }
+
 void* stack_bytes(void* stack) noexcept { return static_cast<char*>(stack) + kGuardBytes; }
-void unmap_stack(void* stack) noexcept { munmap(stack, kGuardBytes + kAlternateStackBytes); }
+
+void give_stack(void* stack) noexcept {
+  for (auto& place : spare) {
+    void* empty = nullptr;
+    if (place.load(std::memory_order_relaxed) == nullptr && place.compare_exchange_strong(empty, stack, std::memory_order_release)) return;
+  }
+  munmap(stack, kGuardBytes + kAlternateStackBytes);
+}
 
 void adopt_stack(void* stack) noexcept {
+  note_stack_bounds();
   if (use_stack(stack))
     give_back_at_thread_end(stack);
   else
-    unmap_stack(stack);
+    give_stack(stack);
+}
+
+void arm_this_thread() noexcept {
+  // In the last round of destructors nobody would give the stack back.
+  if (t_ours || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
+  if (void* stack = take_stack()) adopt_stack(stack);
 }
 
 bool has_our_stack() noexcept { return t_ours; }

@@ -81,15 +81,6 @@ void write_process() {
   append(EntryKind::kEnvironment, buffer, used);
 }
 
-}  // namespace
-
-void arm_this_thread() noexcept {
-  if (has_our_stack()) return;
-  if (void* stack = map_stack()) adopt_stack(stack);
-}
-
-namespace {
-
 void after_fork_in_child() {
   if (!recording_.load(std::memory_order_relaxed)) return;
   reopen_after_fork();
