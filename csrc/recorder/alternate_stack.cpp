@@ -5,9 +5,11 @@
 #include "../crashsafe/thread_state.h"
 
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <atomic>
 #include <climits>
+#include <cstring>
 
 namespace pytracer::recorder {
 namespace {
@@ -65,18 +67,28 @@ void give_back_at_thread_end(void* stack) {
   pthread_setspecific(stack_key, stack);
 }
 
-// libc's answer is right for the main thread's end, which moves with nothing; its low end follows RLIMIT_STACK.
+// The kernel copies the program's name to the very end of the first stack, below one empty word. libc's own answer lies below
+// that, and misses the arguments. 0 where that is not so.
+uint64_t end_of_first_stack() {
+  auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  if (name == nullptr) return 0;
+  uint64_t end = reinterpret_cast<uint64_t>(name) + strlen(name) + 1 + sizeof(void*);
+  return end % 4096 == 0 ? end : 0;
+}
+
 void note_stack_bounds() {
   if (crashsafe::t_stack_bounds.high != 0) return;
+  if (crashsafe::sys_gettid() == crashsafe::sys_getpid()) {
+    crashsafe::t_stack_bounds = {0, end_of_first_stack()};
+    return;
+  }
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
   void* low = nullptr;
   size_t nbytes = 0;
-  bool known = pthread_attr_getstack(&attributes, &low, &nbytes) == 0;
+  if (pthread_attr_getstack(&attributes, &low, &nbytes) == 0)
+    crashsafe::t_stack_bounds = {reinterpret_cast<uint64_t>(low), reinterpret_cast<uint64_t>(low) + nbytes};
   pthread_attr_destroy(&attributes);
-  if (!known) return;
-  auto start = reinterpret_cast<uint64_t>(low);
-  crashsafe::t_stack_bounds = {crashsafe::sys_gettid() == crashsafe::sys_getpid() ? 0 : start, start + nbytes};
 }
 
 }  // namespace
