@@ -77,7 +77,7 @@ class Ninja:
     def library(
         self, target: Path, sources: list[Path], compiler: str, flags: list[str], link: list[str], after: list[Path]
     ) -> None:
-        """A shared library; `after` are files that must be linked before it."""
+        """One linked file; `after` are files that must be linked before it."""
         objects = []
         for source in sources:
             name = f"{target.name.split('.')[0]}/{source.relative_to(CSRC)}.o"
@@ -138,6 +138,8 @@ class BuildWithNinja(build_ext):
             CORE_LINK,
             [],
         )
+        # An executable: its own process beside the job, which must not be a process of the job.
+        ninja.library(package / "_helper", sorted((CSRC / "helper").glob("*.cpp")), cc, CORE, ["-pie"], [])
         info = {
             "pytracer": VERSION,
             "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
@@ -182,7 +184,7 @@ class BuildWithNinja(build_ext):
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib) / "pytracer"
         native = [] if WITHOUT_TORCH else [str(package / f"_native{SUFFIX}")]
-        return [str(package / "libpytracer_core.so"), str(package / "_build_info.json"), *native]
+        return [str(package / name) for name in ("libpytracer_core.so", "_helper", "_build_info.json")] + native
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

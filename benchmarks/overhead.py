@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,8 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.measuring import machine, progress, spread
 
 PLAIN, AGAIN = "untraced", "untraced again"
 LEVELS = ("light", "default", "ops")
@@ -136,7 +135,7 @@ def environment(variant: str, directory: str) -> dict[str, str]:
 
 
 def measure(
-    how: str, variants: list[str], names: list[str], generations: int, rounds: int, say: Callable[[str], None]
+    how: str, variants: list[str], names: list[str], generations: int, rounds: int
 ) -> dict[tuple[str, str], list[float]]:
     """(workload, variant) -> ns per iteration, one value per round, in the same order for all variants."""
     times: dict[tuple[str, str], list[float]] = {(name, variant): [] for name in names for variant in variants}
@@ -148,7 +147,7 @@ def measure(
             else:
                 workers = {variant: Worker(environment(variant, directory)) for variant in variants}
             for turn in range(rounds):
-                say(f"generation {generation + 1}/{generations}, round {turn + 1}/{rounds}")
+                progress(f"generation {generation + 1}/{generations}, round {turn + 1}/{rounds}")
                 for name in names:
                     for variant in random.sample(variants, len(variants)):
                         if how == "toggle" and variant in LEVELS:
@@ -159,32 +158,6 @@ def measure(
             for one in set(workers.values()):
                 one.close()
     return times
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median and the middle half."""
-    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-    return {"median": middle, "low": low, "high": high}
-
-
-def machine() -> dict[str, str]:
-    """What the numbers belong to."""
-    import importlib.metadata
-
-    from pytracer._version import __version__
-
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    model = next(
-        (line.split(":", 1)[1].strip() for line in info.splitlines() if line.startswith("model name")),
-        platform.machine(),
-    )
-    return {
-        "cpu": f"{os.cpu_count()} x {model}",
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "torch": importlib.metadata.version("torch"),
-        "pytracer": __version__,
-    }
 
 
 def main() -> int:
@@ -200,16 +173,10 @@ def main() -> int:
     if given.worker:
         worker()
         return 0
-    loud = sys.stderr.isatty() and not given.json
-
-    def say(line: str) -> None:
-        if loud:
-            print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
-
     variants = [PLAIN, AGAIN, *(given.level or LEVELS)]
     names = ["tiny-op loop", "MLP step", "transformer step"]
-    times = measure(given.how, variants, names, given.generations, given.rounds, say)
-    say("")
+    times = measure(given.how, variants, names, given.generations, given.rounds)
+    progress("")
     rows: list[dict[str, Any]] = []
     for name in names:
         for variant in variants[1:]:
@@ -228,8 +195,6 @@ def main() -> int:
         }
         print(json.dumps(document, indent=2))
         return 0
-    if loud:
-        print("\r", end="", file=sys.stderr)
     print(
         ", ".join(f"{key} {value}" for key, value in machine().items())
         + f"; one thread, {given.how}, {rows[0]['rounds']} rounds"

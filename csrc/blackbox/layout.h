@@ -543,11 +543,13 @@ struct ThreadStack {
   int32_t syscall;
   uint32_t stopped;
   uint64_t registers[34];
-  uint8_t reserved[56];
+  uint32_t guessed_from;
+  uint32_t guessed_how;
+  uint8_t reserved[48];
 };
 static_assert(sizeof(ThreadStack) == 384);
 static_assert(std::is_standard_layout_v<ThreadStack> && std::is_trivially_copyable_v<ThreadStack>);
-static_assert(offsetof(ThreadStack, reserved) == 328);
+static_assert(offsetof(ThreadStack, reserved) == 336);
 
 /// CPP_EXCEPTION: followed by the demangled type and what().
 struct CppExceptionEntry {

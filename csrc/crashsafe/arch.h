@@ -8,6 +8,7 @@ namespace pytracer::crashsafe {
 
 #if defined(__x86_64__)
 inline constexpr uint32_t kArch = 1;
+inline constexpr uint32_t kPointerRegisters = 16, kStackPointerIndex = REG_RSP, kFramePointerIndex = REG_RBP, kProgramCounterIndex = REG_RIP;
 inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RIP]; }
 inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RSP]; }
 inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RBP]; }
@@ -20,8 +21,12 @@ inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
   static_assert(sizeof(context->uc_mcontext.gregs) <= sizeof(out));
   memcpy(out, context->uc_mcontext.gregs, sizeof(context->uc_mcontext.gregs));
 }
+inline void set_registers(ucontext_t* context, const uint64_t (&from)[34]) {
+  memcpy(context->uc_mcontext.gregs, from, sizeof(context->uc_mcontext.gregs));
+}
 #elif defined(__aarch64__)
 inline constexpr uint32_t kArch = 2;
+inline constexpr uint32_t kPointerRegisters = 32, kStackPointerIndex = 31, kFramePointerIndex = 29, kProgramCounterIndex = 32;
 inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.pc; }
 inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.sp; }
 inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.regs[29]; }
@@ -35,6 +40,12 @@ inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
   out[31] = context->uc_mcontext.sp;
   out[32] = context->uc_mcontext.pc;
   out[33] = context->uc_mcontext.pstate;
+}
+inline void set_registers(ucontext_t* context, const uint64_t (&from)[34]) {
+  memcpy(context->uc_mcontext.regs, from, 31 * sizeof(uint64_t));
+  context->uc_mcontext.sp = from[31];
+  context->uc_mcontext.pc = from[32];
+  context->uc_mcontext.pstate = from[33];
 }
 #else
 #error "pytracer knows x86-64 and aarch64"

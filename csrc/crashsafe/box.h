@@ -40,6 +40,9 @@ struct Box {
   Span<blackbox::Image> images;
   Span<blackbox::StorageHit> hits;
   Span<blackbox::AlsoCrashed> also_crashed;
+  Span<blackbox::MemoryBlock> memory;
+  Span<blackbox::ThreadStack> thread_stacks;
+  Span<uint64_t> thread_frames;
   Span<char> arena;
   Span<char> maps;
   Tier tiers[kTierLimit];

@@ -2,12 +2,11 @@
 
 #include "arch.h"
 #include "box.h"
-#include "deadline.h"
 #include "native_stack.h"
-#include "python_stack.h"
+#include "other_threads.h"
 #include "raw_log.h"
 #include "safe_read.h"
-#include "storage_lookup.h"
+#include "steps.h"
 #include "thread_state.h"
 
 #include <fcntl.h>
@@ -29,9 +28,8 @@ namespace {
 using namespace blackbox;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
-constexpr uint64_t kStepNs = 1'000'000'000, kAllStepsNs = 4'000'000'000;  // a report takes 1 ms; these are for a hang
-constexpr uint64_t kClaimNs = 5'000'000'000;                              // how long a crashed thread waits for the report of another one
-constexpr int kInTheirs = 64;  // a signal blocked on a thread while it runs the previous handler: how others see that it does
+constexpr uint64_t kClaimNs = 5'000'000'000;  // how long a crashed thread waits for the report of another one
+constexpr int kInTheirs = 64;                 // a signal blocked on a thread while it runs the previous handler: how others see that it does
 
 // What the program believes is installed. Two slots and an index, so that a reader in the handler never sees half.
 struct Theirs {
@@ -42,12 +40,8 @@ constinit Theirs theirs[65];  // constinit: the preloaded constructor runs befor
 KernelAction in_kernel[65];   // what the kernel has while we are installed
 std::atomic<bool> installed{false};
 const char* announce_directory = nullptr;
-std::atomic<NodeProbeFn> node_probe{nullptr};
-
 std::atomic<uint64_t> owner{0};  // lower half: thread that reports, 0: nobody; upper half counts the claims
 std::atomic<int> repairs{0};     // faults that another handler repaired
-void* resume_at[5];              // __builtin_setjmp buffer of the running step
-volatile int running_step = -1;  // -1: between steps
 
 // While the previous handler runs inside ours: its raise() is swallowed, a fault outside our stack is a new fault.
 struct {
@@ -77,91 +71,6 @@ void write_signal(int signal, const siginfo_t* info, const ucontext_t* context) 
   StackBounds bounds = stack_bounds();
   crash.stack_low = bounds.low;
   crash.stack_high = bounds.high;
-}
-
-// From here on reads may fault; every one is checked.
-void write_thread() {
-  CrashHeader& crash = *g_box.crash.data;
-  crash.thread_index = -1;
-  uint32_t threads = std::atomic_ref(g_box.header->thread_count).load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < threads && i < kThreadLimit; i++)
-    if (g_box.heads[i / kThreadsPerChunk][i % kThreadsPerChunk].tid == crash.tid) crash.thread_index = static_cast<int32_t>(i);
-  for (uint32_t n = sizeof crash.code_bytes; n > 0 && crash.code_nbytes == 0; n--)
-    if (read_bytes(crash.code_bytes, crash.pc, n)) crash.code_nbytes = n;
-}
-
-void write_node() {
-  CrashHeader& crash = *g_box.crash.data;
-  NodeProbeFn probe = node_probe.load(std::memory_order_acquire);
-  NodeProbe node{};
-  if (probe == nullptr || !probe(&node)) return;
-  crash.node_found = 1;
-  crash.node_sequence_nr = node.sequence_nr;
-  crash.node_is_python = node.is_python;
-  for (size_t i = 0; i + 1 < sizeof crash.node_name; i++)
-    if (!read_bytes(crash.node_name + i, reinterpret_cast<uint64_t>(node.name) + i, 1) || crash.node_name[i] == 0) break;
-}
-
-// Lets the interrupted thread continue at the setjmp of run_step.
-void resume_after_step(ucontext_t* context) {
-  set_fp(context, reinterpret_cast<uint64_t>(resume_at[0]));
-  set_pc(context, reinterpret_cast<uint64_t>(resume_at[1]));
-  set_sp(context, reinterpret_cast<uint64_t>(resume_at[2]));
-}
-
-// One numbered step. A fault inside it comes back here through the nested handler, and the next step goes on.
-__attribute__((noinline)) void run_step(Step step, ucontext_t* context) {
-  CrashHeader& crash = *g_box.crash.data;
-  uint32_t bit = 1u << static_cast<uint32_t>(step);
-  if (__builtin_setjmp(resume_at)) {
-    running_step = -1;
-    if ((crash.steps_late & bit) == 0) crash.steps_faulted |= bit;
-    return;
-  }
-  running_step = static_cast<int>(step);
-  switch (step) {
-    case Step::kSignal: write_thread(); break;
-    case Step::kAutogradNode: write_node(); break;
-    case Step::kPythonStack: write_python_stacks(); break;
-    case Step::kStorageLookup:
-      if ((crash.signal == SIGSEGV || crash.signal == SIGBUS) && crash.code > 0 && crash.fault_addr != 0) write_storage_hits(crash.fault_addr);
-      break;
-    case Step::kNativeStack: write_native_stack(context); break;
-    case Step::kNativeFallback: write_native_fallback(context); break;
-    case Step::kImages: write_images(); break;
-    case Step::kMaps: write_maps(); break;
-  }
-  running_step = -1;  // before this frame ends: a deadline that expires now has nowhere to return to
-  crash.steps_done |= bit;
-}
-
-// The running step has had its time: go on with the next one. What it wrote so far stays.
-void on_deadline(int, siginfo_t* info, void* raw_context) {
-  auto* context = static_cast<ucontext_t*>(raw_context);
-  if (info->si_code != SI_TIMER || running_step < 0) return;
-  g_box.crash.data->steps_late |= 1u << running_step;
-  // The step may be interrupted inside the handler of a checked read, where its signal is blocked.
-  uint64_t mask;
-  memcpy(&mask, &context->uc_sigmask, sizeof mask);
-  mask &= ~our_signals();
-  memcpy(&context->uc_sigmask, &mask, sizeof mask);
-  resume_after_step(context);
-}
-
-void collect(ucontext_t* context) {
-  CrashHeader& crash = *g_box.crash.data;
-  start_deadlines(on_deadline, in_kernel[crash.signal]);
-  for (uint32_t s = 0; s <= static_cast<uint32_t>(Step::kMaps); s++) {
-    if (now_ns() - crash.mono_ns > kAllStepsNs) {
-      crash.steps_late |= 1u << s;
-      continue;
-    }
-    set_deadline(kStepNs);
-    run_step(static_cast<Step>(s), context);
-    set_deadline(0);
-    crash.step_end_ns[s] = now_ns();
-  }
-  stop_deadlines();
 }
 
 void announce(const CrashHeader& crash) {
@@ -213,7 +122,9 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   }
   uint64_t mask;
   memcpy(&mask, &action.sa_mask, sizeof mask);
-  if (!(action.sa_flags & static_cast<int>(SA_NODEFER))) mask |= bit_of(signal);
+  // Without preload a handler that sets the default action and raises has really set it: its raise() must wait for us.
+  bool unwatched = g_box.header->preloaded == 0;
+  if (!(action.sa_flags & static_cast<int>(SA_NODEFER)) || unwatched) mask |= bit_of(signal);
   mask |= bit_of(kInTheirs);
   stack_t stack{};
   syscall(SYS_sigaltstack, nullptr, &stack);
@@ -320,8 +231,7 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
       release();
       return false;
     }
-  } else if (running_step >= 0) {
-    resume_after_step(context);
+  } else if (recover_step(context)) {
     return true;
   }
   requeue_default(signal, info);
@@ -342,7 +252,7 @@ void report(int signal, siginfo_t* info, ucontext_t* context) {
   // Risk begins here: faults in the steps below are recoverable because our signals are unblocked.
   uint64_t ours = our_signals();
   sys_mask(SIG_UNBLOCK, &ours, nullptr);
-  collect(context);
+  run_steps(Step::kSignal, Step::kLoadedImages, context, in_kernel[signal]);
   std::atomic_ref(crash.state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
 }
 
@@ -351,6 +261,7 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   auto* context = static_cast<ucontext_t*>(raw_context);
   if (info->si_code > 0 && recover_read(context)) return;
   int tid = sys_gettid();
+  if (info->si_code > 0 && recover_walk(tid, context)) return;
   if (reporter() == tid && nested(signal, info, context)) {
     errno = saved_errno;
     return;
@@ -397,6 +308,10 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
     release();
     sys_mask(SIG_SETMASK, &old_mask, nullptr);
   } else {
+    // Certain death: only now may the other threads be disturbed. Their handler may have left our signals blocked.
+    uint64_t ours = our_signals();
+    sys_mask(SIG_UNBLOCK, &ours, nullptr);
+    run_steps(Step::kOtherThreads, Step::kOtherThreads, context, in_kernel[signal]);
     if (announce_directory != nullptr) announce(*g_box.crash.data);
     requeue_default(signal, info);
   }
@@ -458,7 +373,5 @@ void note_normal_exit() noexcept {
 }
 
 bool handlers_installed() noexcept { return installed.load(std::memory_order_acquire); }
-
-void set_node_probe(NodeProbeFn probe) noexcept { node_probe.store(probe, std::memory_order_release); }
 
 }  // namespace pytracer::crashsafe

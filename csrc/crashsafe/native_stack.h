@@ -1,22 +1,31 @@
-// The native stack of the crashed thread, and the images that its frames lie in. Raw addresses; names come later.
+// Native stacks by call-frame information, and what is left when there is none. Raw addresses; names come later.
 #pragma once
 #include <ucontext.h>
+#include <cstdint>
 
 namespace pytracer::crashsafe {
 
 /// Loads what the unwinder binds lazily, so that the handler never does. Call once, outside the handler.
 void warm_up_unwinder() noexcept;
 
-/// Crash step: walks by call-frame information. libgcc may fault on a damaged stack: a step of its own.
+/// How a frame was found: NativeFrame.found.
+inline constexpr uint32_t kExact = 0, kUnwound = 1, kFromFramePointer = 2, kScanned = 3;
+
+/// One frame, innermost first; `pc` already points into the call. False ends the walk.
+using FrameFn = bool (*)(void* argument, uint64_t pc, uint32_t found);
+
+/// Walks the stack of the calling thread from the frame whose program counter is `from`, below a signal frame. True when
+/// the walk came to the thread's first function. libgcc may fault on a damaged stack.
+bool walk_stack(uint64_t from, FrameFn visit, void* argument) noexcept;
+
+/// What is left without call-frame information: frame pointers, else a scan of the stack for return addresses, which finds
+/// stale ones, too. All reads are checked. Returns how frames were found, 0 when none was.
+uint32_t walk_without_cfi(uint64_t frame_pointer, uint64_t stack_pointer, FrameFn visit, void* argument) noexcept;
+
+/// Crash step: the crashed thread by call-frame information. A step of its own, since it may fault.
 void write_native_stack(ucontext_t* context) noexcept;
 
-/// Crash step: when that gave little, frame pointers, and at last a scan of the stack for return addresses.
+/// Crash step: when that gave little, what walk_without_cfi finds.
 void write_native_fallback(const ucontext_t* context) noexcept;
-
-/// Crash step: path, load bias and build-id of every image that has a frame.
-void write_images() noexcept;
-
-/// Crash step: /proc/self/maps as it is.
-void write_maps() noexcept;
 
 }  // namespace pytracer::crashsafe

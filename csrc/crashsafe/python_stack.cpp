@@ -76,8 +76,8 @@ void keep_frame(FrameView view) {
   }
   PythonFrame* frames = g_box.python_frames.data;
   PythonFrame& frame = frames[crash.python_frame_count];
-  for (uint32_t i = crash.python_frame_count; i-- > 0 && i + 64 > crash.python_frame_count;)
-    if (frames[i].code == view.code) {  // recursion: share the bytes
+  for (uint32_t i = crash.python_frame_count; i-- > 0 && i + 512 > crash.python_frame_count;)
+    if (frames[i].code == view.code) {  // recursion, or threads that do the same: share the bytes
       frame = frames[i];
       frame.offset = view.offset;
       crash.python_frame_count++;
@@ -182,10 +182,15 @@ bool code_is_named(uint64_t code, const char* name) noexcept {
 void write_python_stacks() noexcept {
   if (py == nullptr) return;
   auto& crash = *g_box.crash.data;
-  uint64_t self = static_cast<uint64_t>(pthread_self());
-  for (int pass = 0; pass < 2; pass++)  // the crashed thread first: whatever happens later, it is on file
+  uint64_t self = static_cast<uint64_t>(pthread_self()), main = 0;
+  each_thread([&](uint64_t, uint64_t id) {  // lists begin with the newest thread: the last one is the oldest
+    main = id;
+    return true;
+  });
+  // The crashed thread first, then the oldest one: whatever happens later and whatever does not fit, they are on file.
+  for (int pass = 0; pass < 3; pass++)
     each_thread([&](uint64_t state, uint64_t id) {
-      if ((id == self) != (pass == 0)) return true;
+      if (pass != (id == self ? 0 : id == main ? 1 : 2)) return true;
       if (crash.python_thread_count >= g_box.python_threads.items) {
         crash.python_truncated = 1;
         return false;

@@ -139,6 +139,9 @@ void attach_region(const RegionEntry& entry) {
     case RegionKind::kAlsoCrashed: take(g_box.also_crashed, at, entry.item_count); break;
     case RegionKind::kArena: take(g_box.arena, at, entry.item_count); break;
     case RegionKind::kMaps: take(g_box.maps, at, entry.item_count); break;
+    case RegionKind::kMemory: take(g_box.memory, at, entry.item_count); break;
+    case RegionKind::kThreadStacks: take(g_box.thread_stacks, at, entry.item_count); break;
+    case RegionKind::kThreadFrames: take(g_box.thread_frames, at, entry.item_count / sizeof(uint64_t)); break;
     default: break;  // threads and storages are attached by who asked for them
   }
 }

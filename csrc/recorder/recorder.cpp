@@ -2,7 +2,9 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
+#include "../crashsafe/other_threads.h"
 #include "../crashsafe/python_stack.h"
+#include "../crashsafe/surroundings.h"
 #include "alternate_stack.h"
 #include "core.h"
 #include "find_python.h"
@@ -12,11 +14,15 @@
 #include "storage_table.h"
 #include "thread_context.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -81,13 +87,36 @@ void write_process() {
   append(EntryKind::kEnvironment, buffer, used);
 }
 
+void find_doorbell(const char* directory);
+
 void after_fork_in_child() {
   if (!recording_.load(std::memory_order_relaxed)) return;
   reopen_after_fork();
   g_box.header->thread_count = 0;
   forget_threads();
   recount_storages();
+  find_doorbell(run_directory());  // the box has another name now
   write_process();
+}
+
+const char* box_name() {
+  const char* slash = strrchr(box_path(), '/');
+  return slash != nullptr ? slash + 1 : nullptr;
+}
+
+// The launcher's helper listens at a file of the run directory; without a launcher there is none.
+void find_doorbell(const char* directory) {
+  static Doorbell* bell = nullptr;
+  char path[PATH_MAX];
+  if (bell == nullptr && snprintf(path, sizeof path, "%s/%s", directory, kDoorbellName) < static_cast<int>(sizeof path)) {
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct stat file{};
+    bool right = fd >= 0 && fstat(fd, &file) == 0 && file.st_size == static_cast<off_t>(sizeof(Doorbell));
+    void* at = right ? mmap(nullptr, sizeof(Doorbell), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (fd >= 0) close(fd);
+    if (at != MAP_FAILED && memcmp(at, kDoorbellMagic, sizeof kDoorbellMagic) == 0) bell = static_cast<Doorbell*>(at);
+  }
+  crashsafe::set_doorbell(bell, box_name());
 }
 
 void at_exit(int code, void*) { note_exit(code); }
@@ -112,6 +141,8 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
   g_box.header->python_minor = static_cast<uint32_t>(find_python());
   set_process_hooks();
   arm_this_thread();
+  find_doorbell(directory);
+  crashsafe::set_abort_message(dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
   announce = (flags & kAnnounce) != 0;
   crashsafe::install_handlers(PYTRACER_REAL(sigaction), announce ? run_directory() : nullptr);
   return true;

@@ -12,30 +12,15 @@ from pytracer.analyze import report as r
 from pytracer.analyze.address import Place, describe_address, objects_in
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
-from pytracer.analyze.instruction import Instruction, decode_instruction, page_fault_access
-from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV, code_name, signal_name
+from pytracer.analyze.instruction import Instruction, address_expression, decode_instruction, page_fault_access
+from pytracer.analyze.machine_state import add_state
+from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
+from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
+from pytracer.analyze.thread_reports import crashed_thread, thread_reports
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.snapshot import (
-    Crash,
-    Job,
-    Mapping,
-    Moment,
-    NativeFrame,
-    Process,
-    PythonFrame,
-    Snapshot,
-    ThreadInfo,
-    Who,
-)
+from pytracer.decode.snapshot import Crash, Job, Process, Snapshot
 
-_KINDS_BY_NAME = (
-    ("pt_autograd", "autograd"),
-    ("pt_gloo", "gloo"),
-    ("gloo", "gloo"),
-    ("pt_nccl_watchdg", "nccl-watchdog"),
-    ("omp", "openmp"),
-)
-_OPENMP_IMAGES = ("libgomp", "libiomp5", "libomp")
+_TERMINATE_TO_ABORT_NS = 10_000_000_000
 
 
 def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
@@ -44,7 +29,6 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot, crash)
     place = _place(snapshot, crash, instruction)
-    python_stack = _python_stack(process, crash)
     recent = recent_collectives(snapshot)
     report = r.ProcessReport(
         pid=snapshot.pid,
@@ -65,12 +49,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         ),
         signal=_signal(process, crash),
         fault=_fault(snapshot, crash, place, instruction, clock),
-        thread=_thread(snapshot, crash),
-        python_stack=python_stack,
-        native_stack=[_native(frame) for frame in crash.native_stack] if crash else None,
-        threads=_threads(snapshot, crash),
+        thread=crashed_thread(snapshot, crash) if crash else None,
+        native_stack=[native_frame(frame) for frame in crash.native_stack] if crash else None,
+        threads=thread_reports(snapshot, crash),
         registers={name: hex_addr(value) for name, value in crash.registers.items()} if crash else None,
-        exception=_exception(process),
         step=snapshot.step,
         autograd_node=r.AutogradNode(name=crash.node, sequence_nr=crash.node_sequence_nr, thread=crash.thread_name)
         if crash and crash.node
@@ -83,7 +65,14 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         environment=dict(snapshot.environment),
         notes=_notes(snapshot, crash),
     )
-    return ProcessView(index, process, report, place, instruction)
+    view = ProcessView(index, process, report, place, instruction)
+    report.exception = _exception(view)
+    if crash is not None:
+        add_state(report, snapshot, crash, place, clock)
+        report.python_stack = [python_frame(frame) for frame in crash.python_stack]
+    elif report.exception is not None:
+        report.python_stack = report.exception.python_stack
+    return view
 
 
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
@@ -91,6 +80,9 @@ def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
+    if crash is not None and crash.helper_error is not None:
+        why = os.strerror(crash.helper_error)
+        notes.append(f"the launcher's helper could not take the stacks of other threads by ptrace: {why}")
     return notes
 
 
@@ -167,80 +159,18 @@ def _fault(
     known = not hidden or (instruction is not None and instruction.addr is not None)
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
     execute = access == "execute" or (crash.pc == place.addr and known)
+    expression, found = address_expression(instruction, crash.registers, place.addr)
     return r.Fault(
         addr=hex_addr(place.addr) if known else None,
         access="execute" if execute else access or (instruction.access if instruction else None),
         size=instruction.size if instruction and not execute else None,
         kind=place.kind,
-        storage=_storage(snapshot, place, clock),
-        bucket=_bucket(place),
-        mapping=_mapping(place.mapping),
+        storage=storage_report(snapshot, place, clock),
+        bucket=bucket_report(place),
+        mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and not execute else None,
-    )
-
-
-def _storage(snapshot: Snapshot, place: Place, clock: RunClock) -> r.StorageReport | None:
-    storage = place.storage
-    if storage is None:
-        return None
-    freed = storage.freed
-    return r.StorageReport(
-        base=hex_addr(storage.base),
-        nbytes=storage.nbytes,
-        offset_bytes=place.offset_bytes,
-        distance_bytes=place.distance_bytes,
-        device="cpu",
-        state=storage.state,
-        names=list(place.names),
-        allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
-        freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
-        found=place.found,
-        earlier=list(place.earlier),
-    )
-
-
-def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock: RunClock) -> r.Origin:
-    name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
-    return r.Origin(
-        time=clock.relative(snapshot, moment.mono_ns),
-        thread=name or (f"thread {tid}" if tid is not None else None),
-        step=moment.step,
-        python=_python(who.python) if who.python else None,
-        caller=_python(who.caller) if who.caller else None,
-        autograd_node=who.node,
-    )
-
-
-def _bucket(place: Place) -> r.Bucket | None:
-    bucket = place.bucket
-    if bucket is None:
-        return None
-    return r.Bucket(
-        module=bucket.module,
-        index=bucket.index,
-        generation=bucket.generation,
-        nbytes=bucket.nbytes,
-        parameters=list(bucket.parameters),
-        offset_bytes=bucket.offset_bytes,
-        parameter=bucket.parameter,
-    )
-
-
-def _mapping(mapping: Mapping | None) -> r.MappingReport | None:
-    if mapping is None:
-        return None
-    size: int | None = None
-    if mapping.path.startswith("/"):
-        try:
-            size = os.stat(mapping.path).st_size
-        except (OSError, ValueError):  # gone, or on another machine
-            size = None
-    return r.MappingReport(
-        path=mapping.path or None,
-        start=hex_addr(mapping.start),
-        end=hex_addr(mapping.end),
-        permissions=mapping.permissions,
-        file_size=size,
+        expression=expression if not execute else None,
+        expression_found=found if expression and not execute else None,
     )
 
 
@@ -251,96 +181,19 @@ def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
             name=signal_name(crash.signal),
             code=code_name(crash.signal, crash.code),
             sender_pid=crash.sender_pid if crash.code <= 0 else None,
+            sender_command=list(crash.sender_command) or None,
         )
     if process.signal is None:
         return None
     return r.Signal(number=process.signal, name=signal_name(process.signal))
 
 
-def _thread_kind(snapshot: Snapshot, tid: int, name: str, has_python: bool, images: tuple[str, ...] = ()) -> str:
-    if tid == snapshot.pid:
-        return "main"
-    for prefix, kind in _KINDS_BY_NAME:
-        if name.startswith(prefix):
-            return kind
-    if any(image.rsplit("/", 1)[-1].startswith(_OPENMP_IMAGES) for image in images):
-        return "openmp"
-    return "python" if has_python else "native"
-
-
-def _thread(snapshot: Snapshot, crash: Crash | None) -> r.Thread | None:
-    if crash is None:
-        return None
-    images = tuple(frame.image for frame in crash.native_stack if frame.image)
-    kind = _thread_kind(snapshot, crash.tid, crash.thread_name, crash.python_matched, images)
-    return r.Thread(tid=crash.tid, name=crash.thread_name, kind=kind)
-
-
-def _threads(snapshot: Snapshot, crash: Crash | None) -> list[r.ThreadReport]:
-    """The crashed thread first, then all that were alive and are known by their records or their Python state."""
-    reports: list[r.ThreadReport] = []
-    python = dict(crash.python_threads) if crash else {}
-    if crash is not None:
-        thread = _thread(snapshot, crash) or r.Thread()
-        reports.append(
-            r.ThreadReport(
-                tid=crash.tid,
-                name=thread.name,
-                kind=thread.kind,
-                crashed=True,
-                python_stack=[_python(frame) for frame in crash.python_stack],
-                native_stack=[_native(frame) for frame in crash.native_stack],
-            )
-        )
-    seen = {crash.tid} if crash else set()
-    matched = {crash.python_threads[0][0]} if crash and crash.python_matched and crash.python_threads else set()
-    by_pthread: dict[int, ThreadInfo] = {item.pthread: item for item in snapshot.threads if not item.ended}
-    for pthread, frames in python.items():
-        info = by_pthread.get(pthread)
-        if pthread in matched or (info is not None and info.tid in seen):
-            continue
-        seen.add(info.tid if info else -1)
-        reports.append(
-            r.ThreadReport(
-                tid=info.tid if info else None,
-                name=info.name if info else None,
-                kind=_thread_kind(snapshot, info.tid, info.name, True) if info else "python",
-                crashed=False,
-                python_stack=[_python(frame) for frame in frames],
-            )
-        )
-    for info in snapshot.threads:
-        if not info.ended and info.tid not in seen:
-            kind = _thread_kind(snapshot, info.tid, info.name, False)
-            reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False))
-    return reports
-
-
-def _python(frame: PythonFrame) -> r.PythonFrame:
-    return r.PythonFrame(function=frame.function, file=frame.file, line=frame.line)
-
-
-def _native(frame: NativeFrame) -> r.NativeFrame:
-    return r.NativeFrame(
-        image=frame.image,
-        offset=hex_addr(frame.offset) if frame.offset is not None else hex_addr(frame.pc) if not frame.image else None,
-        build_id=frame.build_id,
-        function=frame.function,
-        found=frame.found,
-    )
-
-
-def _python_stack(process: Process, crash: Crash | None) -> list[r.PythonFrame] | None:
-    if crash is not None:
-        return [_python(frame) for frame in crash.python_stack]
-    exception = _exception(process)
-    return exception.python_stack if exception else None
-
-
-def _exception(process: Process) -> r.ExceptionReport | None:
-    data = process.exception
-    if data is None:
-        return None
+def _exception(view: ProcessView) -> r.ExceptionReport | None:
+    """What was thrown and not caught: the Python exception that began the end, else a C++ one right before abort()."""
+    cpp = _cpp_exception(view.process.snapshot, view.crash)
+    data = view.process.exception
+    if data is None or (cpp is not None and not view.raised):
+        return cpp
     return r.ExceptionReport(
         type=str(data.get("type") or "") or None,
         message=str(data.get("message") or ""),
@@ -348,7 +201,24 @@ def _exception(process: Process) -> r.ExceptionReport | None:
             r.PythonFrame(function=frame.get("function"), file=frame.get("file"), line=frame.get("line"))
             for frame in objects_in(data, "python_stack")
         ],
+        language="Python",
     )
+
+
+def _cpp_exception(snapshot: Snapshot, crash: Crash | None) -> r.ExceptionReport | None:
+    """The exception for which std::terminate() was called, of the crashed thread if there is one."""
+    if crash is None or crash.signal != SIGABRT:
+        return None
+    facts = [
+        fact
+        for fact in snapshot.facts
+        if fact.kind == "CPP_EXCEPTION" and 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
+    ]
+    own = [fact for fact in facts if fact.data["tid"] == crash.tid]
+    last = next(reversed(own or facts), None)
+    if last is None or not last.data["type"]:
+        return None
+    return r.ExceptionReport(type=last.data["type"], message=last.data["what"], language="C++")
 
 
 def _last_op(snapshot: Snapshot, crash: Crash | None) -> r.LastOp | None:

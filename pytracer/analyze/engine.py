@@ -50,11 +50,11 @@ def build_report(job: Job) -> r.Report:
 
 
 def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
-    """All rules in their order; findings about the first death come first, then by confidence."""
+    """All rules in their order; findings about the first death come first, then by confidence; circumstances last."""
     drafts: list[Draft] = []
     checked: list[r.Checked] = []
     for rule in RULES:
-        explained = frozenset(item.index for draft in drafts if draft.finding.id != ORDER_RULE for item in draft.views)
+        explained = frozenset(item.index for draft in drafts if _is_cause(draft) for item in draft.views)
         outcome = rule.examine(replace(view, explained=explained))
         drafts.extend(outcome.drafts)
         if not outcome.drafts:
@@ -62,16 +62,21 @@ def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
     return sorted(drafts, key=lambda draft: _weight(view, draft)), checked
 
 
-def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, int]:
+def _is_cause(draft: Draft) -> bool:
+    """Whether the finding explains a death; the order of deaths and mere circumstances do not."""
+    return draft.finding.id != ORDER_RULE and not draft.accompanies
+
+
+def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, bool, int]:
     primary = {death.view.index for death in view.deaths if death.primary}
     about_primary = any(item.index in primary for item in draft.views)
     confidence = CONFIDENCES.index(draft.finding.confidence) if draft.finding.confidence in CONFIDENCES else 3
-    return draft.finding.id == ORDER_RULE, not about_primary, confidence
+    return draft.finding.id == ORDER_RULE, draft.accompanies, not about_primary, confidence
 
 
 def _verdict(view: JobView, drafts: Sequence[Draft]) -> r.Verdict:
     """The finding about what died first, else a plain word on why there is none."""
-    causes = [draft for draft in drafts if draft.finding.id != ORDER_RULE]
+    causes = [draft for draft in drafts if _is_cause(draft)]
     if not causes:
         return _no_cause(view)
     best = causes[0]

@@ -16,6 +16,9 @@ from pytracer._words import hex_addr
 
 PAGE_FAULT_TRAP = 14
 _MASK = (1 << 64) - 1
+_CLOSE_BYTES = 4096
+_GENERAL = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"}
+_GENERAL |= {f"r{number}" for number in range(8, 16)} | {f"x{number}" for number in range(31)}
 _ERROR_WRITE = 1 << 1
 _ERROR_EXECUTE = 1 << 4
 
@@ -47,6 +50,46 @@ class Instruction:
             if name is not None and value is not None
         ]
         return f"{self.text} ({', '.join(values)})" if values else self.text
+
+    @property
+    def expression(self) -> str | None:
+        """How the registers form the address: `rdi + 0x18`, `rax + rcx*4 - 0x8`; None when that is not known."""
+        terms = [self.base] if self.base is not None else []
+        if self.index is not None:
+            terms.append(f"{self.index}*{self.scale}" if self.scale != 1 else self.index)
+        if not terms:
+            return None
+        displacement = self.displacement
+        if self.index is None and self.base_value is not None and self.addr is not None:  # push and call hide theirs
+            displacement = signed(self.addr - self.base_value)
+        return " + ".join(terms) + displacement_words(displacement)
+
+
+def displacement_words(displacement: int) -> str:
+    """` + 0x18`, ` - 0x8`, or nothing."""
+    return f" {'-' if displacement < 0 else '+'} {abs(displacement):#x}" if displacement else ""
+
+
+def signed(value: int) -> int:
+    """A difference of addresses, modulo 2^64, as a signed number."""
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def address_expression(
+    instruction: Instruction | None, registers: Mapping[str, int], addr: int
+) -> tuple[str | None, str | None]:
+    """How the address was formed, and how that is known: "exact" from the instruction, "guessed" from the registers.
+
+    A guess is made only when a single general register lies at most one page below the address.
+    """
+    if instruction is not None:
+        return instruction.expression, "exact"
+    close = {n: addr - v for n, v in registers.items() if n in _GENERAL and v and 0 <= addr - v < _CLOSE_BYTES}
+    if len(close) != 1:
+        return None, None
+    name, displacement = next(iter(close.items()))
+    return name + displacement_words(displacement), "guessed"
 
 
 def disassembler() -> Any | None:

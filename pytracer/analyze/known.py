@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytracer._words import function_words
+from pytracer.analyze.native import functions, own_frames
+from pytracer.analyze.signals import SIGABRT, SIGSEGV
 from pytracer.analyze.view import ProcessView
 
 
 @dataclass(frozen=True)
 class KnownCrash:
-    """`function` is the innermost native function; `environment` must hold as well, where it was recorded."""
+    """The fingerprint: signal, innermost native function, and groups of names, one of each group on the stack.
 
-    function: str
+    A name of a group is part of a function's or an image's name. `environment` must hold as well.
+    """
+
+    signal: int
+    innermost: str | None
+    stack: tuple[tuple[str, ...], ...]
     environment: tuple[str, str] | None
     says: str
     advice: str
@@ -22,11 +30,34 @@ KNOWN_CRASHES = (
     # OFF and INFO do not. DETAIL wraps the backend in another class. The small garbage pointer differs from run to run
     # (0x281, 0x61), so it may also look aligned. Proven by tests/crash (the detail program).
     KnownCrash(
-        function="c10d::Logger::set_env_variables",
+        signal=SIGSEGV,
+        innermost="c10d::Logger::set_env_variables",
+        stack=(),
         environment=("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
         says="torch 2.13 dies here by itself when DDP is built over gloo with TORCH_DISTRIBUTED_DEBUG=DETAIL",
         advice=(
             "Unset TORCH_DISTRIBUTED_DEBUG or set it to INFO, which does not crash; the training code is not at fault."
+        ),
+    ),
+    # pytorch/pytorch#190489: a thread of the process group drops its last reference to a Python object while the
+    # interpreter finalizes; take_gil() ends the thread by pthread_exit(), whose unwinding meets a noexcept function.
+    # CPython 3.14 lets such threads wait instead.
+    KnownCrash(
+        signal=SIGABRT,
+        innermost=None,
+        stack=(
+            ("PyThread_exit_thread", "pthread_exit", "_Unwind_ForcedUnwind", "__pthread_unwind"),
+            ("terminate", "unwind_stop", "__libc_fatal", "__gxx_personality"),
+            ("libtorch", "gloo", "c10", "pybind11"),
+        ),
+        environment=None,
+        says=(
+            "a thread of torch's asked for the GIL while the interpreter was shutting down, and was ended inside a "
+            "function that must not be left that way (pytorch/pytorch#190489)"
+        ),
+        advice=(
+            "Call torch.distributed.destroy_process_group() before the program ends. The work itself was done: only "
+            "the shutdown failed."
         ),
     ),
 )
@@ -34,10 +65,18 @@ KNOWN_CRASHES = (
 
 def known_crash(view: ProcessView) -> KnownCrash | None:
     """The known crash that a death looks like, or None."""
-    environment = view.process.snapshot.environment
-    for crash in KNOWN_CRASHES:
-        if view.function != crash.function:
-            continue
-        if crash.environment is None or environment.get(crash.environment[0], "").upper() == crash.environment[1]:
-            return crash
-    return None
+    return next((crash for crash in KNOWN_CRASHES if _fits(crash, view)), None)
+
+
+def _fits(known: KnownCrash, view: ProcessView) -> bool:
+    if view.crash is None or view.crash.signal != known.signal:
+        return False
+    if known.innermost is not None and view.function != known.innermost:
+        return False
+    names = [function_words(name) for name in functions(view)] + [frame.image or "" for frame in own_frames(view)]
+    if not all(any(part in name for part in group for name in names) for group in known.stack):
+        return False
+    if known.environment is None:
+        return True
+    name, value = known.environment
+    return view.process.snapshot.environment.get(name, "").upper() == value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.heap import heap_damage
+from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.known import known_crash
 from pytracer.analyze.view import ProcessView
 
@@ -11,9 +13,14 @@ POINTER_ALIGNMENT = 4
 def null_confidence(view: ProcessView) -> str | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
-    if place is None or crash is None or place.kind not in ("null", "near-null") or known_crash(view) is not None:
+    if place is None or crash is None or place.kind not in ("null", "near-null"):
+        return None
+    if known_crash(view) is not None or heap_damage(view) is not None:
         return None
     if place.addr == crash.pc:
+        jump = wild_jump(view)
+        if jump is not None and jump.how == "return":
+            return None  # the return address on the stack was overwritten, with a small number
         return "certain" if place.addr == 0 else "possible"
     if instruction is not None and (instruction.base is not None or instruction.index is not None):
         base = instruction.base_value if instruction.base is not None else 0

@@ -1,6 +1,7 @@
 """The report: what `pytracer inspect` found out, as plain data.
 
-This is the product; text and JSON are views of it, `docs/report.md` is its description. It imports nothing of ours.
+This is the product; text and JSON are views of it, `docs/report.md` is its description. The parts that
+are about one process's threads and memory lie in `report_parts.py`; neither imports anything else of ours.
 Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may
 be added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
 """
@@ -9,7 +10,24 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import msgspec
+from pytracer.analyze.report_parts import AlsoCrashed as AlsoCrashed
+from pytracer.analyze.report_parts import Bucket as Bucket
+from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
+from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import Image as Image
+from pytracer.analyze.report_parts import MappingReport as MappingReport
+from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
+from pytracer.analyze.report_parts import MemoryRange as MemoryRange
+from pytracer.analyze.report_parts import NativeFrame as NativeFrame
+from pytracer.analyze.report_parts import Origin as Origin
+from pytracer.analyze.report_parts import Part as Part
+from pytracer.analyze.report_parts import Pointer as Pointer
+from pytracer.analyze.report_parts import PythonFrame as PythonFrame
+from pytracer.analyze.report_parts import StackBounds as StackBounds
+from pytracer.analyze.report_parts import StackCycle as StackCycle
+from pytracer.analyze.report_parts import StorageReport as StorageReport
+from pytracer.analyze.report_parts import Thread as Thread
+from pytracer.analyze.report_parts import ThreadReport as ThreadReport
 
 SCHEMA = "pytracer-report"
 VERSION = 1
@@ -18,11 +36,7 @@ Evidence: TypeAlias = str
 """One fact that a finding rests on, as a sentence."""
 
 
-class _Part(msgspec.Struct, kw_only=True):
-    """Base of every part of the report: all fields are keywords and may be None."""
-
-
-class Run(_Part):
+class Run(Part):
     """The run as a whole. `started` is wall-clock time in ISO 8601, UTC."""
 
     id: str | None = None
@@ -37,7 +51,7 @@ class Run(_Part):
     python: str | None = None
 
 
-class Verdict(_Part, rename={"class_": "class"}):
+class Verdict(Part, rename={"class_": "class"}):
     """The one headline. `class` is one of the classes in docs/report.md."""
 
     class_: str | None = None
@@ -49,7 +63,7 @@ class Verdict(_Part, rename={"class_": "class"}):
     evidence: list[Evidence] | None = None
 
 
-class Finding(_Part):
+class Finding(Part):
     """What one rule concluded."""
 
     id: str | None = None
@@ -61,7 +75,7 @@ class Finding(_Part):
     advice: str | None = None
 
 
-class Checked(_Part):
+class Checked(Part):
     """A rule that did not fire. `result` is "not-found" or "cannot-decide"."""
 
     id: str | None = None
@@ -69,7 +83,7 @@ class Checked(_Part):
     why: str | None = None
 
 
-class Status(_Part):
+class Status(Part):
     """How a process ended: "exited", "signaled", "exception", "running" or "vanished", and who says so."""
 
     kind: str | None = None
@@ -78,143 +92,29 @@ class Status(_Part):
     reported_by: str | None = None
 
 
-class Signal(_Part):
-    """The signal that ended a process. `code` is e.g. "SEGV_MAPERR"; the sender is known for kill()."""
+class Signal(Part):
+    """The signal that ended a process. `code` is e.g. "SEGV_MAPERR"; the sender is known for kill().
+
+    `sender_command` is the command line of the process that sent it.
+    """
 
     number: int | None = None
     name: str | None = None
     code: str | None = None
     sender_pid: int | None = None
+    sender_command: list[str] | None = None
 
 
-class PythonFrame(_Part):
-    """A place in Python code."""
-
-    function: str | None = None
-    file: str | None = None
-    line: int | None = None
-
-
-class NativeFrame(_Part):
-    """A place in native code. `offset` is the ELF virtual address.
-
-    `found` is "exact", "unwound", "frame-pointer" or "scanned".
-    """
-
-    image: str | None = None
-    offset: str | None = None
-    build_id: str | None = None
-    function: str | None = None
-    found: str | None = None
-
-
-class Origin(_Part):
-    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded."""
-
-    time: int | None = None
-    thread: str | None = None
-    step: int | None = None
-    python: PythonFrame | None = None
-    caller: PythonFrame | None = None
-    autograd_node: str | None = None
-    op: str | None = None
-
-
-class StorageReport(_Part):
-    """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
-
-    `earlier` names older storages at the same address, the latest first.
-    """
-
-    base: str | None = None
-    nbytes: int | None = None
-    offset_bytes: int | None = None
-    distance_bytes: int | None = None
-    device: str | None = None
-    state: str | None = None
-    names: list[str] | None = None
-    allocated: Origin | None = None
-    freed: Origin | None = None
-    found: str | None = None
-    earlier: list[str] | None = None
-
-
-class Bucket(_Part):
-    """The DDP bucket that lived in that storage; `parameter` is the one at the offset."""
-
-    module: str | None = None
-    index: int | None = None
-    generation: int | None = None
-    nbytes: int | None = None
-    parameters: list[str] | None = None
-    offset_bytes: int | None = None
-    parameter: str | None = None
-
-
-class CudaGraphUse(_Part):
-    """How a CUDA graph used the memory at the fault address."""
-
-    id: int | None = None
-    pool: str | None = None
-    captured_at: int | None = None
-    replays: int | None = None
-    role: str | None = None
-    note: str | None = None
-
-
-class MappingReport(_Part):
-    """The mapping that the fault address lies in; `file_size` is the file's size when the report was made."""
-
-    path: str | None = None
-    start: str | None = None
-    end: str | None = None
-    permissions: str | None = None
-    file_size: int | None = None
-
-
-class Fault(_Part):
-    """The access that failed. `kind` says what the address was; see docs/report.md."""
-
-    addr: str | None = None
-    access: str | None = None
-    size: int | None = None
-    kind: str | None = None
-    storage: StorageReport | None = None
-    bucket: Bucket | None = None
-    fsdp: dict[str, Any] | None = None
-    cuda_graph: CudaGraphUse | None = None
-    mapping: MappingReport | None = None
-    instruction: str | None = None
-
-
-class Thread(_Part):
-    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
-
-    tid: int | None = None
-    name: str | None = None
-    kind: str | None = None
-
-
-class ThreadReport(_Part):
-    """A thread with its stacks, innermost frame first."""
-
-    tid: int | None = None
-    name: str | None = None
-    kind: str | None = None
-    crashed: bool | None = None
-    python_stack: list[PythonFrame] | None = None
-    native_stack: list[NativeFrame] | None = None
-
-
-class ExceptionReport(_Part):
-    """An uncaught Python exception, or what() of a C++ one."""
+class ExceptionReport(Part):
+    """An uncaught exception: `language` is "Python" or "C++"; of a C++ one `message` is what()."""
 
     type: str | None = None
     message: str | None = None
     python_stack: list[PythonFrame] | None = None
+    language: str | None = None
 
 
-class AutogradNode(_Part):
+class AutogradNode(Part):
     """The autograd node that was running."""
 
     name: str | None = None
@@ -222,14 +122,14 @@ class AutogradNode(_Part):
     thread: str | None = None
 
 
-class LastOp(_Part):
+class LastOp(Part):
     """The last operator that was recorded."""
 
     name: str | None = None
     phase: str | None = None
 
 
-class CollectiveBuffer(_Part):
+class CollectiveBuffer(Part):
     """The first tensor of a collective."""
 
     addr: str | None = None
@@ -237,7 +137,7 @@ class CollectiveBuffer(_Part):
     bucket_index: int | None = None
 
 
-class LastCollective(_Part):
+class LastCollective(Part):
     """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed"."""
 
     group: str | None = None
@@ -251,7 +151,7 @@ class LastCollective(_Part):
     buffer: CollectiveBuffer | None = None
 
 
-class DdpBucket(_Part):
+class DdpBucket(Part):
     """One bucket of a DDP module, as last seen."""
 
     index: int | None = None
@@ -261,7 +161,7 @@ class DdpBucket(_Part):
     parameters: list[str] | None = None
 
 
-class Ddp(_Part):
+class Ddp(Part):
     """One DDP module, as last seen."""
 
     module: str | None = None
@@ -270,7 +170,7 @@ class Ddp(_Part):
     ready: list[str] | None = None
 
 
-class Memory(_Part):
+class Memory(Part):
     """Memory of the process at its end."""
 
     rss: int | None = None
@@ -278,10 +178,12 @@ class Memory(_Part):
     cuda_allocated_bytes: int | None = None
 
 
-class ProcessReport(_Part):
+class ProcessReport(Part):
     """One process. `primary`: its death started it all (True), followed (False), or it is undecided (None).
 
-    `why` explains `primary`; `notes` are what the recorder itself could not do.
+    `why` explains `primary`; `notes` are what the recorder itself could not do. `threads_found` says how the stacks of
+    the other threads were taken, `threads_total` how many there were. `abort_text` is what the C library printed before
+    it called abort().
     """
 
     pid: int | None = None
@@ -317,9 +219,18 @@ class ProcessReport(_Part):
     memory: Memory | None = None
     environment: dict[str, str] | None = None
     notes: list[str] | None = None
+    abort_text: str | None = None
+    threads_found: str | None = None
+    threads_total: int | None = None
+    stack_cycle: StackCycle | None = None
+    also_crashed: list[AlsoCrashed] | None = None
+    pointers: list[Pointer] | None = None
+    memory_blocks: list[MemoryBlock] | None = None
+    images: list[Image] | None = None
+    mappings: list[MemoryRange] | None = None
 
 
-class Mismatch(_Part):
+class Mismatch(Part):
     """A collective on which ranks disagree."""
 
     sequence_nr: int | None = None
@@ -327,7 +238,7 @@ class Mismatch(_Part):
     by_rank: dict[str, Any] | None = None
 
 
-class Group(_Part):
+class Group(Part):
     """A process group. `last` maps each rank to the sequence number of its last collective."""
 
     name: str | None = None
@@ -337,13 +248,13 @@ class Group(_Part):
     missing_ranks: list[int] | None = None
 
 
-class Collectives(_Part):
+class Collectives(Part):
     """What is known about collectives across ranks."""
 
     groups: list[Group] | None = None
 
 
-class DamageReport(_Part):
+class DamageReport(Part):
     """Something that could not be read."""
 
     file: str | None = None
@@ -351,7 +262,7 @@ class DamageReport(_Part):
     what: str | None = None
 
 
-class Report(_Part):
+class Report(Part):
     """The whole report, version 1."""
 
     schema: str = SCHEMA

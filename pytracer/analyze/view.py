@@ -127,11 +127,15 @@ class JobView:
 
 @dataclass(frozen=True)
 class Draft:
-    """A finding, with the verdict class that it would give and the processes it is about."""
+    """A finding, with the verdict class that it would give and the processes it is about.
+
+    `accompanies`: a circumstance, not a cause. It is told beside the verdict and explains no death by itself.
+    """
 
     finding: Finding
     verdict_class: str
     views: tuple[ProcessView, ...]
+    accompanies: bool = False
 
 
 @dataclass(frozen=True)

@@ -622,7 +622,9 @@ THREAD_STACK = Struct(
         _f("syscall", "i32", "system call it was inside of; -1: none or unknown"),
         _f("stopped", "u32", "1: the helper stopped it"),
         _f("registers", "u64[34]", "as in CrashHeader, when the helper read them"),
-        _f("reserved", "u8[56]", "zero"),
+        _f("guessed_from", "u32", "valid when guessed_how is not 0: the first frame that call-frame information did not lead to"),
+        _f("guessed_how", "u32", "those frames: as NativeFrame.found; 0: there are none"),
+        _f("reserved", "u8[48]", "zero"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""`pytracer doctor`: what works here, and why not. The questions are in `checks.py`."""
+"""`pytracer doctor`: what works here, and why not. The questions are in `checks/`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def table(found: Sequence[checks.Check], width: int) -> str:
     lines = [f"{'check':<{first}}{'result':<{second}}why"]
     for check in found:
         texts = textwrap.wrap(check.detail, room, break_long_words=False, break_on_hyphens=False)
-        if check.next and check.result != checks.WORKS:
+        if check.next:
             texts += textwrap.wrap(f"next: {check.next}", room, break_long_words=False, break_on_hyphens=False)
         lines.append(f"{check.id:<{first}}{check.result:<{second}}{texts[0] if texts else ''}".rstrip())
         lines += [" " * (first + second) + text for text in texts[1:]]

@@ -22,6 +22,7 @@ import click
 
 from pytracer._errors import PytracerError
 from pytracer.record import launch
+from pytracer.record.helper import helper
 
 if TYPE_CHECKING:
     from pytracer.analyze.report import Report
@@ -88,7 +89,10 @@ def command(
     for note in run.notes:
         say(note)
     try:
-        ending = supervise(program, job, launch.environment(run, level), lambda pid: _note_child(run, record, pid))
+        with helper(run) as note:
+            if note:
+                say(note)
+            ending = supervise(program, job, launch.environment(run, level), lambda pid: _note_child(run, record, pid))
     except OSError as error:
         raise command_error(job[0], error) from error
     record["ended_mono_ns"] = time.monotonic_ns()

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CrashState, Region, Step
 from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.crash_images import FOUND, Places, parse_maps
+from pytracer.decode.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.demangle import node_name
 from pytracer.decode.journal import text_of_kind
 from pytracer.decode.linetable import line_of
-from pytracer.decode.snapshot import AlsoCrashed, Crash, Mapping, NativeFrame, PythonFrame, StorageHit
+from pytracer.decode.snapshot import (
+    AlsoCrashed,
+    Crash,
+    LoadedImage,
+    Mapping,
+    MemoryBlock,
+    NativeFrame,
+    PythonFrame,
+    StorageHit,
+)
 from pytracer.decode.storages import Storages
 
-FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
 _UNREADABLE = 0xFFFFFFFF
-_NO_ERROR_CODE = (1 << 64) - 1
+_UNKNOWN = (1 << 64) - 1
 _BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
 # sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
 _X86_64 = (  # gregset order (sys/ucontext.h)
@@ -28,7 +38,6 @@ _X86_64 = (  # gregset order (sys/ucontext.h)
     *("rip", "eflags", "csgsfs", "err", "trapno", "oldmask", "cr2"),
 )
 _AARCH64 = [*(f"x{i}" for i in range(31)), "sp", "pc", "pstate"]
-_MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
 
 
 def _stack(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
@@ -61,10 +70,11 @@ class CrashReader:
         if head["state"] == CrashState.NONE:
             return None
         mappings = self._mappings()
+        images = tuple(self._images())
+        places = Places(images, mappings)
         threads = self._python_threads()
-        names = _AARCH64 if self._box.header["arch"] == 2 else _X86_64
+        memory = tuple(self._memory())
         node = head["node_name"] if head["node_found"] else None
-        sent = head["code"] <= 0  # sigaction(2): SI_USER, SI_QUEUE, SI_TKILL and others that a process sends
         shown = head["native_count"] + head["native_tail"]
         return Crash(
             complete=head["state"] >= CrashState.COMPLETE,
@@ -74,12 +84,12 @@ class CrashReader:
             signal=head["signal"],
             code=head["code"],
             fault_addr=head["fault_addr"],
-            sender_pid=head["sender_pid"] or None if sent else None,
+            sender_pid=head["sender_pid"] or None if self._sent else None,
             mono_ns=head["mono_ns"],
-            registers=dict(zip(names, head["registers"], strict=False)),
+            registers=dict(zip(self._register_names, head["registers"], strict=False)),
             pc=head["pc"],
             sp=head["sp"],
-            error_code=None if head["error_code"] == _NO_ERROR_CODE else head["error_code"],
+            error_code=None if head["error_code"] == _UNKNOWN else head["error_code"],
             stack=(head["stack_low"], head["stack_high"]) if head["stack_high"] else _stack(head["sp"], mappings),
             code_bytes=head["code_bytes"][: head["code_nbytes"]],
             node=node if node is None or head["node_is_python"] else node_name(node),
@@ -87,7 +97,7 @@ class CrashReader:
             python_matched=bool(head["python_matched"]),
             python_stack=self._own_stack(threads),
             python_threads=threads,
-            native_stack=self._native(mappings),
+            native_stack=tuple(self._native(images, places)),
             native_total=head["native_total"],
             native_gap=max(0, head["native_total"] - shown),
             native_tail=head["native_tail"],
@@ -98,7 +108,34 @@ class CrashReader:
             steps_faulted=_steps(head["steps_faulted"]),
             steps_late=_steps(head["steps_late"]),
             step_ns={s.name: head["step_end_ns"][s] for s in Step if head["step_end_ns"][s]},
+            abort_text=self._utf8("abort_text").rstrip() or None,
+            sender_command=self._sender(),
+            **self._fault_file(),
+            memory=memory,
+            images=images,
+            code_pointers=tuple(self._code_pointers(memory, places)),
+            threads=tuple(read_threads(self._box, head, places)),
+            threads_how=threads_how(head),
+            threads_total=head["threads_total"],
+            helper_error=head["helper_error"] or None,
         )
+
+    @property
+    def _register_names(self) -> Sequence[str]:
+        return _AARCH64 if self._box.header["arch"] == 2 else _X86_64
+
+    @property
+    def _sent(self) -> bool:
+        """Whether a process sent the signal, by sigaction(2): SI_USER, SI_QUEUE, SI_TKILL and others."""
+        return bool(self._head["code"] <= 0)
+
+    def _sender(self) -> tuple[str, ...]:
+        text = self._utf8("sender_text").rstrip("\0")
+        return tuple(text.split("\0")) if text and self._sent else ()
+
+    def _utf8(self, field: str) -> str:
+        """A text of the header: its offset in ARENA and its size are fields of it."""
+        return self._bytes(self._head[field], self._head[f"{field}_nbytes"]).decode("utf-8", "replace")
 
     def _text(self, offset: int, nbytes: int, kind: int = 1) -> str:
         return text_of_kind(self._bytes(offset, nbytes), kind) or "?"
@@ -135,25 +172,17 @@ class CrashReader:
 
     # Native
 
-    def _native(self, mappings: tuple[Mapping, ...]) -> tuple[NativeFrame, ...]:
-        head = self._head
-        images = list(self._box.items(Region.IMAGES, schema.IMAGE, head["image_count"]))
-        frames = []
-        for f in self._native_items():
-            pc, found = f["pc"], FOUND.get(f["found"], "unknown")
-            if 0 < f["image"] <= len(images):
-                image = images[f["image"] - 1]
-                build_id = image["build_id"][: image["build_id_nbytes"]].hex() or None
-                path = self._text(image["path"], image["path_nbytes"])
-                frames.append(NativeFrame(pc, path, (pc - image["bias"]) % (1 << 64), build_id, found))
-                continue
-            mapping = next((m for m in mappings if m.start <= pc < m.end), None)
-            if mapping is None or not mapping.path:
-                frames.append(NativeFrame(pc, None, None, None, found))
-                continue
-            offset = pc - mapping.start + mapping.offset
-            frames.append(NativeFrame(pc, mapping.path, offset, None, found, offset_is_file=True))
-        return tuple(frames)
+    def _images(self) -> Iterable[LoadedImage]:
+        for image in self._box.items(Region.IMAGES, schema.IMAGE, self._head["image_count"]):
+            build_id = image["build_id"][: image["build_id_nbytes"]].hex() or None
+            path = self._bytes(image["path"], image["path_nbytes"]).decode("utf-8", "replace")
+            yield LoadedImage(path or "?", image["start"], image["end"], image["bias"], build_id)
+
+    def _native(self, images: tuple[LoadedImage, ...], places: Places) -> Iterable[NativeFrame]:
+        for item in self._native_items():
+            number, found = item["image"], FOUND.get(item["found"], "unknown")
+            known = images[number - 1] if 0 < number <= len(images) else None
+            yield places.frame(item["pc"], found, known)
 
     def _native_items(self) -> list[dict[str, Any]]:
         """Frames innermost first: the head, then what is left of the tail, which is a ring."""
@@ -161,13 +190,39 @@ class CrashReader:
         if not head["native_tail"]:
             return list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, head["native_count"]))
         items = list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, limit + min(head["native_tail"], ring)))
-        tail = items[limit:]
-        oldest = (head["native_total"] - limit) % ring if len(tail) == ring else 0
-        return items[: min(limit, head["native_count"])] + tail[oldest:] + tail[:oldest]
+        return items[: min(limit, head["native_count"])] + in_order(items[limit:], head["native_total"] - limit, ring)
 
     def _mappings(self) -> tuple[Mapping, ...]:
         content = self._box.content(self._box.region(Region.MAPS))
         return tuple(parse_maps(content[: self._head["maps_used"]].decode("utf-8", "replace").splitlines()))
+
+    # Memory
+
+    def _fault_file(self) -> dict[str, int | None]:
+        """What the step FAULT_FILE found; before it came to that, the fields are zero, which says nothing."""
+        head, fields = self._head, ("file_nbytes", "file_room", "file_system")
+        done = head["steps_done"] >> Step.FAULT_FILE & 1
+        return {name: head[name] if done and head[name] != _UNKNOWN else None for name in fields}
+
+    def _memory(self) -> Iterable[MemoryBlock]:
+        names = self._register_names
+        for item in self._box.items(Region.MEMORY, schema.MEMORY_BLOCK, self._head["memory_count"]):
+            index, content = item["register_index"], self._bytes(item["bytes"], item["nbytes"])
+            if content:
+                name = names[index] if index < len(names) else f"register {index}"
+                yield MemoryBlock(name, item["value"], item["addr"], content)
+
+    def _code_pointers(self, memory: Sequence[MemoryBlock], places: Places) -> Iterable[NativeFrame]:
+        """Return addresses among them tell the way even where the stack could not be unwound."""
+        values = list(self._head["registers"])
+        for block in memory:
+            if block.register in ("rsp", "sp"):
+                start = -block.addr % 8
+                words = block.content[start : start + (len(block.content) - start) // 8 * 8]
+                values += struct.unpack(f"<{len(words) // 8}Q", words)
+        for value in dict.fromkeys(values):
+            if places.is_code(value):
+                yield places.frame(value, "scanned")
 
     # Storages and other threads
 
@@ -181,14 +236,6 @@ class CrashReader:
         for a in self._box.items(Region.ALSO_CRASHED, schema.ALSO_CRASHED, self._head["also_crashed"]):
             if a["published"]:
                 yield AlsoCrashed(a["tid"], a["signal"], a["code"], a["pc"], a["fault_addr"], a["mono_ns"])
-
-
-def parse_maps(lines: Iterable[str]) -> Iterable[Mapping]:
-    """Lines of /proc/PID/maps; a line that was cut off is left out."""
-    for line in lines:
-        match = _MAPS_LINE.fullmatch(line)
-        if match:
-            yield Mapping(int(match[1], 16), int(match[2], 16), match[3], int(match[4], 16), match[5])
 
 
 def _steps(bits: int) -> tuple[str, ...]:

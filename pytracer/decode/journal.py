@@ -235,6 +235,17 @@ def _wait(payload: bytes) -> dict[str, Any]:
     return layout(schema.WAIT_ENTRY).decode(payload)
 
 
+def _cpp_exception(payload: bytes) -> dict[str, Any]:
+    size = schema.CPP_EXCEPTION_ENTRY.nbytes
+    head = layout(schema.CPP_EXCEPTION_ENTRY).decode(payload)
+    end = size + head["type_nbytes"]
+    return {
+        "tid": head["tid"],
+        "type": _text(payload[size:end]),
+        "what": _text(payload[end : end + head["what_nbytes"]]),
+    }
+
+
 def _text(payload: bytes) -> str:
     return payload.rstrip(b"\0").decode("utf-8", "replace")
 
@@ -261,6 +272,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.BUCKETS: _checked(payloads.Buckets),
     Entry.EXCEPTION: _checked(payloads.UncaughtException),
     Entry.GROUP: _checked(payloads.Group),
+    Entry.CPP_EXCEPTION: _cpp_exception,
 }
 
 

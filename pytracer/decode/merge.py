@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ import msgspec
 from pytracer._errors import InputError
 from pytracer.decode.reader import read_box
 from pytracer.decode.roles import Standing, decide_roles
-from pytracer.decode.snapshot import Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
+from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import read_symbols, symbolize
 
 SUFFIX = ".blackbox"
 RUN_FILE = "run.json"
 SYMBOLS_FILE = "symbols.json"
+_ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
+_SIGABRT = 6
+_SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 Progress = Callable[[int, int], None]
 
 
@@ -192,7 +195,10 @@ class _Waits:
 
 
 def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherRecord | None) -> Process:
-    kind, exit_code, signal, reported_by, ended = _end(s, waits, launcher)
+    seen = _seen_end(s, waits, launcher)
+    if s.crash is not None and not s.crash.repaired and _survived(s, s.crash, seen):
+        s = replace(s, crash=replace(s.crash, repaired=True))
+    kind, exit_code, signal, reported_by, ended = _end(s, seen)
     exception = _exception(s) if exit_code or signal else None
     if kind == "exited" and exit_code and exception is not None:
         kind = "exception"
@@ -215,21 +221,57 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
 _End = tuple[str, int | None, int | None, str | None, int | None]  # kind, exit code, signal, reported by, when
 
 
-def _end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _End:
+@dataclass(frozen=True)
+class _Seen:
+    """A process's end as another process saw it."""
+
+    exit_code: int | None
+    signal: int | None
+    mono_ns: int
+    by: str
+
+
+def _seen_end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _Seen | None:
     wait = waits.of(s)
-    if s.crash is not None and not s.crash.repaired and s.crash.signal > 0 and not (wait and wait.exit_code == 0):
-        # A handler of the program may have ended it with _exit(), which only the parent saw. Exit code 0 means that
-        # the handler left by siglongjmp() and the program went on.
-        return "signaled", wait.exit_code if wait else None, s.crash.signal, "handler", s.crash.mono_ns
     if wait is not None:
-        kind = "exited" if wait.signal is None else "signaled"
-        ended = s.exit_mono_ns if s.exit_mono_ns and wait.signal is None else wait.mono_ns
-        return kind, wait.exit_code, wait.signal, "black-box", ended
-    if launcher is not None and launcher.ended_mono_ns is not None and _is_child(s, launcher):
-        if launcher.signal is not None:
-            return "signaled", None, launcher.signal, "launcher", launcher.ended_mono_ns
-        if launcher.exit_code is not None:
-            return "exited", launcher.exit_code, None, "launcher", s.exit_mono_ns or launcher.ended_mono_ns
+        return _Seen(wait.exit_code, wait.signal, wait.mono_ns, "black-box")
+    if launcher is None or launcher.ended_mono_ns is None or not _is_child(s, launcher):
+        return None
+    if launcher.signal is None and launcher.exit_code is None:
+        return None
+    exit_code = launcher.exit_code if launcher.signal is None else None
+    return _Seen(exit_code, launcher.signal, launcher.ended_mono_ns, "launcher")
+
+
+def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:
+    """Whether the process went on after its crash was written, and ended in another way.
+
+    The handler cannot always tell: abort() and raise(SIGABRT) look alike to it, and a program's own handler may leave
+    by siglongjmp(). Another end does not prove it, either: a handler may end the process with _exit() or abort(), and
+    somebody may kill a process that takes long to die.
+    """
+    if any(event.tid == crash.tid and event.mono_ns > crash.mono_ns for event in s.events):
+        return seen is None or seen.signal != crash.signal
+    if seen is None or seen.signal == crash.signal:
+        return False
+    if seen.exit_code == 0:
+        return True
+    if _SURE_TO_DIE in crash.steps_done:
+        return False
+    at = s.exit_mono_ns if seen.signal is None and s.exit_mono_ns else seen.mono_ns
+    prompt = at - crash.mono_ns <= _ENDED_BY_HANDLER_NS
+    if seen.signal is None or (seen.signal == _SIGABRT and crash.code > 0):
+        return not prompt
+    return crash.complete and not (prompt and crash.code > 0)
+
+
+def _end(s: Snapshot, seen: _Seen | None) -> _End:
+    if s.crash is not None and not s.crash.repaired and s.crash.signal > 0:
+        return "signaled", seen.exit_code if seen else None, s.crash.signal, "handler", s.crash.mono_ns
+    if seen is not None and seen.signal is not None:
+        return "signaled", None, seen.signal, seen.by, seen.mono_ns
+    if seen is not None:
+        return "exited", seen.exit_code, None, seen.by, s.exit_mono_ns or seen.mono_ns
     if s.exit_code is not None:
         return "exited", s.exit_code, None, "black-box", s.exit_mono_ns
     if _is_running(s):

@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ class _Place(NamedTuple):
 
 
 def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = None) -> list[Snapshot]:
-    """Fills `NativeFrame.function` of all crashes.
+    """Fills `NativeFrame.function` of all crashes, in the stacks of all threads.
 
     Args:
         snapshots: any number; each image is read once for all of them.
@@ -99,7 +99,7 @@ def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
     target = Path(path)
     names: dict[str, str] = {}
     for process in job.processes:
-        for frame in process.snapshot.crash.native_stack if process.snapshot.crash else ():
+        for frame in _frames(process.snapshot.crash):
             if frame.function and frame.build_id and frame.offset is not None and frame.function_found == "exact":
                 names[f"{frame.build_id}:{frame.offset:#x}"] = frame.function
     aside = target.with_name(f".{target.name}.{os.getpid()}")
@@ -114,24 +114,45 @@ def _place(frame: NativeFrame) -> _Place | None:
     return _Place(frame.image, frame.build_id, frame.offset, frame.offset_is_file)
 
 
-def _places(crash: Crash | None) -> Iterable[_Place]:
-    return (p for p in map(_place, crash.native_stack) if p is not None) if crash else ()
+def _frames(crash: Crash | None) -> Iterator[NativeFrame]:
+    """The frames of all stacks, the crashed thread's first, and other pointers to code."""
+    if crash is not None:
+        yield from crash.native_stack
+        yield from crash.code_pointers
+        for thread in crash.threads:
+            yield from thread.native_stack
+
+
+def _places(crash: Crash | None) -> set[_Place]:
+    """What has to be looked up, each once: threads of one pool wait in the same place."""
+    return {place for place in map(_place, _frames(crash)) if place is not None}
 
 
 def _filled(
     snapshot: Snapshot, names: Mapping[_Place, Name], problems: Mapping[tuple[str, str | None], Damage]
 ) -> Snapshot:
     crash = snapshot.crash
-    if crash is None or not crash.native_stack:
+    if crash is None:
         return snapshot
-    frames, damage = [], dict.fromkeys(snapshot.damage)
-    for frame in crash.native_stack:
+    places = _places(crash)
+    found = {problems[place.image, place.build_id] for place in places if (place.image, place.build_id) in problems}
+    damage = dict.fromkeys((*snapshot.damage, *sorted(found, key=lambda item: item.file)))
+    crash = replace(
+        crash,
+        native_stack=_named(crash.native_stack, names),
+        code_pointers=_named(crash.code_pointers, names),
+        threads=tuple(replace(t, native_stack=_named(t.native_stack, names)) for t in crash.threads),
+    )
+    return replace(snapshot, crash=crash, damage=tuple(damage))
+
+
+def _named(stack: Sequence[NativeFrame], names: Mapping[_Place, Name]) -> tuple[NativeFrame, ...]:
+    frames = []
+    for frame in stack:
         place = _place(frame)
         name = names.get(place) if place else None
-        if place and (place.image, place.build_id) in problems:
-            damage[problems[place.image, place.build_id]] = None
         frames.append(replace(frame, function=name.function, function_found=name.found) if name else frame)
-    return replace(snapshot, crash=replace(crash, native_stack=tuple(frames)), damage=tuple(damage))
+    return tuple(frames)
 
 
 def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tuple[dict[_Place, Name], str | None]:

@@ -8,15 +8,21 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from pytracer._words import count_words, function_words
-from pytracer.analyze.report import NativeFrame, PythonFrame
+from pytracer.analyze.report import NativeFrame, PythonFrame, StackCycle, ThreadReport
 
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
 _INNERMOST = 2
 _FUNCTION_WIDTH = 44
+_LONGEST_FUNCTION = 100  # with arguments; templates of C++ fill a screen
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
 _RECORDER = "/pytracer/record/"
+_ABORTING = re.compile(
+    r"(?:__GI_)?_*(?:pthread_kill|raise|gsignal|abort|assert_fail|assert_perror_fail|libc_message|malloc_printerr"
+    r"|fortify_fail|stack_chk_fail|chk_fail)\b|__pthread_kill_\w+|__assert_fail_base|__libc_message_impl"
+    r"|__gnu_cxx::__verbose_terminate_handler|__cxxabiv1::__(?:terminate|unexpected)|std::terminate|__cxa_(?:re)?throw"
+)
 _C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
 _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
 
@@ -49,12 +55,15 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     return lines
 
 
-def native_lines(stack: Sequence[NativeFrame], everything: bool = False) -> list[str]:
-    """One line per frame, innermost first, without the crash handler; frames of the interpreter are only counted."""
+def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) -> list[str]:
+    """One line per frame, innermost first, without the crash handler; frames of the interpreter are only counted.
+
+    Of a recursion, its cycle is shown once.
+    """
     frames = [frame for frame in stack if not _is_handler(frame)]
-    if everything:
-        return [_native(frame, full=True) for frame in frames]
-    lines: list[str] = []
+    if cycle is not None:
+        return _cycle_lines(cycle)
+    lines, frames = _without_abort(frames)
     shown = 0
     for inside, run in groupby(_with_interpreter(frames), key=lambda item: item[1]):
         group = [frame for frame, _ in run]
@@ -70,6 +79,50 @@ def native_lines(stack: Sequence[NativeFrame], everything: bool = False) -> list
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
     return lines
+
+
+def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFrame]]:
+    """A line that counts the innermost frames by which a library ends the process, and the frames below them."""
+    count = 0
+    while count < len(frames) and _ABORTING.match(frames[count].function or ""):
+        count += 1
+    if count < _INNERMOST or count == len(frames):
+        return [], frames
+    return [f"... {count} frames of abort()"], frames[count:]
+
+
+def _cycle_lines(cycle: StackCycle) -> list[str]:
+    frames = cycle.frames or []
+    lines = [_native(frame) for frame in frames[:NATIVE_FRAMES]]
+    if len(frames) > NATIVE_FRAMES:
+        lines.append(f"... {count_words(len(frames) - NATIVE_FRAMES, 'more frame')}")
+    these = "this frame repeats" if len(frames) == 1 else f"these {len(frames)} frames repeat"
+    return [*lines, f"... {these} {count_words(cycle.repeats or 0, 'time')}; {cycle.depth} frames in all"]
+
+
+def numbered_lines(thread: ThreadReport, cycle: StackCycle | None = None) -> Iterator[str]:
+    """Every frame of a thread with its number, counted from the innermost one; what was left out is counted."""
+    stack = thread.native_stack or []
+    after_gap, left_out = thread.frames_after_gap or 0, thread.frames_left_out or 0
+    first_after = len(stack) - after_gap if left_out else len(stack)
+    repeated = {_key(frame) for frame in cycle.frames or []} if cycle else set()
+    begin = cycle.first or 0 if cycle else len(stack)
+    end = begin + len(cycle.frames or []) if cycle else len(stack)
+    for position, frame in enumerate(stack):
+        if left_out and position == first_after and cycle is None:
+            yield f"... {count_words(left_out, 'frame')} left out ..."
+        if position == end and cycle is not None:
+            which = f"frame {begin} repeats" if end - begin == 1 else f"frames {begin}-{end - 1} repeat"
+            yield f"... {which} {count_words(cycle.repeats or 0, 'time')} ..."
+        if position >= end and _key(frame) in repeated:
+            continue
+        number = position + (left_out if position >= first_after else 0)
+        if not _is_handler(frame):
+            yield f"#{number:<3} {_native(frame, full=True)}"
+
+
+def _key(frame: NativeFrame) -> object:
+    return frame.function or (frame.image, frame.offset)
 
 
 def _with_interpreter(frames: Sequence[NativeFrame]) -> Iterator[tuple[NativeFrame, bool]]:
@@ -96,7 +149,9 @@ def position_words(frame: PythonFrame) -> str:
 
 def _native(frame: NativeFrame, full: bool = False) -> str:
     image = _image(frame) or "no image"
-    name = (frame.function if full else function_words(frame.function)) if frame.function else None
+    name = frame.function
+    if name is not None and (not full or len(name) > _LONGEST_FUNCTION):
+        name = function_words(name)
     unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
     if name is None:
         return f"{image} + {frame.offset or '?'}{unsure}"

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pytracer._words import count_words, size_words, time_words
 from pytracer.analyze import report as r
+from pytracer.render.details import process_details
 from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
@@ -24,6 +25,9 @@ _PARAMETERS = 3
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
 _NOTES = 2
+_POINTERS = 3
+_COMMAND_WIDTH = 160
+_SAID = ("the Python code was at", "the sender's command line")  # evidence that has a row of its own
 
 
 def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
@@ -69,7 +73,7 @@ def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[Renderab
     if everything:
         for process in report.processes or []:
             yield Text()
-            yield _full_process(process)
+            yield process_details(process)
 
 
 def _headline(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
@@ -117,25 +121,41 @@ def _subject_rows(
     if subject.fault is not None:
         yield "fault", _fault(subject)
     elif subject.signal is not None:
-        yield "signal", _signal(subject.signal)
-    if subject.exception is not None and subject.status is not None and subject.status.kind == "exception":
-        yield "error", _exception(subject.exception)
-    memory = _memory(subject.fault, subject.thread.name if subject.thread else None)
+        yield "signal", _signal(subject.signal, subject.pid)
+    yield from _word_rows(subject, verdict)
+    memory = _memory(subject)
     if memory is not None:
         yield "memory", memory
     else:
-        evidence = (verdict.evidence or [])[1 if subject.fault is not None else 0 :]
-        shown = [item for item in evidence if not item.startswith("the Python code was at")]
+        said = [*_SAID, *([subject.signal.name] if subject.signal and subject.signal.name else [])]
+        shown = [item for item in verdict.evidence or [] if not item.startswith(tuple(said))]
         if shown:
             yield "why", Text("\n".join(shown))
-    thread = _thread(subject)
+    pointers = _pointers(subject)
+    if pointers:
+        yield "pointers", Text("\n".join(pointers))
+    thread = _thread(subject, everything)
     if thread:
         yield "thread", Text(thread)
     note, stack = _python_stack(subject)
     if stack:
-        yield "python", Text("\n".join([*note, *python_lines(stack, everything)]))
+        in_details = subject.registers is not None  # with all other threads
+        yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
     if subject.native_stack:
-        yield "native", Text("\n".join(native_lines(subject.native_stack, everything)))
+        yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
+
+
+def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    """What the program itself said: an exception, the C library's last words; nothing that the verdict has said."""
+    exception, status = subject.exception, subject.status
+    told = " ".join([verdict.summary or "", *(verdict.evidence or [])])
+    raised = status is not None and status.kind == "exception"
+    if exception is not None and (raised or exception.language == "C++"):
+        known = exception.language == "C++" and (exception.type or "") in told and (exception.message or "") in told
+        if not known:
+            yield "error", _exception(exception)
+    if subject.abort_text and subject.abort_text not in told:
+        yield "printed", Text(_cut_lines(subject.abort_text))
 
 
 def _raised_rows(
@@ -150,45 +170,57 @@ def _raised_rows(
 
 def _fault(subject: r.ProcessReport) -> Text:
     fault = subject.fault or r.Fault()
-    text = _signal(subject.signal) if subject.signal else Text("fault")
+    text = _signal(subject.signal, subject.pid) if subject.signal else Text("fault")
     verb = {"read": "reading", "write": "writing", "execute": "executing"}.get(fault.access or "", "touching")
     size = f" {count_words(fault.size, 'byte')} at" if fault.size else ""
     text.append(f" {verb}{size} ")
     text.append(fault.addr or "an address that the processor does not tell", style="bold")
     if fault.instruction:
         text.append(f"; {fault.instruction}", style="dim")
+    elif fault.expression and fault.expression_found == "guessed":
+        text.append(f"; perhaps {fault.expression}", style="dim")
     return text
 
 
-def _signal(signal: r.Signal) -> Text:
+def _signal(signal: r.Signal, own_pid: int | None) -> Text:
     text = Text().append(signal.name or f"signal {signal.number}", style="bold")
     if signal.code:
         text.append(f" ({signal.code})")
-    if signal.sender_pid:
+    if signal.sender_pid is not None and signal.sender_pid == own_pid:
+        text.append(", sent by the process itself")
+    elif signal.sender_pid:
         text.append(f", sent by process {signal.sender_pid}")
+        if signal.sender_command:
+            text.append(f": {_shortened(shlex.join(signal.sender_command))}")
     return text
 
 
 def _exception(exception: r.ExceptionReport) -> Text:
     text = Text().append(exception.type or "an exception", style="bold")
-    lines = (exception.message or "").strip().splitlines()
-    if lines:
-        text.append(": " + "\n".join(lines[:_MESSAGE_LINES]))
-    if len(lines) > _MESSAGE_LINES:
-        text.append(f"\n... {count_words(len(lines) - _MESSAGE_LINES, 'more line')}", style="dim")
-    return text
+    message = _cut_lines(exception.message or "")
+    return text.append(f": {message}") if message else text
 
 
-def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
+def _cut_lines(message: str) -> str:
+    lines = message.strip().splitlines()
+    more = [f"... {count_words(len(lines) - _MESSAGE_LINES, 'more line')}"] if len(lines) > _MESSAGE_LINES else []
+    return "\n".join([*lines[:_MESSAGE_LINES], *more])
+
+
+def _memory(subject: r.ProcessReport) -> Text | None:
     """What the address was."""
+    fault, thread = subject.fault, subject.thread.name if subject.thread else None
     if fault is None:
         return None
+    stack = next((item.stack for item in subject.threads or [] if item.crashed), None)
+    if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
+        size = size_words(int(stack.high, 16) - int(stack.low, 16))
+        return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
     storage, bucket, mapping = fault.storage, fault.bucket, fault.mapping
     if storage is None:
         if mapping is None or fault.kind == "near-null":
             return None
-        size = f", the file has {size_words(mapping.file_size)} now" if mapping.file_size is not None else ""
-        return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){size}")
+        return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){_file_size(mapping)}")
     where = f"{storage.offset_bytes} bytes in"
     if fault.kind in ("past-storage", "before-storage"):
         side = "behind its end" if fault.kind == "past-storage" else "before it"
@@ -215,6 +247,31 @@ def _memory(fault: r.Fault | None, thread: str | None) -> Text | None:
     return text
 
 
+def _file_size(mapping: r.MappingReport) -> str:
+    """The size of the mapped file at the crash, and now when that is another one."""
+    then, now = mapping.file_size_at_crash, mapping.file_size
+    if then is None:
+        return f", the file has {size_words(now)} now" if now is not None else ""
+    words = f", the file had {size_words(then)} at the crash"
+    return words if now in (None, then) else f"{words} and has {size_words(now or 0)} now"
+
+
+def _pointers(subject: r.ProcessReport) -> list[str]:
+    """Which registers point into storages, one line per storage, named ones first; not into the one of the fault."""
+    fault = subject.fault.storage if subject.fault else None
+    found: dict[str | None, list[r.Pointer]] = {}
+    for pointer in subject.pointers or []:
+        if pointer.storage is not None and (fault is None or pointer.storage.base != fault.base):
+            found.setdefault(pointer.storage.base, []).append(pointer)
+    first = sorted((items[0] for items in found.values()), key=_by_interest)
+    return [f"{item.register} {item.says}" for item in first[:_POINTERS]]
+
+
+def _by_interest(pointer: r.Pointer) -> tuple[bool, bool, int]:
+    nbytes = pointer.storage.nbytes if pointer.storage else None
+    return not pointer.names, pointer.kind != "in-storage", -(nbytes or 0)
+
+
 def _origin(origin: r.Origin, thread: str | None) -> str:
     """Where and when; the thread only when it is not the one that crashed."""
     parts = []
@@ -236,7 +293,7 @@ def _origin(origin: r.Origin, thread: str | None) -> str:
     return ", ".join(parts)
 
 
-def _thread(subject: r.ProcessReport) -> str:
+def _thread(subject: r.ProcessReport, everything: bool) -> str:
     thread, node = subject.thread, subject.autograd_node
     parts = []
     if thread is not None:
@@ -244,6 +301,10 @@ def _thread(subject: r.ProcessReport) -> str:
     if node is not None:
         number = f" (sequence number {node.sequence_nr})" if node.sequence_nr is not None else ""
         parts.append(f"running autograd node {node.name}{number}")
+    others = subject.threads_total or 0
+    crashed = f", {len(subject.also_crashed)} of them crashed as well" if subject.also_crashed else ""
+    if others:
+        parts.append(f"{count_words(others, 'other thread')}{crashed}: see {'below' if everything else '--all'}")
     return ", ".join(parts)
 
 
@@ -285,22 +346,8 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
 
 
-def _full_process(process: r.ProcessReport) -> RenderableType:
-    """One process with all of its threads, for `everything`."""
-    rank = f"rank {process.rank}, " if process.rank is not None else ""
-    status = process.status.kind if process.status else "unknown"
-    head = Text().append(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")
-    if process.command:
-        head.append(f"\n  {' '.join(process.command)}")
-    for thread in process.threads or []:
-        if not (thread.python_stack or thread.native_stack):
-            continue
-        mark = ", crashed" if thread.crashed else ""
-        head.append(f"\n  thread {thread.name or '?'} ({thread.kind}, {thread.tid}{mark})", style="cyan")
-        lines = [*python_lines(thread.python_stack or [], True), *native_lines(thread.native_stack or [], True)]
-        for line in lines:
-            head.append(f"\n    {line}")
-    return head
+def _shortened(command: str) -> str:
+    return command if len(command) <= _COMMAND_WIDTH else f"{command[: _COMMAND_WIDTH - 3]}..."
 
 
 def _cut(items: Sequence[str], limit: int) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conditions import needs_compiler, needs_core, needs_core_files, needs_gdb
+from tests.support.core import seen_by_gdb
 from tests.support.crash import Ended, victim
 
 pytestmark = [needs_core, needs_compiler, needs_core_files]
@@ -25,19 +23,6 @@ def dump_of(program: str, way: str, directory: Path) -> tuple[Ended, Path | None
     found = list(directory.glob("core*"))
     assert len(found) <= 1
     return done, found[0] if found else None
-
-
-def seen_by_gdb(core: Path) -> dict[str, str]:
-    """What gdb reads from a core dump: signal, code, address, and the function that faulted."""
-    asks = ["p $_siginfo.si_signo", "p $_siginfo.si_code", "p/x (long)$_siginfo._sifields._sigfault.si_addr", "frame 0"]
-    arguments = [word for ask in asks for word in ("-ex", ask)]
-    command = ["gdb", "-batch", "-nx", *arguments, sys.executable, str(core)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
-    values = re.findall(r"^\$\d+ = (\S+)$", out, re.MULTILINE)
-    frame = re.search(r"^#0 +(?:0x\w+ in )?(\w+)", out, re.MULTILINE)
-    assert len(values) == 3, out
-    assert frame is not None, out
-    return {"signal": values[0], "code": values[1], "addr": values[2], "function": frame[1]}
 
 
 @needs_gdb

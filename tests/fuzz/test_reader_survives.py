@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from pytracer._errors import InputError
+from pytracer.analyze.engine import build_report
 from pytracer.cli.dump import collect, text
 from pytracer.decode.merge import load_job
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Snapshot
+from pytracer.render.json import render_json
+from pytracer.render.text import render_text
 from tests.support.synth import Box
+from tests.support.synth_threads import OtherThread
 
 BASE = 0x7F00_0000_0000
 SECONDS = 5  # for one read of a box of 100 KB, which takes about two milliseconds
@@ -36,13 +40,16 @@ def small_box() -> bytes:
     box.free(BASE + 0x10000, by=("f", "f.py", 13))
     box.step(3).mark("here").event("NODE", "MulBackward0", 7, [BASE])
     box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, completed=True).collective("gloo:broadcast", nbytes=4)
-    box.exception("ValueError", "bad", [("f", "f.py", 9)]).wait(77, signal=9)
+    box.exception("ValueError", "bad", [("f", "f.py", 9)]).wait(77, signal=9).cpp_exception("E", "what")
     box.crash(
         addr=BASE + 0x10010, node="N5torch8autograd9generated12MulBackward0E", node_sequence_nr=7,
         python=[("f", "f.py", 9), ("main", "f.py", 30)], other_python={0x99: [("w", "w.py", 1)]},
         native=[("/gone/x.so", 0x1100), ("/gone/y.so", 0x2200), (None, 0x5010)], build_ids={"/gone/x.so": b"\x01" * 20},
         mappings=[(0x5000, 0x6000, "r-xp", 0, "/gone/z.so"), (0x7000, 0x8000, "rw-p", 0, "")],
         also=[(55, 11, 1, 0x10, 0x20)], code_bytes=b"\x8b\x07",
+        abort_text="free(): invalid pointer", sender_command=["kill", "-11"], fault_file=(4096, 0, 0x01021994),
+        memory=[("rdi", BASE, BASE - 16, b"\x01" * 64)], loaded=["/gone/z.so"], threads_how=1,
+        threads=[OtherThread(55, "w", [("/gone/x.so", 0x10)] * 60, pthread=0x99, total=100), OtherThread(56, state=0)],
     )  # fmt: skip
     return box.content()
 
@@ -71,7 +78,8 @@ def test_undamaged_box_has_no_damage(good: bytes, tmp_path: Path) -> None:
     assert snapshot is not None
     assert snapshot.damage == ()
     assert snapshot.crash is not None and len(snapshot.crash.native_stack) == 3
-    assert len(snapshot.facts) == 10
+    assert [len(thread.native_stack) for thread in snapshot.crash.threads] == [60, 0]
+    assert len(snapshot.facts) == 11
     assert len(snapshot.storages) == 3
 
 
@@ -85,8 +93,8 @@ def test_every_cut_is_survived_and_told(good: bytes, tmp_path: Path) -> None:
             assert snapshot.damage or end == len(good)
             facts = max(facts, len(snapshot.facts))
             if end >= 8192 + 8192:
-                assert len(snapshot.facts) == 10, "the journal lies before the cut"
-    assert facts == 10
+                assert len(snapshot.facts) == 11, "the journal lies before the cut"
+    assert facts == 11
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -120,7 +128,7 @@ def test_hostile_journal_costs_little(tmp_path: Path) -> None:
         assert time.process_time() - began < SECONDS
 
 
-def test_merge_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
+def test_report_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
     """They see the same values."""
     rng = random.Random(99)
     path = tmp_path / "a.blackbox"
@@ -130,7 +138,8 @@ def test_merge_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: 
             content[rng.randrange(12, len(content))] = rng.randrange(256)
         path.write_bytes(content)
         try:
-            load_job(path)
+            report = build_report(load_job(path))
+            assert render_text(report, everything=True) and render_json(report)
             for line in text(collect(str(path))):
                 assert line.isprintable()
         except InputError:

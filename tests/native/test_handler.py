@@ -32,6 +32,7 @@ WAYS = {
     "smashed stack": ("t.testing_smashed_stack()", -11),
     "inside malloc": ("t.testing_in_malloc()", -6),
 }
+ONE_MORE_THREAD = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
 # -S hides site-packages from the children; torch needs them.
 TORCH = """
 sys.path[1:1] = {path!r}
@@ -70,17 +71,24 @@ def stack_use(native: Native, code: str, status: int, before: str = "") -> int:
     path = native.run.parent / "painted"
     done = native.child(f"{before}\nassert t.testing_paint({str(path)!r}.encode())\n{code}")
     crash_of(done, status)
-    used, size = map(int, path.read_text().split())
+    paint = path.read_bytes()
     path.unlink()
-    assert size == ALTERNATE_STACK_BYTES
-    return used
+    assert len(paint) == ALTERNATE_STACK_BYTES
+    return len(paint.lstrip(b"\xa5"))
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "inside malloc"])
+@pytest.mark.parametrize("way", WAYS)
 def test_handler_uses_less_than_a_quarter_of_its_stack(native: Native, way: str) -> None:
     """By painting: collection, nested faults and the kernel's own frames together stay below 32 KiB."""
     used = stack_use(native, *WAYS[way])
     print(f"{way}: {used} bytes of the alternate stack")
+    assert used < ALTERNATE_STACK_BYTES // 4
+
+
+def test_stack_use_with_other_threads_is_below_a_quarter(native: Native) -> None:
+    """Walking the stacks of others, by ptrace or by a signal, is in it."""
+    used = stack_use(native, "t.testing_null()", -11, ONE_MORE_THREAD)
+    print(f"null beside another thread: {used} bytes of the alternate stack")
     assert used < ALTERNATE_STACK_BYTES // 4
 
 
@@ -185,9 +193,15 @@ def steps_us(box: Snapshot) -> dict[str, int]:
         (f"assert t.testing_forbid({Region.STORAGES:d})", {"STORAGE_LOOKUP"}),
         (f"t.testing_marks(1, U64(1)); assert t.testing_forbid({Region.GRAVES:d})", {"STORAGE_LOOKUP"}),
         (f"assert t.testing_forbid({Region.NATIVE_FRAMES:d})", {"NATIVE_STACK", "NATIVE_FALLBACK"}),
-        (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES"}),
+        (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES", "LOADED_IMAGES"}),
+        (f"assert t.testing_forbid({Region.MEMORY:d})", {"MEMORY"}),
+        (f"{ONE_MORE_THREAD}; assert t.testing_forbid({Region.THREAD_STACKS:d})", {"OTHER_THREADS"}),
+        (f"{ONE_MORE_THREAD}; assert t.testing_forbid({Region.THREAD_FRAMES:d})", set()),
     ],
-    ids=["threads", "node probe", "Python threads", "Python frames", "storages", "graves", "native frames", "images"],
+    ids=[
+        *("threads", "node probe", "Python threads", "Python frames", "storages", "graves", "native frames", "images"),
+        *("memory", "thread stacks", "thread frames"),
+    ],
 )
 def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, faulted: set[str]) -> None:
     """A fault inside a step is survived and marked; every other step is done, and the signal goes on unchanged."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.decode.merge import load_job
-from pytracer.decode.snapshot import Job
+from pytracer.decode.snapshot import Job, NativeFrame
 from tests.support.synth import Box, write_run
 
 SCRIPT = "/home/user/job/train.py"
@@ -65,9 +65,13 @@ def _named(process: Any) -> Any:
     crash = process.snapshot.crash
     if crash is None:
         return process
-    frames = tuple(replace(frame, function=FUNCTIONS.get(frame.offset)) for frame in crash.native_stack)
-    crash = replace(crash, native_stack=frames)
+    threads = tuple(replace(thread, native_stack=_functions(thread.native_stack)) for thread in crash.threads)
+    crash = replace(crash, native_stack=_functions(crash.native_stack), threads=threads)
     return replace(process, snapshot=replace(process.snapshot, crash=crash))
+
+
+def _functions(stack: tuple[NativeFrame, ...]) -> tuple[NativeFrame, ...]:
+    return tuple(replace(frame, function=FUNCTIONS.get(frame.offset or 0)) for frame in stack)
 
 
 def agent(*children: tuple[int, dict[str, int]], at: float = 3000, code: int = 1) -> Box:

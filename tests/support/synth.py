@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.synth_threads import UNKNOWN, OtherThread, pack_memory, pack_threads
+
 Frame = tuple[str, str, int]  # function, file, line
 MS = 1_000_000
 LARGE = 131072
@@ -267,6 +269,12 @@ class Box:
         frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
         return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames})
 
+    def cpp_exception(self, type: str, what: str = "", tid: int | None = None) -> Box:
+        """CPP_EXCEPTION: std::terminate() was called."""
+        name, text = type.encode(), what.encode()
+        self.entry(38, struct.pack("<iIII", tid or self.pid, len(name), len(text), 0) + name + text)
+        return self
+
     def group(self, name: str, ranks: Sequence[int], backend: str = "gloo", description: str = "") -> Box:
         """GROUP."""
         return self._json(37, {"name": name, "description": description, "backend": backend, "ranks": list(ranks)})
@@ -439,13 +447,24 @@ class Box:
         also: Sequence[tuple[int, int, int, int, int]] = (),
         steps_done: int | None = None,
         steps_faulted: int = 0,
+        abort_text: str = "",
+        sender_command: Sequence[str] = (),
+        memory: Sequence[tuple[str, int, int, bytes]] = (),
+        fault_file: tuple[int, int, int] | None = None,
+        loaded: Sequence[str] = (),
+        threads: Sequence[OtherThread] = (),
+        threads_how: int = 0,
+        threads_total: int | None = None,
+        helper: tuple[int, int] = (0, 0),
     ) -> Box:
         """What the handler writes.
 
         `native`: (image, offset[, found]) innermost first, or (None, pc); an image's bias is `self.bias(image)`. When
         `native_total` is larger than their number, the last 32 are the outermost frames, behind a gap.
         `hits`: look `addr` up among the storages told so far. `also`: (tid, signal, code, pc, addr).
-        `record_images=False`: no IMAGES, as when that step did not run.
+        `record_images=False`: no IMAGES, as when that step did not run. `loaded`: images beside those of the frames.
+        `fault_file`: size, room, file system. `memory`: (register, its value, first address, bytes). `helper`: its
+        state and error.
         """
         self.state = 4
         self.now += 1000
@@ -483,6 +502,7 @@ class Box:
             number = images.index(image) + 1 if image and record_images else 0
             native_items.append(struct.pack("<QII", address, number, found))
         image_items = b""
+        images += [image for image in loaded if image not in images]
         for image in images:
             build_id = (build_ids or {}).get(image, b"")
             bias = self.bias(image)
@@ -497,7 +517,13 @@ class Box:
         pc = first_pc if pc is None else pc
         values = dict.fromkeys(REGISTERS, 0) | {"rip": pc, "rsp": stack[0] + 64, "err": error_code, "cr2": addr}
         values |= dict(registers or {})
-        done = (0xFF if state >= 2 else 0x1) if steps_done is None else steps_done
+        if steps_done is None:
+            later = bool(fault_file) << 9 | bool(memory) << 10 | bool(loaded) << 11 | bool(threads) << 12
+            steps_done = 0xFF | later if state >= 2 else 0x1
+        done = steps_done
+        memory_items = pack_memory(memory, REGISTERS, put)
+        stack_items, stack_frames = pack_threads(threads, self.bias)
+        texts = (*put(abort_text.encode()), *put("".join(f"{word}\0" for word in sender_command).encode()))
         ends = [self.now + 1000 * (i + 1) if done >> i & 1 else 0 for i in range(16)]
         siginfo = struct.pack("<iiii", signal, 0, code, 0) + struct.pack("<Q", addr)
         head = struct.pack(
@@ -511,7 +537,10 @@ class Box:
         )
         head += struct.pack("<IIQI", head_count, tail_count, total, 1)
         head += struct.pack("<IIIII", thread_count, frame_count, int(python_matched), 0, len(images))
-        head += struct.pack("<IIII128s160s", len(found_hits), len(arena), len(maps), 0, siginfo, b"")
+        head += struct.pack("<IIII128s", len(found_hits), len(arena), len(maps), 0, siginfo)
+        head += struct.pack("<I4I", 0, *texts) + struct.pack("<I3Q", len(memory), *(fault_file or [UNKNOWN] * 3))
+        total_threads = len(threads) if threads_total is None else threads_total
+        head += struct.pack("<IiIIII88s", *helper, threads_how, total_threads, len(threads), 0x700, b"")
         assert len(head) == 1024, len(head)
         self.crash_regions = {
             16: (1024, head),
@@ -523,6 +552,9 @@ class Box:
             22: (40, also_items),
             23: (1, bytes(arena)),
             24: (1, maps),
+            25: (32, memory_items),
+            26: (384, stack_items),
+            27: (1, stack_frames),
         }
         return self
 

@@ -1,5 +1,6 @@
-"""The rules, by explicit list. `first-death` judges order; `other-death` takes what no other rule explains, so it is
-last.
+"""The rules, by explicit list: what memory was touched, how else a process died, in which order, what is left, and what
+else was odd. `first-death` judges order; `other-death` takes what no rule before it explains; the ones after it only
+accompany.
 """
 
 from __future__ import annotations
@@ -7,13 +8,27 @@ from __future__ import annotations
 from typing import Protocol
 
 from pytracer.analyze.rules.abort import Abort
+from pytracer.analyze.rules.arithmetic import Arithmetic
+from pytracer.analyze.rules.device_pointer_on_host import DevicePointerOnHost
 from pytracer.analyze.rules.first_death import FirstDeath
+from pytracer.analyze.rules.flipped_bit import FlippedBit
+from pytracer.analyze.rules.forbidden_system_call import ForbiddenSystemCall
+from pytracer.analyze.rules.heap_corruption import HeapCorruption
+from pytracer.analyze.rules.illegal_instruction import IllegalInstruction
+from pytracer.analyze.rules.memory_hardware_error import MemoryHardwareError
 from pytracer.analyze.rules.null_dereference import NullDereference
 from pytracer.analyze.rules.other_death import OtherDeath
 from pytracer.analyze.rules.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.python_exception import PythonException
+from pytracer.analyze.rules.read_only_memory import ReadOnlyMemory
+from pytracer.analyze.rules.shm_exhausted import ShmExhausted
+from pytracer.analyze.rules.stack_overflow import StackOverflow
+from pytracer.analyze.rules.trap import Trap
+from pytracer.analyze.rules.truncated_mapping import TruncatedMapping
+from pytracer.analyze.rules.two_openmp_runtimes import TwoOpenmpRuntimes
 from pytracer.analyze.rules.use_after_free import UseAfterFree
 from pytracer.analyze.rules.wild_pointer import WildPointer
+from pytracer.analyze.rules.wrong_library_loaded import WrongLibraryLoaded
 from pytracer.analyze.view import JobView, Outcome
 
 
@@ -33,12 +48,26 @@ class Rule(Protocol):
 
 
 RULES: tuple[Rule, ...] = (
+    MemoryHardwareError(),
+    StackOverflow(),
     UseAfterFree(),
     OutOfBounds(),
+    TruncatedMapping(),
+    ShmExhausted(),
+    DevicePointerOnHost(),
+    ReadOnlyMemory(),
+    HeapCorruption(),
     NullDereference(),
     WildPointer(),
+    IllegalInstruction(),
+    Arithmetic(),
+    Trap(),
+    ForbiddenSystemCall(),
     Abort(),
     PythonException(),
     FirstDeath(),
     OtherDeath(),
+    TwoOpenmpRuntimes(),
+    WrongLibraryLoaded(),
+    FlippedBit(),
 )

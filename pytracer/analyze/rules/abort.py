@@ -1,116 +1,158 @@
 """abort: the process ended itself with SIGABRT.
 
-What: abort() was called: by the C++ runtime for an exception that nobody caught, by a failed assertion, by the C
-library that found its heap damaged, or by CPython's fatal error.
+What: abort() was called: by the C++ runtime for an exception that nobody caught (type and what() are named), by a
+failed assertion (file, line and expression), by a check that found the stack overwritten, or by CPython's fatal
+error.
 
 Why it happens: an exception thrown on a thread without a handler (gloo and NCCL threads, for instance, when a peer
 sends another size than expected), a violated assumption, or memory that was overwritten earlier.
 
-What to do: read the message that the process printed before it died; the native stack names who called abort().
+What to do: read the message; the native stack names who called abort(). "terminate called without an active
+exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
+interpreter shut down.
 
-How it can be wrong: what() of the exception is not recorded yet, so the text must be taken from the job's own
-output. For a damaged heap the place of the abort is not the place of the damage.
+How it can be wrong: what() is known only when torch was loaded, whose half of the recorder notes it. Who aborts in a
+signal handler of its own, as some libraries do after a fault, hides that fault.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._words import function_words
-from pytracer.analyze.signals import SIGABRT
+from pytracer.analyze.aborts import (
+    CppException,
+    abort_caller,
+    cpp_exception,
+    failed_assertion,
+    is_abort,
+    printed,
+    terminated_without_exception,
+)
+from pytracer.analyze.heap import heap_damage
+from pytracer.analyze.known import known_crash
+from pytracer.analyze.native import functions
 from pytracer.analyze.view import (
+    Draft,
     JobView,
     Outcome,
     ProcessView,
     draft,
     group_alike,
-    is_handler_frame,
     not_found,
     subject_words,
 )
 from pytracer.analyze.wording import collective_evidence, python_evidence
 
-# Innermost function that says how abort() came about: (part of its name, verdict class, what happened).
-_HOW = (
-    ("malloc_printerr", "heap-corruption", "the C library found its heap damaged"),
-    ("__stack_chk_fail", "abort", "a function found its stack frame overwritten"),
-    ("__fortify_fail", "abort", "a C library function was given a buffer that is too small"),
-    ("__assert_fail", "abort", "an assertion failed"),
-    ("fatal_error", "abort", "CPython gave up with a fatal error"),
-    ("Py_FatalError", "abort", "CPython gave up with a fatal error"),
-    ("terminate", "abort", "a C++ exception was not caught"),
+MESSAGE_CHARACTERS = 200
+_EXCEPTION = "a C++ exception was not caught"
+_STACK = "a function found its stack frame overwritten: a write past the end of a local array"
+_BUFFER = "a C library function was given a buffer that is too small"
+_ASSERTION = "an assertion failed"
+_FATAL = "CPython gave up with a fatal error"
+# Innermost function that says how abort() came about.
+_BY_FUNCTION = (
+    ("__stack_chk_fail", _STACK),
+    ("__fortify_fail", _BUFFER),
+    ("__chk_fail", _BUFFER),
+    ("__assert_fail", _ASSERTION),
+    ("__assert_perror_fail", _ASSERTION),
+    ("fatal_error", _FATAL),
+    ("Py_FatalError", _FATAL),
+    ("terminate", _EXCEPTION),
 )
-_PLUMBING = (
-    "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr", "__assert_fail",
-    "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal", "__stack_chk_fail",
-    "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate",
-)  # fmt: skip
+_BY_TEXT = (
+    ("*** stack smashing detected", _STACK),
+    ("*** buffer overflow detected", _BUFFER),
+    ("*** %n in writable segment", "printf() was given a format that writes"),
+    ("*** invalid %N$ use detected", "printf() was given a wrong format"),
+    ("*** longjmp causes uninitialized", "longjmp() left for a function that had already returned"),
+    ("*** bit out of range", "FD_SET() was given a descriptor of FD_SETSIZE (1024) or more"),
+)
+_ADVICE = {
+    _STACK: "Look at the function that called __stack_chk_fail: it, or what it called, wrote past a local array.",
+    _BUFFER: "Look at the caller of the C library's function: the size that it passes is larger than the buffer.",
+    _ASSERTION: "Look at the assertion's source and at what its caller passes.",
+    _FATAL: "Read the last lines that the process printed before it died: CPython says why it gave up.",
+    _EXCEPTION: "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
+}
+_WITHOUT_EXCEPTION = (
+    "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
+    "program ends."
+)
+_READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 
 class Abort:
-    """Fires for SIGABRT that the process raised itself."""
+    """Fires for SIGABRT that the process raised itself, unless it was for the heap."""
 
     id = "abort"
     needs = ("crash",)
 
     def examine(self, job: JobView) -> Outcome:
         """One finding per group of processes that died alike."""
-        aborted = [view for view in job.suspects if _is_abort(view)]
-        drafts = []
-        for views in group_alike(aborted):
-            view = views[0]
-            verdict_class, how = _how(view)
-            by = _caller(view)
-            drafts.append(
-                draft(
-                    self.id,
-                    verdict_class,
-                    ("certain" if verdict_class == "abort" else "likely") if view.crash else "likely",
-                    views,
-                    f"{subject_words(views)} aborted: {how or 'abort() was called'}{f', below {by}' if by else ''}.",
-                    [
-                        "SIGABRT, sent by the process itself"
-                        if view.crash
-                        else "SIGABRT was the status of the process",
-                        python_evidence(view),
-                        collective_evidence(views),
-                    ],
-                    "Run it under AddressSanitizer: the damage was done earlier and elsewhere."
-                    if verdict_class == "heap-corruption"
-                    else "Read the last lines that the process printed before it died: they hold the message.",
-                    ["what() of the exception" if how and "exception" in how else None]
-                    if view.crash
-                    else ["the native stack: the black box has no crash section"],
-                )
-            )
-        return Outcome(tuple(drafts)) if drafts else not_found("no process raised SIGABRT")
+        aborted = [view for view in job.suspects if is_abort(view) and heap_damage(view) is None]
+        drafts = [self._explain(views) for views in group_alike(aborted)]
+        return Outcome(tuple(drafts)) if drafts else not_found("no process raised SIGABRT by a check of its own")
+
+    def _explain(self, views: Sequence[ProcessView]) -> Draft:
+        view = views[0]
+        known, caller = known_crash(view), abort_caller(view)
+        how, advice = _how(view)
+        below = (
+            f", below {function_words(caller)}" if caller and not how.endswith(f" in {function_words(caller)}") else ""
+        )
+        exception = cpp_exception(view)
+        text = printed(view)
+        return draft(
+            self.id,
+            "abort",
+            "certain" if view.crash else "likely",
+            views,
+            f"{subject_words(views)} aborted: {how}{below}.",
+            [
+                "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
+                known.says if known else None,
+                f"the C library printed: {text}" if text else None,
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            known.advice if known else advice,
+            [
+                None if view.crash else "the native stack: the black box has no crash section",
+                "what() of the exception" if how == _EXCEPTION and exception is None else None,
+            ],
+        )
 
 
-def _is_abort(view: ProcessView) -> bool:
-    crash = view.crash
-    if view.raised:
-        return False
-    if crash is not None:
-        own = crash.sender_pid in (None, 0, view.process.snapshot.pid)
-        return crash.signal == SIGABRT and own
-    return view.process.status_kind == "signaled" and view.process.signal == SIGABRT
-
-
-def _functions(view: ProcessView) -> list[str]:
-    return [
-        frame.function for frame in view.report.native_stack or () if frame.function and not is_handler_frame(frame)
-    ]
-
-
-def _how(view: ProcessView) -> tuple[str, str | None]:
-    for function in _functions(view):
-        for part, verdict_class, what in _HOW:
+def _how(view: ProcessView) -> tuple[str, str]:
+    """What happened, without subject, and what to do about it."""
+    assertion = failed_assertion(view)
+    if assertion is not None:
+        where = f" in {function_words(assertion.function)}" if assertion.function else ""
+        text = f"assertion `{_short(assertion.text)}` failed at {assertion.file}:{assertion.line}{where}"
+        return text, _ADVICE[_ASSERTION]
+    if terminated_without_exception(view):
+        return "std::terminate() was called without an active exception", _WITHOUT_EXCEPTION
+    exception = cpp_exception(view)
+    if exception is not None and exception.type is not None:
+        return _uncaught(exception), _ADVICE[_EXCEPTION]
+    text_or_none = printed(view) or ""
+    for start, what in _BY_TEXT:
+        if text_or_none.startswith(start):
+            return what, _ADVICE.get(what, _READ)
+    for function in functions(view):
+        for part, what in _BY_FUNCTION:
             if part in function:
-                return verdict_class, what
-    return "abort", None
+                return what, _ADVICE[what]
+    return (f"it printed: {_short(text_or_none)}" if text_or_none else "abort() was called"), _READ
 
 
-def _caller(view: ProcessView) -> str | None:
-    """The innermost function that is not part of the way from the error to abort()."""
-    for function in _functions(view):
-        if not any(part in function for part in _PLUMBING):
-            return function_words(function)
-    return None
+def _uncaught(exception: CppException) -> str:
+    what = f": {_short(exception.what)}" if exception.what else ""
+    return f"nobody caught {exception.type}{what}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 3] + "..."

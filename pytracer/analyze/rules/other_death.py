@@ -1,8 +1,7 @@
 """other-death: everything that no other rule explains, said plainly.
 
 What: names how a process died when no cause was found: the signal or the exit status, who sent it, what is missing.
-Signals that speak for themselves get their class: an illegal instruction, an arithmetic error, a signal from
-outside, a stack that ran over, a mapped file that is too short.
+A signal from outside gets its class, and its sender is named with its command line and its part in the job.
 
 Why it happens: see each sentence.
 
@@ -15,15 +14,14 @@ verdict is unknown. A signal's number alone is not a cause.
 from __future__ import annotations
 
 from pytracer.analyze.deaths import is_interrupt
+from pytracer.analyze.mapped_file import mapped_file
+from pytracer.analyze.senders import command_evidence, sender_words
 from pytracer.analyze.signals import (
     SIGBUS,
-    SIGFPE,
     SIGHUP,
-    SIGILL,
     SIGINT,
     SIGKILL,
     SIGQUIT,
-    SIGSEGV,
     SIGTERM,
     signal_name,
 )
@@ -35,11 +33,11 @@ from pytracer.analyze.view import (
     draft,
     group_alike,
     not_found,
-    program_name,
     subject_words,
 )
 from pytracer.analyze.wording import access_verb, collective_evidence, fault_evidence, in_function, python_evidence
 
+_BUS_ADRALN = 1
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _READ_STACK = "Look at the Python and native stacks below."
 
@@ -60,7 +58,7 @@ class OtherDeath:
         view = views[0]
         verdict_class, confidence, says, advice, missing = _explanation(job, view)
         evidence = [
-            fault_evidence(view) if view.is_fault else None,
+            fault_evidence(view) if view.is_fault else command_evidence(view),
             python_evidence(view),
             collective_evidence(views),
         ]
@@ -97,15 +95,13 @@ def _explanation(job: JobView, view: ProcessView) -> _Explanation:
 
 def _sent(job: JobView, view: ProcessView, number: int) -> _Explanation:
     crash, name = view.crash, signal_name(number)
-    sender = crash.sender_pid if crash is not None else None
-    if sender and sender != view.process.snapshot.pid:
-        program = next((item.process.snapshot.argv for item in job.views if item.process.snapshot.pid == sender), ())
-        who = f"process {sender}" + (f" ({program_name(program)})" if program else "")
-        advice = "Find out why that process sent the signal; the program itself did nothing wrong at this place."
-        return "external-kill", "certain", f"was ended by {name}, sent by {who}", advice, None
-    if sender:
+    if crash is not None and crash.sender_pid == view.process.snapshot.pid:
         advice = "Look for raise(), os.kill() or os.abort() at this place; no memory was touched."
         return "unknown", "unknown", f"sent {name} to itself", advice, "why it did"
+    who = sender_words(job, view)
+    if who is not None:
+        advice = "Find out why that process sent the signal; the program itself did nothing wrong at this place."
+        return "external-kill", "certain", f"was ended by {name}, sent by {who}", advice, None
     if number == SIGKILL:
         advice = (
             "Check the OOM killer (dmesg, memory.events of the cgroup), then the scheduler and anybody with kill -9."
@@ -121,45 +117,31 @@ def _sent(job: JobView, view: ProcessView, number: int) -> _Explanation:
 
 def _fault(view: ProcessView) -> _Explanation:
     crash, place = view.crash, view.place
-    number, code = (crash.signal, crash.code) if crash else (0, 0)
-    at = in_function(view)
-    if number == SIGILL:
-        advice = "Check that the library was built for this processor (AVX-512, for instance)."
-        return "illegal-instruction", "likely", f"executed an illegal instruction{at}", advice, None
-    if number == SIGFPE:
-        what = {1: "divided an integer by zero", 2: "had an integer overflow in a division"}.get(
-            code, "had an arithmetic error"
-        )
-        return "arithmetic", "certain", f"{what}{at}", "Check the sizes that the native function is given.", None
+    if crash is not None and crash.signal == SIGBUS:
+        return _bus_error(view, crash.code)
     kind = place.kind if place else "none"
-    if number in (SIGSEGV, SIGBUS) and kind == "stack-guard":
-        advice = "Look for endless or very deep recursion in the stacks below; ulimit -s sets the main thread's stack."
-        return "stack-overflow", "likely", f"ran over the end of its stack{at}", advice, None
-    if number == SIGBUS and kind == "file-mapping" and _behind_end(view):
-        path = place.mapping.path if place and place.mapping else "a file"
-        advice = "Find out who truncated or replaced the file while it was mapped; write files aside and rename them."
-        return (
-            "truncated-mapping",
-            "likely",
-            f"{access_verb(view)} behind the end of the mapped file {path}",
-            advice,
-            None,
-        )
     where = {
         "in-storage": "in a live storage, whose memory was not accessible",
         "image": "in a loaded library or program",
         "file-mapping": "in a mapped file",
         "heap": "in memory of another allocator",
-        "device-memory": "in a device's memory",
     }.get(kind, "whose owner is not known")
-    verb = access_verb(view)
-    return "unknown", "unknown", f"{verb} memory {where}, and was refused{at}", _READ_STACK, "who owns the memory"
+    says = f"{access_verb(view)} memory {where}, and was refused{in_function(view)}"
+    return "unknown", "unknown", says, _READ_STACK, "who owns the memory"
 
 
-def _behind_end(view: ProcessView) -> bool:
-    """Whether the address lies behind the file's present end, by whole pages."""
-    place, fault = view.place, view.report.fault
-    size = fault.mapping.file_size if fault and fault.mapping else None
-    if place is None or place.mapping is None or size is None:
-        return False
-    return place.mapping.offset + (place.addr - place.mapping.start) >= size
+def _bus_error(view: ProcessView, code: int) -> _Explanation:
+    at, verb = in_function(view), access_verb(view)
+    if code == _BUS_ADRALN:
+        advice = "Look for a pointer that was cast to a larger type, or alignment checks that a library switched on."
+        return "unknown", "unknown", f"{verb} memory at a misaligned address{at}", advice, None
+    file = mapped_file(view)
+    if file is None:
+        return "unknown", "unknown", f"{verb} memory that could not be provided{at}", _READ_STACK, "who owns the memory"
+    if file.then_bytes is None and file.now_bytes is None:
+        missing = "the size of the file, at the crash or now"
+        says = f"{verb} byte {file.offset} of the mapped file {file.path}, which could not be provided{at}"
+        return "unknown", "unknown", says, "Find out whether the file was truncated, or its disk failed.", missing
+    says = f"{verb} byte {file.offset} of the mapped file {file.path}, which is long enough but could not be read{at}"
+    advice = "Check the disk or network file system that holds the file (dmesg): reading a page of it failed."
+    return "unknown", "unknown", says, advice, "the error of the file system"

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import size_words
+from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import (
     Draft,
@@ -49,7 +50,8 @@ class OutOfBounds(MemoryFaultRule):
 
     def applies(self, view: ProcessView) -> bool:
         """See MemoryFaultRule."""
-        return view.place is not None and view.place.kind in ("past-storage", "before-storage")
+        beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
+        return beside and wild_jump(view) is None
 
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See MemoryFaultRule."""

@@ -1,16 +1,18 @@
 """wild-pointer: an address that never belonged to anything known.
 
 What: the kernel refused an access at an address in no mapping, no live storage and no remembered freed one; or at a
-non-canonical address; or at a small address whose base register held garbage instead of null.
+non-canonical address; or at a small address whose base register held garbage instead of null. Or the processor was
+sent to execute where no code is: through an overwritten function pointer or vtable, or an overwritten return address.
 
-Why it happens: memory that was overwritten or never initialised was used as a pointer, an object was cast to a
-class that it is not, or an address outlived what it pointed to by so long that nobody remembers it.
+Why it happens: memory that was overwritten or never initialised was used as a pointer, an object was cast to a class
+that it is not, or an address outlived what it pointed to by so long that nobody remembers it.
 
-What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way
-to it.
+What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
+it. After a smashed return address, look for local arrays in the function that was returning.
 
 How it can be wrong: only CPU storages of torch are remembered. Memory of other allocators that was unmapped before
-looks the same, as does a storage that was freed so long ago that its record was overwritten.
+looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
+library that was unloaded.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr
+from pytracer.analyze.heap import heap_damage
+from pytracer.analyze.jumps import Jump, wild_jump
 from pytracer.analyze.known import known_crash
 from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.native import below_function
 from pytracer.analyze.pointers import null_confidence
+from pytracer.analyze.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -38,9 +44,21 @@ from pytracer.analyze.wording import (
     python_evidence,
 )
 
+_SANITIZER = (
+    "Look at the native function: its pointer was overwritten, never set, or of another type. "
+    "Running it under AddressSanitizer names the moment."
+)
+_BY_JUMP = {
+    "return": "Look for a write past a local array in the function that was returning, and in what it called; "
+    "AddressSanitizer or -fstack-protector-all names it.",
+    "call": "Look at the object whose method was called: it was overwritten, already destroyed, or of another class. "
+    "Running it under AddressSanitizer names the moment.",
+    None: "A function pointer, a vtable or a return address was overwritten: AddressSanitizer names the moment.",
+}
+
 
 class WildPointer(MemoryFaultRule):
-    """Fires for addresses in nothing known, and for small ones that do not come from null."""
+    """Fires for addresses in nothing known, small ones that do not come from null, and jumps to no code."""
 
     id = "wild-pointer"
     needs = ("crash",)
@@ -52,28 +70,24 @@ class WildPointer(MemoryFaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See MemoryFaultRule."""
         view = views[0]
-        known = known_crash(view)
+        known, jump = known_crash(view), wild_jump(view)
         return draft(
             self.id,
             "wild-pointer",
-            _confidence(view),
+            _confidence(view, jump),
             views,
-            f"{subject_words(views)} {access_verb(view)} memory through a wild pointer, {_address(view)}"
-            f"{',' if view.function else ''}{in_function(view)}.".replace("jumped to memory", "jumped"),
+            f"{subject_words(views)} {_jump_words(jump) if jump else _access_words(view)}{_where(view, jump)}.",
             [
-                fault_evidence(view),
-                _not_null(view),
+                _branch(jump) if jump and jump.refused else fault_evidence(view),
+                _why_jump(jump) if jump else _not_null(view),
                 known.says if known else None,
                 python_evidence(view),
                 collective_evidence(views),
             ],
-            known.advice
-            if known
-            else "Look at the native function: its pointer was overwritten, never set, or of another type. "
-            "Running it under AddressSanitizer names the moment.",
+            known.advice if known else _BY_JUMP[jump.how] if jump else _SANITIZER,
             [
                 missing_operands(view),
-                None if view.process.snapshot.storages or _is_small(view) else "storages: none were recorded",
+                "storages: none were recorded" if _confidence(view, jump) == "possible" else None,
             ],
         )
 
@@ -84,16 +98,21 @@ class WildPointer(MemoryFaultRule):
 
 def _is_wild(view: ProcessView) -> bool:
     place = view.place
-    if place is None:
+    if place is None or ran_over(view) or heap_damage(view) is not None:
         return False
     if place.kind in ("null", "near-null"):
         return null_confidence(view) is None
-    return place.kind in ("unmapped", "non-canonical")
+    jump = wild_jump(view)
+    if jump is not None:
+        return place.kind != "freed-storage"
+    return place.kind in ("unmapped", "non-canonical") or beside_stack(view)
 
 
-def _confidence(view: ProcessView) -> str:
+def _confidence(view: ProcessView, jump: Jump | None) -> str:
     if known_crash(view):
         return "certain"
+    if jump is not None:
+        return "certain" if jump.mapping is not None or jump.refused else "likely"
     if view.place is not None and view.place.kind == "non-canonical":
         return "certain" if view.place.addr else "likely"
     return "likely" if view.process.snapshot.storages or _is_small(view) else "possible"
@@ -103,11 +122,46 @@ def _is_small(view: ProcessView) -> bool:
     return view.place is not None and view.place.kind in ("null", "near-null")
 
 
+def _access_words(view: ProcessView) -> str:
+    words = f"{access_verb(view)} memory through a wild pointer, {_address(view)}{',' if view.function else ''}"
+    return words.replace("jumped to memory", "jumped")
+
+
 def _address(view: ProcessView) -> str:
     place = view.place
     if place is None or (place.kind == "non-canonical" and place.addr == 0):
         return "whose value the processor does not tell"
     return hex_addr(place.addr)
+
+
+def _jump_words(jump: Jump) -> str:
+    target = hex_addr(jump.target) if jump.target is not None else "an address that is not known"
+    where = f"data at {target}" if jump.mapping is not None else target
+    if jump.how == "return":
+        return f"returned to {where}: the return address on its stack was overwritten"
+    if jump.how == "call":
+        return f"called {where}: a function pointer or vtable was overwritten"
+    return f"jumped to {where}: a function pointer, vtable or return address was overwritten"
+
+
+def _where(view: ProcessView, jump: Jump | None) -> str:
+    """The function at fault; after a jump that was taken, the innermost one that is still known."""
+    return in_function(view) if jump is None or jump.refused else below_function(view)
+
+
+def _why_jump(jump: Jump) -> str | None:
+    if jump.refused:
+        return None
+    if jump.mapping is not None:
+        owner = jump.mapping.path or "anonymous memory"
+        return f"the target lies in {owner} ({jump.mapping.permissions}), which cannot be executed"
+    return "no code was mapped at the target"
+
+
+def _branch(jump: Jump) -> str:
+    """The branch that the processor refused; the kernel gives no address for it."""
+    target = f" to {hex_addr(jump.target)}" if jump.target is not None else ""
+    return f"SIGSEGV (SI_KERNEL): {jump.how}{target}, where no process can have memory (not canonical on x86-64)"
 
 
 def _not_null(view: ProcessView) -> str | None:
@@ -116,6 +170,8 @@ def _not_null(view: ProcessView) -> str | None:
         return None
     if place.kind == "non-canonical":
         return "no process can have memory at such an address (not canonical on x86-64)"
+    if place.kind == "stack-guard":
+        return "the address lay just below this thread's stack by chance: the stack pointer was far from there"
     if place.kind not in ("null", "near-null"):
         if not view.process.snapshot.storages:
             return "the address lay in no mapping"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE 4096ul
@@ -54,6 +55,34 @@ void prefetch(const int *record) {
   pthread_t thread;
   pthread_create(&thread, NULL, read_on_thread, (void *)record);
   pthread_join(thread, NULL);
+}
+
+static void *wait_for_ever(void *block_signals) {
+  pthread_setname_np(pthread_self(), "prefetch");
+  sigset_t all;
+  sigfillset(&all);
+  // A raw system call, past everything that could watch pthread_sigmask.
+  if (block_signals != NULL) syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, NULL, 8);
+  for (;;) pause();
+}
+
+// A thread that Python knows nothing of, and that is still there when the process dies.
+void park_thread(int block_signals) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, wait_for_ever, block_signals ? "" : NULL);
+}
+
+static void *wait_on_a_damaged_stack(void *word) {
+  pthread_setname_np(pthread_self(), "damaged");
+  // As after an overrun of a buffer on the stack: the words above this frame are garbage.
+  volatile long *above = __builtin_frame_address(0);
+  for (int i = 0; i < 16; i++) above[i] = 0x4141414141414141;
+  for (;;) syscall(SYS_pause);
+  return word;
+}
+void park_thread_on_a_damaged_stack(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, wait_on_a_damaged_stack, NULL);
 }
 
 // ---- a program that handles faults itself: write barriers as in a garbage collector ----

@@ -336,7 +336,7 @@ def test_interruption_is_not_an_exception_of_the_program(run: Path) -> None:
         ({"signal": 4, "code": 2}, ("illegal-instruction", "likely")),
         ({"signal": 8, "code": 1}, ("arithmetic", "certain")),
         ({"signal": 8, "code": -6, "sender_pid": 101}, ("unknown", "unknown")),
-        ({"addr": 0x7F00_0000_0FF0, "stack": (0x7F00_0000_1000, 0x7F00_0080_0000)}, ("stack-overflow", "likely")),
+        ({"addr": 0x7F00_0000_0FF0, "stack": (0x7F00_0000_1000, 0x7F00_0080_0000)}, ("stack-overflow", "certain")),
     ],
 )
 def test_signals_that_speak_for_themselves(run: Path, more: dict[str, Any], expected: tuple[str, str]) -> None:

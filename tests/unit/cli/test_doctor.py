@@ -21,6 +21,8 @@ def test_doctor_finds_this_machine_able_to_record(tmp_path: Path) -> None:
     assert document["ok"] is True
     results = {check["id"]: check["result"] for check in document["checks"]}
     assert results["core"] == results["preload"] == results["crash-handler"] == "works"
+    assert results["thread-stacks"] == "works"
+    assert not [check for check in document["checks"] if "could not be checked" in check["detail"]]
     assert not list(tmp_path.iterdir())
 
 
@@ -33,7 +35,6 @@ def test_missing_core_is_exit_1_with_the_next_step(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launch, "__file__", str(tmp_path / "record" / "launch.py"))
-    monkeypatch.setattr(checks, "check_native", lambda: checks.Check("native", checks.WORKS, ""))
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "is not built" in " ".join(text.split())
@@ -47,12 +48,19 @@ def test_check_that_fails_itself_does_not_stop_the_others(monkeypatch: pytest.Mo
     def check_broken() -> checks.Check:
         raise PermissionError("no /proc here")
 
-    monkeypatch.setattr(checks, "_RECORDING", ())
-    monkeypatch.setattr(checks, "_SURROUNDINGS", (check_broken, checks.check_python))
+    monkeypatch.setattr(checks, "RECORDING", ())
+    monkeypatch.setattr(checks, "SURROUNDINGS", (check_broken, checks.recording.check_python))
     first, second = checks.run_checks()
     assert (first.id, first.result) == ("broken", checks.LIMITED)
     assert "no /proc here" in first.detail
     assert second.id == "python"
+
+
+def test_every_check_is_named_for_its_function() -> None:
+    """A check that fails itself is reported under the name that it has otherwise."""
+    functions = (checks.faults.check_core_dumps, checks.faults.check_tools, checks.faults.check_c_library)
+    for function in functions:
+        assert function().id == function.__name__.removeprefix("check_").replace("_", "-")
 
 
 def test_table_keeps_its_columns_and_shows_next_steps() -> None:

@@ -308,6 +308,45 @@ def test_crash_that_the_program_survived_is_no_end(tmp_path: Path) -> None:
         assert (p.status_kind, p.exit_code) == (kind, code)
 
 
+SURVIVED = [
+    ({"signal": 6, "code": -6}, 9, 60_000, True, "raise(SIGABRT) was handled; SIGKILL a minute later"),
+    ({"signal": 6, "code": -6}, 9, 500, True, "the same, soon after"),
+    ({"signal": 6, "code": -6}, 6, 60_000, False, "the same signal"),
+    ({"signal": 11}, 9, 60_000, True, "left by siglongjmp(); SIGKILL much later"),
+    ({"signal": 11}, 9, 500, False, "killed while it took long to die"),
+    ({"signal": 11}, 6, 500, False, "a handler of the program called abort()"),
+    ({"signal": 6, "code": -6, "state": 1}, 9, 500, False, "killed while the handler was at work"),
+    ({"signal": 6, "code": -6, "steps_done": 0x10FF}, 9, 60_000, False, "past the last chance to survive"),
+]
+
+
+@pytest.mark.parametrize(("crash", "ending", "at", "survived", "why"), SURVIVED, ids=[case[-1] for case in SURVIVED])
+@pytest.mark.parametrize("by", ["parent", "launcher"])
+def test_another_end_tells_that_a_crash_was_survived(
+    crash: dict[str, int], ending: int, at: int, survived: bool, why: str, by: str, tmp_path: Path
+) -> None:
+    """The handler cannot always know; who saw the process end may."""
+    child = Box(pid=101, ppid=100).at(100).crash(**crash)  # type: ignore[arg-type]
+    if by == "parent":
+        job = load_job(write_run(tmp_path, Box(pid=100, ppid=1).at(at).wait(101, signal=ending), child))
+    else:
+        record = {"child_pid": 101, "signal": ending, "ended_mono_ns": child.created_ns + at * MS}
+        job = load_job(write_run(tmp_path, child, launcher=record))
+    p = process(job, 101)
+    assert p.snapshot.crash is not None and p.snapshot.crash.repaired == survived, why
+    expected = (ending, "black-box" if by == "parent" else "launcher") if survived else (crash["signal"], "handler")
+    assert (p.status_kind, p.signal, p.reported_by) == ("signaled", *expected)
+
+
+def test_a_thread_that_works_on_has_survived_its_crash(tmp_path: Path) -> None:
+    """Records of the crashed thread after the crash; those of other threads say nothing."""
+    for tid, kind in ((101, "exited"), (102, "signaled")):
+        child = Box(pid=101, ppid=100).at(100).crash(11, state=3).at(200).mark("on", tid=tid)
+        parent = Box(pid=100, ppid=1).at(300).wait(101, exit_code=1)
+        p = process(load_job(write_run(tmp_path / kind, parent, child)), 101)
+        assert (p.status_kind, p.exit_code) == (kind, 1)
+
+
 def test_dataloader_worker_is_told_by_its_thread_or_its_stack(tmp_path: Path) -> None:
     """torch names the worker's main thread; a crash inside the worker loop shows it as well."""
     rank = Box(pid=101, ppid=1).rank(0)

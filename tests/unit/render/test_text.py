@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.analyze import report as r
 from pytracer.analyze.engine import build_report
 from pytracer.decode.snapshot import Job
+from pytracer.render.details import hex_lines
 from pytracer.render.style import Style
 from pytracer.render.text import render_text
 from tests.conditions import needs_capstone
+from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -79,6 +82,43 @@ def test_text_is_as_stored_and_fits_one_screen(run: Path, build: Callable[[Path]
     lines = text.splitlines()
     assert len(lines) <= SCREEN_LINES
     assert max(map(len, lines)) <= SCREEN_COLUMNS
+
+
+@needs_capstone
+@pytest.mark.parametrize("build", [c.terminated, c.overflow, c.ended_by_name, c.heap_damage])
+@pytest.mark.parametrize("everything", [False, True], ids=["screen", "all"])
+def test_what_a_crash_leaves_behind_is_as_stored(run: Path, build: Callable[[Path], Job], everything: bool) -> None:
+    """Exceptions, last words, senders, pointers and other threads in brief; with --all in full, for 80 columns."""
+    report = build_report(build(run))
+    text = render_text(report, Style(width=80 if everything else SCREEN_COLUMNS), everything=everything)
+    if everything:
+        text = text.split("\n\n", 2)[2]  # the processes; what comes before is the first screen again
+    compare(f"{build.__name__}{'_all' if everything else ''}.txt", text)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= (80 if everything else SCREEN_COLUMNS)
+    assert everything or len(lines) <= SCREEN_LINES
+
+
+def test_first_screen_names_three_storages_and_none_twice(run: Path) -> None:
+    """Registers that point into the storage of the fault say nothing new, nor does a second one into the same."""
+    box = s.rank(0)
+    for number in range(5):
+        box.alloc(c.WEIGHT + number * 8192, 4096)
+    registers = {"rdi": c.WEIGHT, "rsi": c.WEIGHT + 64, "rdx": c.WEIGHT + 8192, "rcx": c.WEIGHT + 8200}
+    registers |= {"r8": c.WEIGHT + 2 * 8192, "r9": c.WEIGHT + 3 * 8192, "r10": c.WEIGHT + 4 * 8192}
+    box.at(500).crash(addr=c.WEIGHT + 64, code=2, registers=registers, native=s.NATIVE[:1])
+    text = render_text(build_report(s.load(run, box)))
+    shown = text[text.index("pointers") : text.index("thread")].splitlines()
+    assert [line[9:].split()[0] for line in shown] == ["r8", "r9", "r10"]
+
+
+def test_hex_dump_is_aligned_and_shows_characters() -> None:
+    """16 bytes a line; what was not kept stays blank."""
+    block = r.MemoryBlock(register="rdi", value="0x7f000000000a", addr="0x7f000000000e", bytes=b"ab\0\xffcd".hex())
+    assert list(hex_lines(block)) == [
+        "0x7f0000000000                                 6162                ab",
+        "0x7f0000000010  00ff6364                             ..cd",
+    ]
 
 
 @needs_capstone

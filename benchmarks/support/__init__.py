@@ -1,0 +1,1 @@
+"""What the benchmarks share; `victim.py` is a program of its own."""

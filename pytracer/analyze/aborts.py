@@ -1,0 +1,86 @@
+"""How a process came to call abort(): what the C library printed, the C++ exception, the functions on the way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytracer.analyze.native import functions
+from pytracer.analyze.signals import SIGABRT
+from pytracer.analyze.view import ProcessView
+
+SI_USER = 0
+PLUMBING = (
+    "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr", "__assert_fail",
+    "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal", "__stack_chk_fail",
+    "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail", "__libc_fatal",
+)  # fmt: skip
+_ASSERTION = re.compile(
+    r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """A failed assert(), from the C library's own words: `prog: file:line: function: Assertion `x' failed.`"""
+
+    file: str
+    line: int
+    function: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class CppException:
+    """What std::terminate() was called for. `type` is None when no exception was active."""
+
+    type: str | None
+    what: str | None
+
+
+def is_abort(view: ProcessView) -> bool:
+    """Whether the process ended itself by SIGABRT. A signal from another process names it, or lacks a thread (kill)."""
+    crash = view.crash
+    if view.raised:
+        return False
+    if crash is None:
+        return view.process.status_kind == "signaled" and view.process.signal == SIGABRT
+    own = crash.sender_pid == view.process.snapshot.pid or (not crash.sender_pid and crash.code != SI_USER)
+    return crash.signal == SIGABRT and own
+
+
+def abort_caller(view: ProcessView) -> str | None:
+    """The innermost function that is not part of the way from the error to abort()."""
+    return next((name for name in functions(view) if not any(part in name for part in PLUMBING)), None)
+
+
+def printed(view: ProcessView) -> str | None:
+    """What the C library printed before abort(), as one line."""
+    text = view.crash.abort_text if view.crash else None
+    return " ".join(text.split()) or None if text else None
+
+
+def failed_assertion(view: ProcessView) -> Assertion | None:
+    """The assertion that failed, when the C library's words are kept."""
+    text = printed(view)
+    match = _ASSERTION.match(text) if text else None
+    return Assertion(match["file"], int(match["line"]), match["function"], match["text"]) if match else None
+
+
+def cpp_exception(view: ProcessView) -> CppException | None:
+    """Why std::terminate() was called, when its handler could note it."""
+    exception = view.report.exception
+    if exception is not None and exception.language == "C++":
+        return CppException(exception.type, exception.message or None)
+    facts = [item.data for item in view.process.snapshot.facts if item.kind == "CPP_EXCEPTION"]
+    own = [data for data in facts if isinstance(data, dict) and view.crash and data.get("tid") == view.crash.tid]
+    return CppException(None, None) if own and not own[-1].get("type") else None
+
+
+def terminated_without_exception(view: ProcessView) -> bool:
+    """Whether std::terminate() ran although nothing had been thrown."""
+    if (printed(view) or "").startswith("FATAL: exception not rethrown"):
+        return True
+    exception = cpp_exception(view)
+    return exception is not None and exception.type is None and any("terminate" in name for name in functions(view))

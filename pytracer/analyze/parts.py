@@ -1,0 +1,98 @@
+"""Decoded values as parts of the report, one to one."""
+
+from __future__ import annotations
+
+import os
+
+from pytracer._words import hex_addr
+from pytracer.analyze import report as r
+from pytracer.analyze.address import Place
+from pytracer.analyze.clock import RunClock
+from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
+
+
+def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.StorageReport | None:
+    """The storage of a place, and both ends of its life."""
+    storage = place.storage
+    if storage is None:
+        return None
+    freed = storage.freed
+    return r.StorageReport(
+        base=hex_addr(storage.base),
+        nbytes=storage.nbytes,
+        offset_bytes=place.offset_bytes,
+        distance_bytes=place.distance_bytes,
+        device="cpu",
+        state=storage.state,
+        names=list(place.names),
+        allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
+        freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
+        found=place.found,
+        earlier=list(place.earlier),
+    )
+
+
+def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock: RunClock) -> r.Origin:
+    name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
+    return r.Origin(
+        time=clock.relative(snapshot, moment.mono_ns),
+        thread=name or (f"thread {tid}" if tid is not None else None),
+        step=moment.step,
+        python=python_frame(who.python) if who.python else None,
+        caller=python_frame(who.caller) if who.caller else None,
+        autograd_node=who.node,
+    )
+
+
+def bucket_report(place: Place) -> r.Bucket | None:
+    """The DDP bucket of a place."""
+    bucket = place.bucket
+    if bucket is None:
+        return None
+    return r.Bucket(
+        module=bucket.module,
+        index=bucket.index,
+        generation=bucket.generation,
+        nbytes=bucket.nbytes,
+        parameters=list(bucket.parameters),
+        offset_bytes=bucket.offset_bytes,
+        parameter=bucket.parameter,
+    )
+
+
+def mapping_report(crash: Crash, mapping: Mapping | None) -> r.MappingReport | None:
+    """The mapping of the fault address, with the size of its file at the crash and now."""
+    if mapping is None:
+        return None
+    size: int | None = None
+    if mapping.path.startswith("/"):
+        try:
+            size = os.stat(mapping.path).st_size
+        except (OSError, ValueError):  # gone, or on another machine
+            size = None
+    return r.MappingReport(
+        path=mapping.path or None,
+        start=hex_addr(mapping.start),
+        end=hex_addr(mapping.end),
+        permissions=mapping.permissions,
+        file_size=size,
+        offset=mapping.offset if mapping.path.startswith("/") else None,
+        file_size_at_crash=crash.file_nbytes,
+        file_room_at_crash=crash.file_room,
+    )
+
+
+def python_frame(frame: PythonFrame) -> r.PythonFrame:
+    """One Python frame."""
+    return r.PythonFrame(function=frame.function, file=frame.file, line=frame.line)
+
+
+def native_frame(frame: NativeFrame) -> r.NativeFrame:
+    """One native frame; without an image its address stands in for the offset."""
+    return r.NativeFrame(
+        image=frame.image,
+        offset=hex_addr(frame.offset) if frame.offset is not None else hex_addr(frame.pc) if not frame.image else None,
+        build_id=frame.build_id,
+        function=frame.function,
+        found=frame.found,
+    )

@@ -1,0 +1,230 @@
+"""The parts of the report about the state of one process: code, threads, memory. `report.py` is the whole.
+
+Plain data like the rest: it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Part(msgspec.Struct, kw_only=True):
+    """Base of every part of the report: all fields are keywords and may be None."""
+
+
+class PythonFrame(Part):
+    """A place in Python code."""
+
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class NativeFrame(Part):
+    """A place in native code. `offset` is the ELF virtual address.
+
+    `found` is "exact", "unwound", "frame-pointer" or "scanned".
+    """
+
+    image: str | None = None
+    offset: str | None = None
+    build_id: str | None = None
+    function: str | None = None
+    found: str | None = None
+
+
+class Origin(Part):
+    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded."""
+
+    time: int | None = None
+    thread: str | None = None
+    step: int | None = None
+    python: PythonFrame | None = None
+    caller: PythonFrame | None = None
+    autograd_node: str | None = None
+    op: str | None = None
+
+
+class StorageReport(Part):
+    """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
+
+    `earlier` names older storages at the same address, the latest first.
+    """
+
+    base: str | None = None
+    nbytes: int | None = None
+    offset_bytes: int | None = None
+    distance_bytes: int | None = None
+    device: str | None = None
+    state: str | None = None
+    names: list[str] | None = None
+    allocated: Origin | None = None
+    freed: Origin | None = None
+    found: str | None = None
+    earlier: list[str] | None = None
+
+
+class Bucket(Part):
+    """The DDP bucket that lived in that storage; `parameter` is the one at the offset."""
+
+    module: str | None = None
+    index: int | None = None
+    generation: int | None = None
+    nbytes: int | None = None
+    parameters: list[str] | None = None
+    offset_bytes: int | None = None
+    parameter: str | None = None
+
+
+class CudaGraphUse(Part):
+    """How a CUDA graph used the memory at the fault address."""
+
+    id: int | None = None
+    pool: str | None = None
+    captured_at: int | None = None
+    replays: int | None = None
+    role: str | None = None
+    note: str | None = None
+
+
+class MappingReport(Part):
+    """The mapping that the fault address lies in; `file_size` is the file's size when the report was made.
+
+    `offset` is where in the file the mapping begins. `file_size_at_crash` and `file_room_at_crash`, the bytes free on
+    its file system, are what the crash handler saw.
+    """
+
+    path: str | None = None
+    start: str | None = None
+    end: str | None = None
+    permissions: str | None = None
+    file_size: int | None = None
+    offset: int | None = None
+    file_size_at_crash: int | None = None
+    file_room_at_crash: int | None = None
+
+
+class Fault(Part):
+    """The access that failed. `kind` says what the address was; see docs/report.md.
+
+    `expression` is the address as the instruction forms it, e.g. "rdi + 0x18"; without a disassembler the only register
+    close below the address, if there is one, and then `expression_found` is "guessed".
+    """
+
+    addr: str | None = None
+    access: str | None = None
+    size: int | None = None
+    kind: str | None = None
+    storage: StorageReport | None = None
+    bucket: Bucket | None = None
+    fsdp: dict[str, Any] | None = None
+    cuda_graph: CudaGraphUse | None = None
+    mapping: MappingReport | None = None
+    instruction: str | None = None
+    expression: str | None = None
+    expression_found: str | None = None
+
+
+class Thread(Part):
+    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
+
+    tid: int | None = None
+    name: str | None = None
+    kind: str | None = None
+
+
+class StackBounds(Part):
+    """The addresses of a thread's stack: from `low` up to, not including, `high`."""
+
+    low: str | None = None
+    high: str | None = None
+
+
+class ThreadReport(Part):
+    """A thread with its stacks, innermost frame first.
+
+    `state` is "done" (a whole native stack was taken), "faulted" (it could not be walked to its end), "asked" or
+    "walking" (the thread did not answer in time) or "listed" (no native stack was taken); None for the crashed thread.
+    `frames_left_out` of `native_stack` lie before its last `frames_after_gap` ones.
+    """
+
+    tid: int | None = None
+    name: str | None = None
+    kind: str | None = None
+    crashed: bool | None = None
+    python_stack: list[PythonFrame] | None = None
+    native_stack: list[NativeFrame] | None = None
+    state: str | None = None
+    frames_left_out: int | None = None
+    frames_after_gap: int | None = None
+    system_call: str | None = None
+    stack: StackBounds | None = None
+
+
+class AlsoCrashed(Part):
+    """A thread that crashed while another one was being reported."""
+
+    tid: int | None = None
+    signal: str | None = None
+    code: str | None = None
+    addr: str | None = None
+    pc: str | None = None
+    time: int | None = None
+
+
+class StackCycle(Part):
+    """The frames that repeat on a deep stack, innermost first; `first` is their position in `native_stack`.
+
+    `repeats` is how often, as far as the frames that were left out continue the cycle; `depth` counts all frames.
+    """
+
+    frames: list[NativeFrame] | None = None
+    first: int | None = None
+    repeats: int | None = None
+    depth: int | None = None
+
+
+class Pointer(Part):
+    """What a register, or a word on the stack ("stack+0x18", from the stack pointer), points at.
+
+    `says` completes the sentence "rdi ...". `names` are those of the storage, `found` is as in `storage`.
+    """
+
+    register: str | None = None
+    addr: str | None = None
+    says: str | None = None
+    kind: str | None = None
+    storage: StorageReport | None = None
+    offset_bytes: int | None = None
+    names: list[str] | None = None
+    found: str | None = None
+
+
+class MemoryBlock(Part):
+    """Memory near the value of a register at the crash; `bytes` is hexadecimal and begins at `addr`."""
+
+    register: str | None = None
+    value: str | None = None
+    addr: str | None = None
+    bytes: str | None = None
+
+
+class Image(Part):
+    """The program or a shared object that was loaded at the crash."""
+
+    path: str | None = None
+    start: str | None = None
+    end: str | None = None
+    build_id: str | None = None
+
+
+class MemoryRange(Part):
+    """One line of the memory map at the crash; `offset` is where in the file it begins."""
+
+    start: str | None = None
+    end: str | None = None
+    permissions: str | None = None
+    offset: int | None = None
+    path: str | None = None

@@ -1,0 +1,121 @@
+"""arithmetic: the processor refused a calculation.
+
+What: SIGFPE. On x86-64 that is an integer division by zero, or one whose quotient does not fit (the smallest integer
+divided by -1); the divisor's register is read. Floating-point operations raise it only where somebody enabled traps.
+
+Why it happens: a size, a stride, a group or a step of 0 reached native code; or feenableexcept() and the like
+are on, so that a division by zero or an overflow of floats ends the process.
+
+What to do: check the sizes that the Python line passes. Where traps are on, find who enabled them: torch never does.
+
+How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
+named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import hex_addr
+from pytracer.analyze.division import Division, decode_division
+from pytracer.analyze.memory_fault import FaultRule
+from pytracer.analyze.native import memory_word
+from pytracer.analyze.signals import SIGFPE
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.wording import collective_evidence, in_function, python_evidence
+
+FPE_INTDIV, FPE_INTOVF = 1, 2
+_FLOAT = {
+    3: "divided a float by zero",
+    4: "had a floating-point overflow",
+    5: "had a floating-point underflow",
+    6: "had an inexact floating-point result",
+    7: "had an invalid floating-point operation",
+    8: "used a subscript out of range",
+}
+_SIZES = "Check the sizes, strides and counts that the native function is given: one of them is {}."
+_TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
+
+
+class Arithmetic(FaultRule):
+    """Fires for SIGFPE from the processor."""
+
+    id = "arithmetic"
+    needs = ("crash",)
+    signals = (SIGFPE,)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See FaultRule."""
+        view = views[0]
+        division = _division(view)
+        code = view.crash.code if view.crash else 0
+        signal = view.report.signal
+        text = f": {view.instruction.text}" if view.instruction else ""
+        return draft(
+            self.id,
+            "arithmetic",
+            "certain",
+            views,
+            f"{subject_words(views)} {_what(code, division)}{in_function(view)}.",
+            [
+                f"SIGFPE ({signal.code if signal else '?'}){text}",
+                _operand(division),
+                _dividend(view, division),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            _advice(code, division),
+            ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See FaultRule."""
+        return not_found("nothing died of SIGFPE")
+
+
+def _division(view: ProcessView) -> Division | None:
+    crash = view.crash
+    if crash is None or not view.process.snapshot.arch.startswith("x86"):
+        return None
+    division = decode_division(crash.code_bytes, {name.lower(): value for name, value in crash.registers.items()})
+    if division is None or division.divisor is not None or view.instruction is None or view.instruction.addr is None:
+        return division
+    kept = memory_word(crash, view.instruction.addr, division.nbytes)
+    return Division(division.signed, division.nbytes, None, kept)
+
+
+def _what(code: int, division: Division | None) -> str:
+    if code in _FLOAT:
+        return _FLOAT[code]
+    if code == FPE_INTOVF:
+        return "had an integer overflow in a division"
+    if code != FPE_INTDIV:
+        return "had an arithmetic error"
+    if division is None or division.divisor is None:
+        return "divided an integer by zero, or the smallest integer by -1"
+    if division.divisor == 0:
+        return "divided an integer by zero"
+    return "divided the smallest integer by -1" if division.is_minus_one else "had a quotient that does not fit"
+
+
+def _operand(division: Division | None) -> str | None:
+    if division is None or division.divisor is None:
+        return None
+    where = division.register or "in memory"
+    return f"the divisor ({where}, {division.nbytes} bytes) was {hex_addr(division.divisor)}"
+
+
+def _dividend(view: ProcessView, division: Division | None) -> str | None:
+    if view.crash is None or division is None or division.nbytes == 1:
+        return None
+    registers = {name.lower(): value for name, value in view.crash.registers.items()}
+    if "rax" not in registers or "rdx" not in registers:
+        return None
+    mask = (1 << 8 * division.nbytes) - 1
+    return f"the dividend (rdx:rax) was {hex_addr(registers['rdx'] & mask)}:{hex_addr(registers['rax'] & mask)}"
+
+
+def _advice(code: int, division: Division | None) -> str:
+    if code in _FLOAT:
+        return _TRAPS
+    return _SIZES.format("-1" if division is not None and division.is_minus_one else "0")

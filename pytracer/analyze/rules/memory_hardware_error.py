@@ -1,0 +1,53 @@
+"""memory-hardware-error: the machine's memory could not be read back.
+
+What: SIGBUS with the code BUS_MCEERR_AR or BUS_MCEERR_AO: the hardware reported a memory error that it could not
+correct in a page of this process.
+
+Why it happens: a memory module is failing, or a cosmic ray hit it. The program did nothing wrong.
+
+What to do: take the node out of service and check its memory (dmesg, `rasdaemon`, `edac-util`); start again
+elsewhere.
+
+How it can be wrong: only where errors are injected on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.memory_fault import FaultRule
+from pytracer.analyze.signals import SIGBUS
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.wording import fault_evidence, in_function, python_evidence
+
+BUS_MCEERR_AR, BUS_MCEERR_AO = 4, 5
+
+
+class MemoryHardwareError(FaultRule):
+    """Fires for SIGBUS that reports a machine check."""
+
+    id = "memory-hardware-error"
+    needs = ("crash",)
+    signals = (SIGBUS,)
+
+    def applies(self, view: ProcessView) -> bool:
+        """See FaultRule."""
+        return view.crash is not None and view.crash.code in (BUS_MCEERR_AR, BUS_MCEERR_AO)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See FaultRule."""
+        view = views[0]
+        host = view.process.snapshot.host
+        return draft(
+            self.id,
+            "hardware-error",
+            "certain",
+            views,
+            f"{subject_words(views)} met memory that the hardware of {host} cannot read back{in_function(view)}.",
+            [fault_evidence(view), python_evidence(view)],
+            f"Take {host} out of service and check its memory (dmesg); the program did nothing wrong.",
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See FaultRule."""
+        return not_found("the hardware reported no memory error")

@@ -1,0 +1,78 @@
+"""read-only-memory: native code wrote to memory that may only be read.
+
+What: the processor refused a write in a mapping without the right to write. The file, library or tensor that it
+belongs to is named.
+
+Why it happens: a tensor or array over a file that was opened for reading (np.memmap(mode='r') with torch.from_numpy,
+which only warns) was changed in place; a string literal or a constant was written; memory was protected on purpose.
+
+What to do: open the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed.
+
+How it can be wrong: a wild pointer may fall into read-only memory by chance, most likely into a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.native import image_name
+from pytracer.analyze.signals import SIGSEGV
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.wording import collective_evidence, fault_evidence, in_function, python_evidence, storage_words
+
+SEGV_ACCERR = 2
+_FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."
+_OTHER = "Look at what the native function writes to: a constant, protected memory, or a pointer that is not its own."
+
+
+class ReadOnlyMemory(MemoryFaultRule):
+    """Fires for a refused write in a mapping that can be read."""
+
+    id = "read-only-memory"
+    needs = ("crash",)
+
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        crash, place, fault = view.crash, view.place, view.report.fault
+        if crash is None or place is None or place.mapping is None or fault is None or place.kind == "freed-storage":
+            return False
+        refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"
+        return refused and place.mapping.permissions.startswith("r-")
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        mapping = view.place.mapping if view.place else None
+        return draft(
+            self.id,
+            "read-only-write",
+            "likely" if view.place is not None and view.place.kind == "image" else "certain",
+            views,
+            f"{subject_words(views)} wrote to read-only memory, {_where(view)}{in_function(view)}.",
+            [
+                fault_evidence(view),
+                f"the memory's permissions were {mapping.permissions}" if mapping else None,
+                storage_words(view),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            _FILE if view.place is not None and view.place.kind == "file-mapping" else _OTHER,
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        return not_found("no write was refused in memory that can be read")
+
+
+def _where(view: ProcessView) -> str:
+    place = view.place
+    if place is None or place.mapping is None:
+        return "whose owner is not known"
+    if place.kind == "in-storage":
+        return f"the storage of {place.names[0]}" if place.names else "a live storage"
+    if place.kind == "file-mapping":
+        return f"the mapped file {place.mapping.path}"
+    if place.kind == "image":
+        return f"part of {image_name(place.mapping.path)}"
+    return "which belongs to another allocator"

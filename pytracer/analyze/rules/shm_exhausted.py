@@ -1,0 +1,85 @@
+"""shm-exhausted: no memory was left behind a shared-memory mapping.
+
+What: SIGBUS in a mapping of a file that lives in memory (/dev/shm, memfd, any tmpfs, huge pages), inside the file's
+size, while its file system had no room. Such files take their pages when they are first touched, not when they are
+made.
+
+Why it happens: containers get 64 MB of /dev/shm unless told otherwise; DataLoader workers, NCCL and other libraries
+put tensors and buffers there. torch itself reserves its pages and raises "No space left on device" instead.
+
+What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in
+Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system').
+
+How it can be wrong: the room is measured a moment after the fault; memory may have been given back by then. A limit
+of the memory cgroup can refuse a page, too, with room on the file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import size_words
+from pytracer.analyze.mapped_file import MappedFile, mapped_file, room_confidence
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
+
+_ADVICE = (
+    "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "
+    "torch.multiprocessing.set_sharing_strategy('file_system')."
+)
+_HUGE_ADVICE = "Reserve more huge pages (vm.nr_hugepages), or use ordinary ones."
+
+
+class ShmExhausted(MemoryFaultRule):
+    """Fires for SIGBUS inside a file in memory whose file system is full."""
+
+    id = "shm-exhausted"
+    needs = ("crash",)
+
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        file = mapped_file(view)
+        return file is not None and room_confidence(file) is not None
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        file = mapped_file(view)
+        assert file is not None, "applies() was asked before"
+        nothing = "no huge pages were" if file.is_huge else "no shared memory was"
+        return draft(
+            self.id,
+            "shm-exhausted",
+            room_confidence(file) or "possible",
+            views,
+            f"{subject_words(views)} {access_verb(view)} {file.path}{in_function(view)}: {nothing} left behind it.",
+            [
+                fault_evidence(view),
+                _room(file),
+                _size(file),
+                storage_words(view) if view.place is not None and view.place.kind == "in-storage" else None,
+                python_evidence(view),
+            ],
+            _HUGE_ADVICE if file.is_huge else _ADVICE,
+            [
+                None if file.then_bytes is not None else "the size of the file at the crash",
+                None if file.room_bytes is not None else "how much room its file system had",
+            ],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        return not_found("no fault address lay in a file in memory whose file system was full")
+
+
+def _room(file: MappedFile) -> str | None:
+    if file.room_bytes is None:
+        return None
+    return f"its file system had {size_words(file.room_bytes)} free"
+
+
+def _size(file: MappedFile) -> str | None:
+    if file.then_bytes is None:
+        return None
+    return f"the file was long enough: byte {file.offset} of {file.then_bytes}"

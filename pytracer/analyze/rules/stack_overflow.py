@@ -1,0 +1,170 @@
+"""stack-overflow: a thread ran over the end of its stack.
+
+What: the address that was refused lies below the crashed thread's own stack, and so does the stack pointer. The frames
+that repeat, how deep it went and both ends of the stack are named.
+
+Why it happens: endless or very deep recursion, in Python through C functions (repr, pickle, copy, `__getattr__`) or in
+native code (destructors of long chains, recursive descents); a function with a very large frame; a thread with a
+small stack.
+
+What to do: end the recursion or turn it into a loop. Where the depth is meant, give the thread more: `ulimit -s`
+before the start for the main thread, `threading.stack_size()` for Python threads, OMP_STACKSIZE for OpenMP's.
+
+How it can be wrong: without the recorded bounds of the stack they are taken from the memory map. Only the innermost
+and the outermost frames are kept, so that a cycle of more than 24 functions is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import count_words, list_words, size_words
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.native import frame_words, image_name, own_frames
+from pytracer.analyze.recursion import Cycle, find_cycle
+from pytracer.analyze.report import PythonFrame, StackCycle
+from pytracer.analyze.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.wording import fault_evidence, in_function, python_evidence
+
+DEEP_FRAMES = 500
+SMALL_STACK_BYTES = 1 << 20
+_EVALUATORS = ("_PyEval_EvalFrame", "_PyEval_Vector", "PyEval_Eval", "_PyFunction_Vectorcall")
+_MORE = {
+    "main": "If the depth is meant, raise the limit before the start: `ulimit -s`.",
+    "python": "If the depth is meant, give the thread more: threading.stack_size() before it is started.",
+    "openmp": "If the depth is meant, set OMP_STACKSIZE.",
+}
+
+
+class StackOverflow(MemoryFaultRule):
+    """Fires when address and stack pointer lie at the end of the crashed thread's stack."""
+
+    id = "stack-overflow"
+    needs = ("crash",)
+
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        return ran_over(view)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        cycle, python = view.report.stack_cycle, _python_cycle(view)
+        return draft(
+            self.id,
+            "stack-overflow",
+            "certain" if is_proven(view) else "likely",
+            views,
+            f"{subject_words(views)} ran over the end of its stack{in_function(view)}{_how(view, cycle, python)}.",
+            [
+                fault_evidence(view),
+                _bounds(view),
+                _cycle_words(cycle),
+                _python_words(python),
+                _ends(view),
+                python_evidence(view),
+            ],
+            _advice(view, cycle, python),
+            [None if own_frames(view) else "the native stack"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
+
+
+def _python_cycle(view: ProcessView) -> Cycle[PythonFrame] | None:
+    frames = view.report.python_stack or []
+    return find_cycle(frames, [(frame.file, frame.function) for frame in frames])
+
+
+def _runs_python(cycle: StackCycle | None) -> bool:
+    frames = (cycle.frames if cycle else None) or []
+    return any((frame.function or "").startswith(_EVALUATORS) for frame in frames)
+
+
+def _depth(view: ProcessView) -> int:
+    return max(view.crash.native_total if view.crash else 0, len(own_frames(view)))
+
+
+def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
+    depth = count_words(_depth(view), "frame")
+    if python is not None and (cycle is None or _runs_python(cycle)):
+        return f": Python recursion through {place_words(python.frames[0])}, {depth} deep"
+    if cycle is not None:
+        names = list(dict.fromkeys(frame_words(frame) for frame in cycle.frames or []))
+        return f": recursion of {list_words(names)}, {depth} deep"
+    if not own_frames(view):
+        return ""
+    if _depth(view) >= DEEP_FRAMES:
+        return f", {depth} deep"
+    size, beyond = _stack_bytes(view), _beyond_bytes(view)
+    if beyond > GUARD_BYTES:
+        return f", only {depth} deep: a frame reaches {size_words(beyond)} below it"
+    if size is not None and size < SMALL_STACK_BYTES:
+        return f", only {depth} deep: the stack of {size_words(size)} is small"
+    return f", only {depth} deep: a frame is very large"
+
+
+def _stack_bytes(view: ProcessView) -> int | None:
+    stack = stack_bounds(view)
+    return stack[1] - stack[0] if stack else None
+
+
+def _beyond_bytes(view: ProcessView) -> int:
+    """How far the stack pointer is below the stack."""
+    bounds = stack_bounds(view)
+    return max(bounds[0] - view.crash.sp, 0) if view.crash and bounds else 0
+
+
+def _bounds(view: ProcessView) -> str | None:
+    crash, place, bounds = view.crash, view.place, stack_bounds(view)
+    if crash is None or bounds is None or place is None:
+        return None
+    low, high = bounds
+    side = "below" if place.addr < low else "above"
+    return (
+        f"the address is {size_words(abs(low - place.addr))} {side} the lowest address of this thread's stack "
+        f"({size_words(high - low)}), the stack pointer {size_words(abs(crash.sp - low))} "
+        f"{'below' if crash.sp < low else 'above'} it"
+    )
+
+
+def _cycle_words(cycle: StackCycle | None) -> str | None:
+    if cycle is None:
+        return None
+    names = " <- ".join(frame_words(frame) for frame in cycle.frames or [])
+    times = f" {cycle.repeats} times" if cycle.repeats else ""
+    return f"these native frames repeat{times}, innermost first: {names}"
+
+
+def _python_words(cycle: Cycle[PythonFrame] | None) -> str | None:
+    if cycle is None:
+        return None
+    return f"these Python frames repeat, innermost first: {' <- '.join(place_words(item) for item in cycle.frames)}"
+
+
+def _ends(view: ProcessView) -> str | None:
+    frames = own_frames(view)
+    if len(frames) < 2:
+        return None
+    inner, outer = (" <- ".join(frame_words(frame) for frame in end) for end in (frames[:3], frames[-3:]))
+    return f"the innermost frames are {inner}; the outermost are {outer}"
+
+
+def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
+    if python is not None and (cycle is None or _runs_python(cycle)):
+        first = (
+            f"End the recursion at {place_words(python.frames[0])}, and do not raise sys.setrecursionlimit() so far."
+        )
+    elif cycle is not None and cycle.frames:
+        image = image_name(cycle.frames[0].image)
+        first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
+    elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
+        first = "Look for very deep recursion in the stacks below."
+    else:
+        first = "Look for large local arrays or alloca() in the innermost native function."
+    kind = view.report.thread.kind if view.report.thread else None
+    default = "If the depth is meant, whoever creates the thread must give it a larger stack."
+    return f"{first} {_MORE.get(kind or '', default)}"

@@ -1,0 +1,62 @@
+"""trap: a breakpoint or trap instruction ended the process.
+
+What: SIGTRAP from the processor: int3 or brk in the code, or a debugger's single step or watchpoint, with no debugger
+there to take it.
+
+Why it happens: a check in native code failed and stops with __builtin_debugtrap or a sanitizer's trap; a debugger was
+attached and left its breakpoints behind when it went; or a function pointer led into the padding between functions,
+which is int3.
+
+What to do: look at the function that the native stack names. Run it under a debugger: it stops at that place.
+
+How it can be wrong: padding that was jumped into cannot be told from a breakpoint that was put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.memory_fault import FaultRule
+from pytracer.analyze.native import code_words
+from pytracer.analyze.signals import SI_KERNEL, SIGTRAP
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.wording import collective_evidence, in_function, python_evidence
+
+_WHAT = {
+    1: "hit a breakpoint instruction",
+    2: "was stopped by a single step with no debugger there",
+    3: "was stopped at a branch with no debugger there",
+    4: "hit a hardware watchpoint with no debugger there",
+    SI_KERNEL: "hit a breakpoint instruction (int3)",
+}
+
+
+class Trap(FaultRule):
+    """Fires for SIGTRAP from the processor."""
+
+    id = "trap"
+    needs = ("crash",)
+    signals = (SIGTRAP,)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See FaultRule."""
+        view = views[0]
+        crash, signal = view.crash, view.report.signal
+        code = crash.code if crash else 0
+        return draft(
+            self.id,
+            "trap",
+            "certain" if code in _WHAT else "likely",
+            views,
+            f"{subject_words(views)} {_WHAT.get(code, 'was stopped by a trap')}{in_function(view)}.",
+            [
+                f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}" if crash else None,
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            "Look at the named function: a check in it stops with a trap, or a debugger left a breakpoint behind.",
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See FaultRule."""
+        return not_found("nothing died of SIGTRAP")

@@ -1,0 +1,84 @@
+"""truncated-mapping: a mapped file was shorter than its mapping.
+
+What: SIGBUS at an address in a file mapping, in a page wholly behind the end of the file. The file, the offset, what
+was mapped, the size at the crash and the size now are named.
+
+Why it happens: somebody truncated or rewrote the file in place while it was mapped (np.memmap, torch.from_file,
+torch.load(mmap=True), safetensors), a download or a writer had not finished, or more was mapped than the file held.
+
+What to do: find who writes to the file. Write a new file aside and rename it over the old one: mappings of the old
+one then stay whole.
+
+How it can be wrong: where the size at the crash is not known, the size now is taken, and the file may have changed in
+between. The rest of the last, partial page can be read and does not fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import count_words
+from pytracer.analyze.mapped_file import MappedFile, mapped_file, truncation_confidence
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.view import Draft, Outcome, ProcessView, cannot_decide, draft, not_found, subject_words
+from pytracer.analyze.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
+
+
+class TruncatedMapping(MemoryFaultRule):
+    """Fires for SIGBUS in a page behind the end of a mapped file."""
+
+    id = "truncated-mapping"
+    needs = ("crash",)
+
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        file = mapped_file(view)
+        return file is not None and truncation_confidence(file) is not None
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        file = mapped_file(view)
+        assert file is not None, "applies() was asked before"
+        behind = file.then_bytes if file.then_bytes is not None else file.now_bytes
+        return draft(
+            self.id,
+            "truncated-mapping",
+            truncation_confidence(file) or "possible",
+            views,
+            f"{subject_words(views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
+            f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}.",
+            [
+                fault_evidence(view),
+                _extent(file),
+                _sizes(file),
+                "the file has been deleted or replaced since it was mapped" if file.deleted else None,
+                storage_words(view) if view.place is not None and view.place.kind == "in-storage" else None,
+                python_evidence(view),
+            ],
+            "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "
+            "write files aside and rename them.",
+            [None if file.then_bytes is not None else "the size of the file at the crash"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        files = [file for view in faults if (file := mapped_file(view)) is not None]
+        if any(file.then_bytes is None and file.now_bytes is None for file in files):
+            return cannot_decide("the size of the mapped file is known neither at the crash nor now")
+        return not_found("no fault address lay behind the end of a mapped file")
+
+
+def _bytes(count: int | None) -> str:
+    return count_words(count or 0, "byte")
+
+
+def _extent(file: MappedFile) -> str:
+    page = file.offset - file.offset % file.page_bytes
+    return f"the file was mapped up to byte {file.mapped_end}, the page that was touched begins at byte {page}"
+
+
+def _sizes(file: MappedFile) -> str | None:
+    then = f"its size was {_bytes(file.then_bytes)} at the crash" if file.then_bytes is not None else None
+    now = f"{'it is' if then else 'its size is'} {_bytes(file.now_bytes)} now" if file.now_bytes is not None else None
+    return " and ".join(item for item in (then, now) if item) or None

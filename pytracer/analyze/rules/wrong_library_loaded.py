@@ -1,0 +1,87 @@
+"""wrong-library-loaded: a library that must be there once was loaded twice, or from the wrong place.
+
+What: two different files of libtorch, libc10, libstdc++, libcudart, libcudnn or libnccl were loaded; or one of torch's
+own libraries came from outside the torch package that was imported. It accompanies a verdict and is none itself.
+
+Why it happens: LD_LIBRARY_PATH or LD_PRELOAD lead to another installation, an extension was built and linked against
+another torch or CUDA, or a conda and a pip package met.
+
+What to do: clear LD_LIBRARY_PATH, or take the named folder out of it; rebuild the extension against the torch in use.
+
+How it can be wrong: two copies can live side by side for as long as no object of one reaches the other.
+"""
+
+from __future__ import annotations
+
+from pytracer._words import list_words
+from pytracer.analyze.circumstance import CircumstanceRule
+from pytracer.analyze.libraries import Library, frame_in, libraries, same_name
+from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
+
+_TORCH = ("libtorch", "libtorch_cpu", "libtorch_cuda", "libtorch_python", "libc10", "libc10_cuda", "libshm")
+_SINGLE = (*_TORCH, "libstdc++", "libcudart", "libcudnn", "libnccl")
+_ANCHOR = "libtorch_python"  # loaded by `import torch` from the package's own folder
+
+
+class WrongLibraryLoaded(CircumstanceRule):
+    """Fires for a crash with a library twice, or one of torch's from elsewhere."""
+
+    id = "wrong-library-loaded"
+    needs = ("crash",)
+    absent = "no crashed process had a library twice that must be there once"
+
+    def consider(self, views: list[ProcessView]) -> Draft | None:
+        """See CircumstanceRule."""
+        view = views[0]
+        loaded = libraries(view.crash) if view.crash else []
+        foreign = _foreign(loaded)
+        doubled = same_name(loaded, _SINGLE)
+        suspects = list(dict.fromkeys([*foreign, *(item for group in doubled for item in group)]))
+        if not suspects:
+            return None
+        inside = frame_in(view, [item.path for item in suspects])
+        return draft(
+            self.id,
+            "unknown",
+            "likely" if foreign or inside else "possible",
+            views,
+            f"{subject_words(views)} had {_what(foreign, doubled)}.",
+            [
+                *(f"loaded: {item.words}" for item in suspects),
+                f"the crashed thread was in one of them ({inside})" if inside else None,
+                *_paths(view, suspects),
+            ],
+            "Take the other folder out of LD_LIBRARY_PATH and LD_PRELOAD, or rebuild the extension that brings it.",
+            [] if inside else ["a connection with the crash: the crashed thread was in none of them"],
+        )
+
+
+def _foreign(loaded: list[Library]) -> list[Library]:
+    """Torch's libraries that lie outside the folder of the torch that was imported."""
+    anchors = {_folder(item.path) for item in loaded if item.name == _ANCHOR}
+    if len(anchors) != 1:
+        return []
+    return [item for item in loaded if item.name in _TORCH and _folder(item.path) not in anchors]
+
+
+def _what(foreign: list[Library], doubled: list[list[Library]]) -> str:
+    if foreign:
+        names = list_words(list(dict.fromkeys(item.name for item in foreign)))
+        return f"{names} loaded from {_folder(foreign[0].path)}, not from the torch that was imported"
+    return f"{list_words([group[0].name for group in doubled])} loaded from two different files"
+
+
+def _paths(view: ProcessView, suspects: list[Library]) -> list[str]:
+    """The variables that lead to one of these files."""
+    environment = view.process.snapshot.environment
+    found = []
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        parts = environment.get(name, "").replace(" ", ":").split(":")
+        places = {part.rstrip("/") for part in parts if part}
+        if any(item.path in places or _folder(item.path) in places for item in suspects):
+            found.append(f"{name} leads there: {environment[name]}")
+    return found
+
+
+def _folder(path: str) -> str:
+    return path.rsplit("/", 1)[0]

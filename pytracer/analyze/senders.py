@@ -1,0 +1,49 @@
+"""Who sent a signal: its part in the job, its pid and its command line."""
+
+from __future__ import annotations
+
+from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
+
+SI_USER = 0
+
+
+def sender_words(job: JobView, view: ProcessView) -> str | None:
+    """`torchrun's agent, process 100 (torchrun)`; None when the sender is not known."""
+    crash = view.crash
+    if crash is None or crash.code > 0:
+        return None
+    if not crash.sender_pid:
+        # kill() always tells who; a pid of 0 is one that the receiver's pid namespace does not have.
+        return "a process outside of this container (of another pid namespace)" if crash.code == SI_USER else None
+    pid = crash.sender_pid
+    if job.job.launcher is not None and job.job.launcher.pid == pid:
+        return f"the launcher, process {pid} (pytracer run)"
+    snapshot = view.process.snapshot
+    known = next(
+        (
+            item
+            for item in job.views
+            if item.process.snapshot.pid == pid and item.process.snapshot.host == snapshot.host
+        ),
+        None,
+    )
+    program = program_name(crash.sender_command or (known.process.snapshot.argv if known else ()))
+    return _part(known, view, pid) + (f" ({program})" if program else "")
+
+
+def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
+    """What the sender is to the job."""
+    if known is not None and known.process.role == "launcher":
+        return f"torchrun's agent, process {pid}"
+    if known is not None and known.process.role == "rank" and known.process.rank is not None:
+        words = subject_words([known])
+        return f"{words[0].lower()}{words[1:]}, process {pid}"
+    if pid == view.process.snapshot.ppid:
+        return f"its parent, process {pid}"
+    return f"process {pid}"
+
+
+def command_evidence(view: ProcessView) -> str | None:
+    """The sender's command line, as far as it was kept."""
+    command = view.crash.sender_command if view.crash else ()
+    return f"the sender's command line was: {' '.join(command)}" if command else None

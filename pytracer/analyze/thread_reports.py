@@ -1,0 +1,152 @@
+"""All threads of a process: who each is, where it was in Python and in native code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import hex_addr
+from pytracer.analyze import report as r
+from pytracer.analyze.parts import native_frame, python_frame
+from pytracer.analyze.system_calls import system_call_name
+from pytracer.decode.snapshot import Crash, NativeFrame, PythonFrame, Snapshot, ThreadStack
+
+_KINDS_BY_NAME = (
+    ("pt_autograd", "autograd"),
+    ("pt_gloo", "gloo"),
+    ("gloo", "gloo"),
+    ("pt_nccl_watchdg", "nccl-watchdog"),
+    ("omp", "openmp"),
+)
+# Functions that only threads of that kind run: Engine::thread_main is not among them, backward() on a Python thread
+# runs it as well (torch 2.13, torch/csrc/autograd/engine.cpp, execute_with_graph_task).
+_KINDS_BY_FUNCTION = (
+    ("torch::autograd::Engine::thread_init", "autograd"),
+    ("torch::autograd::python::PythonEngine::thread_init", "autograd"),
+    ("torch::autograd::Engine::reentrant_thread_init", "autograd"),
+    ("gomp_thread_start", "openmp"),
+    ("gomp_thread_pool", "openmp"),
+    ("__kmp_launch_worker", "openmp"),
+    ("__kmp_launch_thread", "openmp"),
+    ("c10d::ProcessGroupGloo::runLoop", "gloo"),
+    ("gloo::transport::tcp::Loop::run", "gloo"),
+    ("gloo::transport::uv::", "gloo"),
+    ("c10d::ProcessGroupNCCL::ncclCommWatchdog", "nccl-watchdog"),
+    ("c10d::ProcessGroupNCCL::Watchdog::run", "nccl-watchdog"),
+)
+_KINDS_WITHOUT_PYTHON = (("torch::autograd::Engine::thread_main", "autograd"), ("gloo::", "gloo"))
+_OPENMP_IMAGES = ("libgomp", "libiomp5", "libomp")
+_C_LIBRARY = ("libc.", "libc-", "libpthread", "ld-linux")
+_FOUND = {"helper": "helper (ptrace)", "signal": "signal"}
+PythonStacks = dict[int, tuple[PythonFrame, ...]]
+
+
+def crashed_thread(snapshot: Snapshot, crash: Crash) -> r.Thread:
+    """Who crashed."""
+    has_python = crash.python_matched or bool(crash.python_stack)
+    kind = thread_kind(snapshot, crash.tid, crash.thread_name, has_python, crash.native_stack)
+    return r.Thread(tid=crash.tid, name=crash.thread_name, kind=kind)
+
+
+def thread_reports(snapshot: Snapshot, crash: Crash | None) -> list[r.ThreadReport]:
+    """The crashed thread, the main one, then the others by id; last those known by their Python state only."""
+    if crash is None:
+        return _recorded(snapshot, set())
+    own = {item.pthread for item in snapshot.threads if item.tid == crash.tid and not item.ended}
+    own |= {pthread for pthread, frames in crash.python_threads if frames and frames is crash.python_stack}
+    python = {pthread: frames for pthread, frames in crash.python_threads if pthread not in own}
+    stacks = sorted(crash.threads, key=lambda item: (item.tid != snapshot.pid, item.tid))
+    reports = [_crashed(snapshot, crash), *(_other(snapshot, item, python) for item in stacks)]
+    seen = {item.tid for item in reports if item.tid is not None}
+    for info in snapshot.threads:
+        if not info.ended and info.tid not in seen and info.pthread in python:
+            frames = [python_frame(frame) for frame in python.pop(info.pthread)]
+            kind = thread_kind(snapshot, info.tid, info.name, True)
+            reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False, python_stack=frames))
+            seen.add(info.tid)
+    for frames_left in python.values():
+        stack = [python_frame(frame) for frame in frames_left]
+        reports.append(r.ThreadReport(kind="python", crashed=False, python_stack=stack))
+    if len(crash.threads) < crash.threads_total or not crash.threads:  # else all that lived are listed
+        reports += _recorded(snapshot, seen)
+    return [reports[0], *sorted(reports[1:], key=lambda item: item.kind != "main")]
+
+
+def threads_found(crash: Crash) -> str | None:
+    """How the stacks of the other threads were taken."""
+    return _FOUND.get(crash.threads_how or "")
+
+
+def thread_kind(snapshot: Snapshot, tid: int, name: str, has_python: bool, frames: Sequence[NativeFrame] = ()) -> str:
+    """Main thread, worker of a library, or thread of the program: by id, name, and what it began with."""
+    if tid == snapshot.pid:
+        return "main"
+    by_name = next((kind for prefix, kind in _KINDS_BY_NAME if name.startswith(prefix)), None)
+    if by_name is not None:
+        return by_name
+    functions = [frame.function or "" for frame in frames]
+    by_function = _first_kind(_KINDS_BY_FUNCTION, functions)
+    if by_function is not None:
+        return by_function
+    if _outermost_image(frames).startswith(_OPENMP_IMAGES):
+        return "openmp"
+    if has_python:
+        return "python"
+    if any(_image(frame).startswith(_OPENMP_IMAGES) for frame in frames):
+        return "openmp"
+    return _first_kind(_KINDS_WITHOUT_PYTHON, functions) or "native"
+
+
+def _first_kind(kinds: Sequence[tuple[str, str]], functions: Sequence[str]) -> str | None:
+    return next((kind for prefix, kind in kinds if any(name.startswith(prefix) for name in functions)), None)
+
+
+def _outermost_image(frames: Sequence[NativeFrame]) -> str:
+    """The library that the thread's first function belongs to, below the C library's own."""
+    images = (_image(frame) for frame in reversed(frames))
+    return next((image for image in images if image and not image.startswith(_C_LIBRARY)), "")
+
+
+def _image(frame: NativeFrame) -> str:
+    return (frame.image or "").rsplit("/", 1)[-1]
+
+
+def _crashed(snapshot: Snapshot, crash: Crash) -> r.ThreadReport:
+    thread = crashed_thread(snapshot, crash)
+    return r.ThreadReport(
+        tid=crash.tid,
+        name=thread.name,
+        kind=thread.kind,
+        crashed=True,
+        python_stack=[python_frame(frame) for frame in crash.python_stack],
+        native_stack=[native_frame(frame) for frame in crash.native_stack],
+        frames_left_out=crash.native_gap,
+        frames_after_gap=crash.native_tail,
+        stack=r.StackBounds(low=hex_addr(crash.stack[0]), high=hex_addr(crash.stack[1])) if crash.stack else None,
+    )
+
+
+def _other(snapshot: Snapshot, thread: ThreadStack, python: PythonStacks) -> r.ThreadReport:
+    """A thread whose native stack was asked for; its Python stack is taken out of `python`."""
+    frames = python.pop(thread.pthread, None) if thread.pthread is not None else None
+    return r.ThreadReport(
+        tid=thread.tid,
+        name=thread.name,
+        kind=thread_kind(snapshot, thread.tid, thread.name, frames is not None, thread.native_stack),
+        crashed=False,
+        python_stack=[python_frame(frame) for frame in frames] if frames is not None else None,
+        native_stack=[native_frame(frame) for frame in thread.native_stack],
+        state=thread.state,
+        frames_left_out=thread.gap,
+        frames_after_gap=thread.tail,
+        system_call=system_call_name(thread.syscall, snapshot.arch) if thread.syscall is not None else None,
+    )
+
+
+def _recorded(snapshot: Snapshot, seen: set[int]) -> list[r.ThreadReport]:
+    """Threads that are known by their records only."""
+    reports = []
+    for info in snapshot.threads:
+        if not info.ended and info.tid not in seen:
+            kind = thread_kind(snapshot, info.tid, info.name, False)
+            reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False))
+    return reports

@@ -1,0 +1,53 @@
+"""What `pytracer doctor` looks at: one function per question, each answering with a `Check`.
+
+Where the real state is hard to come by, a check is two functions: `check_x()` looks, `x(...)` answers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+
+from pytracer._errors import PytracerError
+from pytracer.cli.checks import faults, recording, surroundings, threads
+from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
+
+__all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
+
+RECORDING: Sequence[Callable[[], Check]] = (
+    recording.check_python,
+    recording.check_kernel,
+    recording.check_core,
+    recording.check_preload,
+    recording.check_crash_handler,
+    recording.check_directory,
+)
+SURROUNDINGS: Sequence[Callable[[], Check]] = (
+    recording.check_torch,
+    recording.check_native,
+    faults.check_c_library,
+    threads.check_thread_stacks,
+    threads.check_other_threads,
+    threads.check_helper,
+    threads.check_ptrace,
+    faults.check_signal_handlers,
+    faults.check_tools,
+    faults.check_core_dumps,
+    surroundings.check_shared_memory,
+    surroundings.check_limits,
+    surroundings.check_seccomp,
+    surroundings.check_disassembler,
+    surroundings.check_symbols,
+    surroundings.check_stacks,
+)
+
+
+def run_checks() -> Iterator[Check]:
+    """All checks in the order of a reader's questions; a check that fails itself says so and does not stop the rest."""
+    for essential, functions in ((True, RECORDING), (False, SURROUNDINGS)):
+        for function in functions:
+            try:
+                yield function()
+            except (OSError, ValueError, PytracerError, subprocess.SubprocessError) as error:
+                name = function.__name__.removeprefix("check_").replace("_", "-")
+                yield Check(name, MISSING if essential else LIMITED, f"could not be checked: {error}", "", essential)

@@ -1,0 +1,84 @@
+"""An answer of `pytracer doctor`, and the children that checks try things in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytracer._errors import PytracerError
+from pytracer.blackbox import codec, schema
+from pytracer.record import launch
+
+WORKS, LIMITED, MISSING = "works", "limited", "missing"
+REBUILD = "`make build`, or `pip install --no-build-isolation -e .`"
+_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Check:
+    """One answer. `result` is "works", "limited" or "missing"; recording is impossible without an essential one."""
+
+    id: str
+    result: str
+    detail: str
+    next: str = ""
+    essential: bool = False
+
+
+def is_built() -> bool:
+    """Whether there is a core that can be preloaded."""
+    try:
+        launch.core_library()
+    except PytracerError:
+        return False
+    return True
+
+
+def run(
+    command: list[str], environment: dict[str, str] | None = None, directory: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a child with a time limit; its streams are text."""
+    return subprocess.run(
+        command, env=environment, cwd=directory, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
+        check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def python(
+    code: str, environment: dict[str, str] | None = None, directory: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a child."""
+    return run([sys.executable, "-c", code], environment, directory)
+
+
+def traced(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a Python child under the preloaded core, recording into `directory`."""
+    (directory / launch.BOXES).mkdir(mode=0o700)
+    return run(
+        [sys.executable, *command], launch.environment(launch.Run(directory, directory), "default"), str(directory)
+    )
+
+
+def boxes(directory: str | Path) -> list[Path]:
+    """The black boxes that children left in a run directory."""
+    return sorted(Path(directory, launch.BOXES).glob("*" + launch.BOX_SUFFIX))
+
+
+def box_state(path: Path) -> int:
+    """The header's state of a box; -1: it has no header."""
+    header = codec.layout(schema.FILE_HEADER)
+    data = path.read_bytes()[: header.nbytes]
+    return int(header.decode(data)["state"]) if len(data) == header.nbytes else -1
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What a child said last."""
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def because(done: subprocess.CompletedProcess[str]) -> str:
+    """The same in brackets, when it said anything."""
+    return f"({last_line(done)})" if done.stderr.strip() else ""

@@ -1,0 +1,115 @@
+"""What surrounds a job: shared memory, limits, filters, and the optional packages that make a report richer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
+
+_SHARED = Path("/dev/shm")
+_OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+_LIMITS = {
+    "stack": resource.RLIMIT_STACK,
+    "file": resource.RLIMIT_FSIZE,
+    "memory": resource.RLIMIT_AS,
+    "signals": resource.RLIMIT_SIGPENDING,
+}
+
+
+def check_shared_memory() -> Check:
+    """/dev/shm, which DataLoader workers and gloo use: 64 MB is usual in containers."""
+    if not _SHARED.is_dir():
+        return Check("shared-memory", LIMITED, "there is no /dev/shm: DataLoader workers cannot share tensors")
+    room = os.statvfs(_SHARED)
+    return shared_memory(room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize)
+
+
+def shared_memory(total: int, free: int) -> Check:
+    """The answer to the size of /dev/shm and what is free of it."""
+    if total < 256 * 2**20:
+        detail = f"/dev/shm has {total / 2**20:.0f} MiB: DataLoader workers may die of SIGBUS"
+        return Check("shared-memory", LIMITED, detail, "start the container with --shm-size=8g or --ipc=host")
+    if free < 64 * 2**20:
+        detail = f"/dev/shm is full, {free / 2**20:.0f} MiB are free: DataLoader workers may die of SIGBUS"
+        return Check("shared-memory", LIMITED, detail, "look for files that dead processes left in /dev/shm")
+    return Check("shared-memory", WORKS, f"/dev/shm has {total / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free")
+
+
+def check_limits() -> Check:
+    """Limits that change how a process dies or what can be kept of it."""
+    overcommit = int(_OVERCOMMIT.read_text(encoding="ascii")) if _OVERCOMMIT.exists() else 0
+    return limits({word: resource.getrlimit(which)[0] for word, which in _LIMITS.items()}, overcommit)
+
+
+def limits(soft: Mapping[str, int], overcommit: int) -> Check:
+    """The answer to soft limits (names of `_LIMITS`) and vm.overcommit_memory."""
+    none = resource.RLIM_INFINITY
+    notes: list[tuple[str, str]] = []
+    if soft["stack"] == none:
+        what = "the main stack has no end (`ulimit -s`): endless recursion ends by lack of memory, not by a fault"
+        notes.append((what, "`ulimit -s 8192`"))
+    if soft["file"] != none:
+        notes.append(
+            (f"files may grow to {soft['file']} bytes only (`ulimit -f`), black boxes too", "`ulimit -f unlimited`")
+        )
+    if soft["memory"] != none:
+        size = f"{soft['memory'] / 2**30:.1f} GiB"
+        what = f"address space is limited to {size} (`ulimit -v`); the alternate stack of each thread counts"
+        notes.append((what, "`ulimit -v unlimited`"))
+    if 0 <= soft["signals"] < 16:
+        notes.append(
+            ("hardly a signal may be pending (`ulimit -i`): steps of the handler have no deadline", "`ulimit -i 4096`")
+        )
+    if overcommit == 2:
+        what = "vm.overcommit_memory is 2: mapped memory counts before it is touched, and allocations may fail early"
+        notes.append((what, ""))
+    if notes:
+        following = ", ".join(step for _, step in notes if step)
+        return Check("limits", LIMITED, "; ".join(what for what, _ in notes), following)
+    return Check("limits", WORKS, f"stacks end at {soft['stack'] / 2**20:.0f} MiB; files, memory and signals have room")
+
+
+def check_seccomp() -> Check:
+    """A filter of system calls, as containers have; whether it hurts shows in `crash-handler`."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("Seccomp:"):
+            mode = int(line.split()[1])
+            return Check(
+                "seccomp",
+                WORKS,
+                "no filter" if mode == 0 else "a filter is active; crash-handler shows whether it hurts",
+            )
+    return Check("seccomp", WORKS, "not in this kernel")
+
+
+def check_disassembler() -> Check:
+    """capstone: which register the faulting instruction read through."""
+    return _extra("disassembler", "capstone", "disasm", "the faulting instruction is not explained")
+
+
+def check_symbols() -> Check:
+    """symbolic: file and line of native frames."""
+    return _extra("symbols", "symbolic", "symbols", "native frames have function names, but no lines")
+
+
+def check_stacks() -> Check:
+    """pystack and py-spy: stacks of processes that still run."""
+    found = [
+        tool for tool in ("pystack", "py-spy") if shutil.which(tool) or (Path(sys.executable).parent / tool).exists()
+    ]
+    if found:
+        return Check("stacks", WORKS, " and ".join(found))
+    return Check("stacks", MISSING, "optional: no stacks of processes that still run", "pip install 'pytracer[stacks]'")
+
+
+def _extra(name: str, package: str, extra: str, without: str) -> Check:
+    if importlib.util.find_spec(package) is not None:
+        return Check(name, WORKS, f"{package} {importlib.metadata.version(package)}")
+    return Check(name, MISSING, f"optional: without {package}, {without}", f"pip install 'pytracer[{extra}]'")

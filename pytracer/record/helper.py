@@ -1,0 +1,65 @@
+"""The launcher's helper: a small process beside the job that stops the threads of a dying one by ptrace.
+
+It is a child of the launcher, not of the job, so nothing in the job ever waits for it. Without it, each thread is
+asked by a signal instead: the report says so, nothing else changes. Its program is csrc/helper/, built with the core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytracer.record.launch import Run
+
+PROGRAM = Path(__file__).resolve().parents[1] / "_helper"
+DOORBELL = "doorbell"
+_READY_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def helper(run: Run) -> Iterator[str]:
+    """Runs the helper for the time of the block.
+
+    Yields:
+        A note for the user when it could not be started, else "".
+    """
+    pid, note = _start(run)
+    try:
+        yield note
+    finally:
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        (run.recording / DOORBELL).unlink(missing_ok=True)
+
+
+def _start(run: Run) -> tuple[int, str]:
+    """Its pid, or 0 and why not. Returns once it listens, so that no death comes too early."""
+    if not PROGRAM.is_file():
+        return 0, f"{PROGRAM} is not built: stacks of other threads are taken by a signal instead of ptrace"
+    read_end, write_end = os.pipe()
+    try:
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, write_end, 1),
+            (os.POSIX_SPAWN_DUP2, write_end, 2),
+        ]
+        pid = os.posix_spawn(
+            PROGRAM, [PROGRAM.name, str(run.recording)], {}, file_actions=actions, setsigmask=(),
+            setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE),
+        )  # fmt: skip
+    except OSError as error:
+        os.close(read_end)
+        return 0, f"the helper cannot be started ({error.strerror}): stacks of other threads are taken by a signal"
+    finally:
+        os.close(write_end)
+    with open(read_end, "rb") as pipe:
+        ready = select.select([pipe], [], [], _READY_SECONDS)[0]
+        says = pipe.read().decode("utf-8", "replace").strip() if ready else "it does not answer"
+    return pid, says.removeprefix("pytracer: ")

@@ -1,0 +1,186 @@
+"""Runs a cell: the victim in a session of its own, watched until nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import resource
+import selectors
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.matrix.cells import Cell
+from tests.support.crash import PROGRAMS, Ended, environment, preloaded
+
+SECONDS = 60
+GRACE_SECONDS = 6  # a DataLoader's worker looks for its parent every five
+_NAME = "MATRIX_CELL"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the dying thread said of itself right before."""
+
+    pid: int
+    tid: int
+    address: int
+    mono_ns: int
+    thread: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """A victim that has ended, and what it left beside its run directory."""
+
+    ended: Ended
+    note: Note
+    dying_seconds: float  # from the note until the process that the test started was waited for
+    leftovers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """matrix_faults.cpp, and again as the one that dies while it is loaded."""
+
+    faults: Path
+    dies_while_loading: Path
+
+
+def build(directory: Path) -> Libraries:
+    """Both libraries in `directory`, made by whichever test process comes first."""
+    made = Libraries(directory / "libmatrix_faults.so", directory / "libmatrix_dies_while_loading.so")
+    with locked(directory / "build.lock"):
+        for library, define in ((made.faults, "-DFAULTS"), (made.dies_while_loading, "-DDIES_WHILE_LOADING")):
+            if not library.exists():
+                _compile(library, define)
+    return made
+
+
+def _compile(library: Path, define: str) -> None:
+    command = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-fopenmp", define]
+    command += ["-fno-omit-frame-pointer", "-fno-stack-protector", "-Wall", "-Wextra", "-Werror"]
+    aside = library.with_suffix(".new")
+    command += ["-o", str(aside), str(PROGRAMS / "matrix_faults.cpp"), "-lpthread"]
+    subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})
+    aside.rename(library)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time."""
+    with open(path, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def die(cell: Cell, way: str, run: Path, libraries: Libraries, *, small_disk: bool = False) -> Died:
+    """Runs the cell's victim to its end; `way` may also be "untraced"."""
+    listen, speak = os.pipe()
+    token = f"{_NAME}={uuid.uuid4().hex}"
+    extra = {
+        "MATRIX_LIBRARY": str(libraries.faults),
+        "MATRIX_DIES_WHILE_LOADING": str(libraries.dies_while_loading),
+        "MATRIX_DIRECTORY": str(run.parent),
+        "MATRIX_SMALL_DISK": str(int(small_disk)),
+        "MATRIX_NOTE_FD": str(speak),
+        "OMP_NUM_THREADS": "2",
+        **dict([token.split("=")]),
+    }
+    env = preloaded(run, **extra) if way == "preload" and not cell.below_launcher else environment(**extra)
+    process = subprocess.Popen(
+        _command(cell, way, run), env=env, cwd=run.parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, pass_fds=(speak,), start_new_session=True,
+        preexec_fn=functools.partial(_limit_cores, resource.RLIM_INFINITY if cell.leaves_core else 0),
+    )  # fmt: skip
+    os.close(speak)
+    try:
+        status, out, err, ended_ns = _to_the_end(process)
+        said = os.read(listen, 1 << 12).decode()
+    finally:
+        os.close(listen)
+    leftovers = tuple(_leftovers(token))
+    ended = Ended(process.pid, status, out, err, run)
+    assert said.count("\n") == 1, f"{cell} reached the place of its death {said.count(chr(10))} times; {ended}"
+    pid, tid, address, mono_ns, thread = said.rstrip("\n").split(" ", 4)
+    note = Note(int(pid), int(tid), int(address, 16), int(mono_ns), thread)
+    return Died(ended, note, (ended_ns - note.mono_ns) / 1e9, leftovers)
+
+
+def _command(cell: Cell, way: str, run: Path) -> list[str]:
+    victim = [str(PROGRAMS / "matrix_victim.py"), cell.kind, cell.place, cell.state]
+    if way == "enable":
+        victim = [str(PROGRAMS / "enabled.py"), str(run), *victim]
+    command = [sys.executable, *victim]
+    if way == "preload" and cell.below_launcher:
+        command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", *command]
+    if cell.state == "ptrace forbidden":
+        command = [sys.executable, str(PROGRAMS / "matrix_without_ptrace.py"), *command]
+    return command
+
+
+def _limit_cores(nbytes: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard != resource.RLIM_INFINITY:
+        nbytes = min(hard, nbytes) if nbytes != resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_CORE, (nbytes, hard))
+
+
+def _to_the_end(process: subprocess.Popen[bytes]) -> tuple[int, str, str, int]:
+    """Status, stdout, stderr, and when it was waited for. Whoever holds the pipes longer does not delay that."""
+    assert process.stdout and process.stderr
+    said = {process.stdout: b"", process.stderr: b""}
+    deadline = time.monotonic() + SECONDS
+    ended_ns = 0
+    with selectors.DefaultSelector() as selector:
+        for stream in said:
+            selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
+        while not ended_ns:
+            for key, _ in selector.select(0.01):
+                data = os.read(key.fd, 1 << 16)
+                said[key.fileobj] += data  # type: ignore[index]
+                if not data:
+                    selector.unregister(key.fileobj)
+            if process.poll() is not None:
+                ended_ns = time.monotonic_ns()
+            elif time.monotonic() > deadline:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"did not end within {SECONDS} s: {said}")
+    for stream in said:
+        os.set_blocking(stream.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(stream.fileno(), 1 << 16):
+                said[stream] += data
+        stream.close()
+    out, err = (text.decode(errors="replace") for text in said.values())
+    return process.returncode, out, err, ended_ns
+
+
+def _leftovers(token: str) -> list[str]:
+    """Command lines of processes of this cell that do not end by themselves; they are ended."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (left := _with_token(token)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = [f"{pid}: {_read(pid, 'cmdline').replace(chr(0), ' ')}" for pid in left]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    return found
+
+
+def _with_token(token: str) -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and token in _read(int(name), "environ")]
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,23 @@
+"""Eight workers that die at the same moment, each with a thread of its own beside."""
+
+import ctypes
+import multiprocessing
+import threading
+import time
+
+
+def work(start):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    start.wait()
+    ctypes.string_at(0)
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(8)
+    workers = [context.Process(target=work, args=(start,)) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print([worker.exitcode for worker in workers])
