@@ -52,7 +52,6 @@ void make_key() { pthread_key_create(&stack_key, thread_ends); }
 bool use_stack(void* stack) {
   stack_t current{};
   syscall(SYS_sigaltstack, nullptr, &current);
-  if (current.ss_flags & SS_ONSTACK) return false;
   if (!(current.ss_flags & SS_DISABLE) && current.ss_size >= kAlternateStackBytes) return false;
   t_believed = current;
   stack_t ours{};
@@ -121,6 +120,9 @@ void adopt_stack(void* stack) noexcept {
 void arm_this_thread() noexcept {
   // In the last round of destructors nobody would give the stack back.
   if (t_ours || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
+  stack_t current{};
+  syscall(SYS_sigaltstack, nullptr, &current);
+  if (current.ss_flags & SS_ONSTACK) return;  // a handler of the program records: what follows would allocate in it
   if (void* stack = take_stack()) adopt_stack(stack);
 }
 

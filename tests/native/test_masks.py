@@ -159,6 +159,13 @@ FAULTING = {
     "by sigprocmask": "libc.sigprocmask(2, WORDS(*[2**64 - 1] * 16), None); t.testing_null()",
     "on a new thread": "block(*S.valid_signals()); on_thread(t.testing_null)",
     "by a raw call, on a new thread": "raw_block(); on_thread(t.testing_null)",
+    "by the attributes of a thread": """
+attributes, thread = WORDS(), ctypes.c_ulong()
+libc.pthread_attr_init(attributes)
+if hasattr(libc, "pthread_attr_setsigmask_np"):  # new in glibc 2.32
+    assert libc.pthread_attr_setsigmask_np(attributes, WORDS(*[2**64 - 1] * 16)) == 0
+libc.pthread_create(ctypes.byref(thread), attributes, t.testing_null, None)
+libc.pthread_join(thread, None)""",
     "after sigtimedwait": "block(*FAULTS); S.sigtimedwait(FAULTS, 0); t.testing_null()",
     "after one was pending": "block(*FAULTS); S.raise_signal(S.SIGSEGV); S.sigwait({S.SIGSEGV}); t.testing_null()",
     "after a new thread": "block(*FAULTS); on_thread(lambda: None); t.testing_null()",

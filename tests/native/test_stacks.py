@@ -97,6 +97,20 @@ on_python_thread(fork)
     assert crash.stack[1] - crash.stack[0] <= 1 << 20
 
 
+def test_overflow_in_a_destructor_of_a_thread_is_reported(native: Native) -> None:
+    """Destructors run in rounds: the alternate stack stays until the last one, also for those after ours."""
+    code = """
+key = ctypes.c_uint()
+assert libc.pthread_key_create(ctypes.byref(key), t.testing_overflow) == 0
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+def work(_): libc.pthread_setspecific(key, ctypes.c_void_p(1))
+on_pthread(work, 256 << 10)
+"""
+    crash = crash_of(native.child(THREADS + code))
+    assert crash.stack is not None
+    assert crash.stack[0] - PAGE <= crash.fault_addr < crash.stack[0]
+
+
 def test_threads_leave_no_stacks_behind(native: Native) -> None:
     """500 threads, many of them at once: what stays mapped is bounded, and most of it serves the next ones."""
     code = """
