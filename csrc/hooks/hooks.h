@@ -17,5 +17,6 @@ void uninstall_all();
 extern const Hook kCpuAllocator;
 extern const Hook kAutograd;
 extern const Hook kRanges;
+extern const Hook kTerminate;
 
 }  // namespace pytracer::hooks
