@@ -273,6 +273,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.EXCEPTION: _checked(payloads.UncaughtException),
     Entry.GROUP: _checked(payloads.Group),
     Entry.CPP_EXCEPTION: _cpp_exception,
+    Entry.WORKER: _checked(payloads.Worker),
 }
 
 

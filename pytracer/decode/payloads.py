@@ -98,3 +98,12 @@ class Group(msgspec.Struct):
     ranks: list[int] | None = None
     description: Text = None
     backend: Text = None
+
+
+class Worker(msgspec.Struct):
+    """WORKER."""
+
+    worker_id: Int = None
+    num_workers: Int = None
+    seed: Int = None
+    dataset: Text = None

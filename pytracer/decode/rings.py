@@ -124,7 +124,7 @@ def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
         data["buffer_addr"] = data["buffer_addr"] or None
         data["storage_addr"] = data["storage_addr"] or None
         data["dtype"] = data["dtype"] or None
-    elif kind != Record.MARK:
+    elif kind not in (Record.MARK, Record.SAMPLE):
         data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
         data["storages"] = tuple(s for s in data["storages"] if s)
     return data

@@ -279,6 +279,20 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """A DataLoader worker. `batch_indices` are words such as "0-3,7"; `loading`: that batch was not done."""
+
+    worker_id: int | None
+    num_workers: int | None
+    seed: int | None
+    dataset: str | None  # name of its class
+    batch_count: int | None
+    batch_indices: str | None
+    batch_mono_ns: int | None
+    loading: bool
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One black box, decoded."""
 
@@ -315,6 +329,7 @@ class Snapshot:
     counts: dict[str, int]
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
+    worker: Worker | None = None  # what it wrote down as one
 
 
 @dataclass(frozen=True)
