@@ -20,7 +20,7 @@ WAYS = ("preload", "enable")
 
 STORAGE_KINDS = ("freed-storage", "past-end", "before-begin")
 TORCH_PLACES = ("autograd-thread", "dataloader-worker")
-NATIVE_PLACES = ("openmp-worker", "autograd-thread", "raw-thread")  # their threads are not Python's
+UNKNOWN_PLACES = ("openmp-worker", "raw-thread")  # their threads neither are Python's nor make or free a tensor
 
 # State -> the kinds that die in it, on the main thread.
 STATES: dict[str, tuple[str, ...]] = {
@@ -140,8 +140,8 @@ class Cell:
     @property
     def why_no_report(self) -> str | None:
         """The documented reason why this death leaves no report but its status (docs/crash-safety.md)."""
-        if self.way == "enable" and self.kind == "stack-overflow" and self.place in NATIVE_PLACES:
-            return "without preload only Python's threads have an alternate stack"
+        if self.way == "enable" and self.kind == "stack-overflow" and self.place in UNKNOWN_PLACES:
+            return "without preload a thread that is not Python's has no alternate stack before its first record"
         if self.way == "enable" and self.state == "inside a signal handler" and self.kind != "abort":
             return "without preload a handler's mask is not seen: the kernel kills for a fault whose signal is blocked"
         return None
