@@ -369,6 +369,8 @@ class Process:
     ended_mono_ns: int | None
     exception: dict[str, Any] | None  # EXCEPTION entry that ended it
     exception_mono_ns: int | None = None  # when it reached the top
+    parent_rank: int | None = None  # of a process that is no rank: the rank that started it, or its parent
+    attempt: int | None = None  # of torchrun, from 0
 
 
 @dataclass(frozen=True)
