@@ -118,7 +118,9 @@ bool call_theirs(int signal, siginfo_t* info, ucontext_t* context) {
   }
   uint64_t mask;
   memcpy(&mask, &action.sa_mask, sizeof mask);
-  if (!(action.sa_flags & static_cast<int>(SA_NODEFER))) mask |= bit_of(signal);
+  // Without preload a handler that sets the default action and raises has really set it: its raise() must wait for us.
+  bool unwatched = g_box.header->preloaded == 0;
+  if (!(action.sa_flags & static_cast<int>(SA_NODEFER)) || unwatched) mask |= bit_of(signal);
   mask |= bit_of(kInTheirs);
   stack_t stack{};
   syscall(SYS_sigaltstack, nullptr, &stack);

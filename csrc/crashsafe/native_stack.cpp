@@ -6,6 +6,7 @@
 #include "safe_read.h"
 
 #include <unwind.h>
+#include <csignal>
 
 namespace pytracer::crashsafe {
 namespace {
@@ -96,7 +97,9 @@ void write_native_stack(ucontext_t* context) noexcept {
   CrashHeader& crash = *g_box.crash.data;
   uint64_t pc = pc_of(context), sp = sp_of(context);
   crash.native_how = kCfi;
-  if (!images_are_known() || in_image(pc)) {
+  // Data of a loaded library is no place for a program counter, either: then the fault is that of the fetch.
+  bool jumped = crash.code > 0 && crash.fault_addr == pc && crash.signal == SIGSEGV;
+  if (!images_are_known() || (in_image(pc) && !jumped)) {
     unwind_from(pc, keep_frame);
     if (crash.native_total == 0) add(pc, kExact);
     return;

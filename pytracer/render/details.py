@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from pytracer.render.frames import numbered_lines, python_lines
 
 _BYTES_A_LINE = 16
 _GROUP = 4
+_REGISTERS_A_LINE = 3
 _TIDS = 8
 _STATES = {
     "asked": "it did not answer in time",
@@ -28,7 +30,7 @@ def process_details(process: r.ProcessReport) -> RenderableType:
     status = process.status.kind if process.status else "unknown"
     parts: list[RenderableType] = [Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")]
     if process.command:
-        parts.append(_indented(" ".join(process.command), 2))
+        parts.append(_indented(shlex.join(process.command), 2))
     for title, lines in (*_threads(process), *_crash(process)):
         parts.append(_indented(title, 2, "cyan"))
         parts += [_indented(line, 4) for line in lines]
@@ -93,18 +95,29 @@ def _crash(process: r.ProcessReport) -> Iterator[Section]:
     ]
     if also:
         yield "crashed as well", also
+    if process.registers:
+        yield "registers", list(_registers(process.registers))
     if process.pointers:
         width = max(len(item.register or "") for item in process.pointers)
         yield "pointers", [f"{item.register or '':<{width}} {item.addr} {item.says}" for item in process.pointers]
     for block in process.memory_blocks or []:
         yield f"memory near {block.register} = {block.value}", list(hex_lines(block))
-    images = [f"{item.start} {item.path} {item.build_id or 'no build id'}" for item in process.images or []]
+    images = sorted(process.images or [], key=lambda item: int(item.start or "0", 16))
     if images:
-        yield count_words(len(images), "image"), images
+        yield (
+            count_words(len(images), "image"),
+            [f"{item.start:<14} {item.build_id or 'no build id':<40} {item.path}" for item in images],
+        )
     if process.mappings:
         files = {item.path for item in process.mappings if item.path and item.path.startswith("/")}
         of_files = f", {count_words(len(files), 'file')}" if files else ""
         yield f"{count_words(len(process.mappings), 'mapping')}{of_files}: see --json", []
+
+
+def _registers(registers: dict[str, str]) -> Iterator[str]:
+    cells = [f"{name:>6} {value:<18}" for name, value in registers.items()]
+    for start in range(0, len(cells), _REGISTERS_A_LINE):
+        yield "".join(cells[start : start + _REGISTERS_A_LINE]).rstrip()
 
 
 def hex_lines(block: r.MemoryBlock) -> Iterator[str]:

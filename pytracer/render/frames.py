@@ -14,9 +14,15 @@ PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
 _INNERMOST = 2
 _FUNCTION_WIDTH = 44
+_LONGEST_FUNCTION = 100  # with arguments; templates of C++ fill a screen
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
 _RECORDER = "/pytracer/record/"
+_ABORTING = re.compile(
+    r"(?:__GI_)?_*(?:pthread_kill|raise|gsignal|abort|assert_fail|assert_perror_fail|libc_message|malloc_printerr"
+    r"|fortify_fail|stack_chk_fail|chk_fail)\b|__pthread_kill_\w+|__assert_fail_base|__libc_message_impl"
+    r"|__gnu_cxx::__verbose_terminate_handler|__cxxabiv1::__(?:terminate|unexpected)|std::terminate|__cxa_(?:re)?throw"
+)
 _C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
 _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
 
@@ -57,7 +63,7 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
     frames = [frame for frame in stack if not _is_handler(frame)]
     if cycle is not None:
         return _cycle_lines(cycle)
-    lines: list[str] = []
+    lines, frames = _without_abort(frames)
     shown = 0
     for inside, run in groupby(_with_interpreter(frames), key=lambda item: item[1]):
         group = [frame for frame, _ in run]
@@ -73,6 +79,16 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
     return lines
+
+
+def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFrame]]:
+    """A line that counts the innermost frames by which a library ends the process, and the frames below them."""
+    count = 0
+    while count < len(frames) and _ABORTING.match(frames[count].function or ""):
+        count += 1
+    if count < _INNERMOST or count == len(frames):
+        return [], frames
+    return [f"... {count} frames of abort()"], frames[count:]
 
 
 def _cycle_lines(cycle: StackCycle) -> list[str]:
@@ -133,7 +149,9 @@ def position_words(frame: PythonFrame) -> str:
 
 def _native(frame: NativeFrame, full: bool = False) -> str:
     image = _image(frame) or "no image"
-    name = (frame.function if full else function_words(frame.function)) if frame.function else None
+    name = frame.function
+    if name is not None and (not full or len(name) > _LONGEST_FUNCTION):
+        name = function_words(name)
     unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
     if name is None:
         return f"{image} + {frame.offset or '?'}{unsure}"

@@ -263,8 +263,13 @@ def _pointers(subject: r.ProcessReport) -> list[str]:
     for pointer in subject.pointers or []:
         if pointer.storage is not None and (fault is None or pointer.storage.base != fault.base):
             found.setdefault(pointer.storage.base, []).append(pointer)
-    first = sorted((items[0] for items in found.values()), key=lambda item: (not item.names, item.kind != "in-storage"))
+    first = sorted((items[0] for items in found.values()), key=_by_interest)
     return [f"{item.register} {item.says}" for item in first[:_POINTERS]]
+
+
+def _by_interest(pointer: r.Pointer) -> tuple[bool, bool, int]:
+    nbytes = pointer.storage.nbytes if pointer.storage else None
+    return not pointer.names, pointer.kind != "in-storage", -(nbytes or 0)
 
 
 def _origin(origin: r.Origin, thread: str | None) -> str:

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from pytracer._errors import InputError
+from pytracer.analyze.engine import build_report
 from pytracer.cli.dump import collect, text
 from pytracer.decode.merge import load_job
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Snapshot
+from pytracer.render.json import render_json
+from pytracer.render.text import render_text
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread
 
@@ -125,7 +128,7 @@ def test_hostile_journal_costs_little(tmp_path: Path) -> None:
         assert time.process_time() - began < SECONDS
 
 
-def test_merge_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
+def test_report_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
     """They see the same values."""
     rng = random.Random(99)
     path = tmp_path / "a.blackbox"
@@ -135,7 +138,8 @@ def test_merge_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: 
             content[rng.randrange(12, len(content))] = rng.randrange(256)
         path.write_bytes(content)
         try:
-            load_job(path)
+            report = build_report(load_job(path))
+            assert render_text(report, everything=True) and render_json(report)
             for line in text(collect(str(path))):
                 assert line.isprintable()
         except InputError:

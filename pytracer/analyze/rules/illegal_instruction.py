@@ -28,6 +28,8 @@ from pytracer.analyze.wording import collective_evidence, in_function, missing_o
 
 _TRAPS = {b"\x0f\x0b": "ud2", b"\x0f\xb9": "ud1", b"\x0f\xff": "ud0"}
 _AVX512, _VEX3, _VEX2 = 0x62, 0xC4, 0xC5
+# VEX.0F38 opcodes of tile instructions; capstone 5 does not know them.
+_MAP_BITS, _MAP_0F38, _TILES = 0x1F, 0x02, (0x49, 0x4B, 0x5C, 0x5E, 0x6C)
 _TRAP_ADVICE = (
     "Look at the named function: it reached what its compiler or author calls impossible (__builtin_unreachable, a "
     "missing return, a failed check). Building it with -fsanitize=undefined says which."
@@ -110,9 +112,9 @@ def _read(view: ProcessView) -> _Reading:
 def _extension(code: bytes, text: str | None) -> str | None:
     """The instruction set that the first instruction belongs to, by prefix and name."""
     mnemonic = (text or "").split(" ", 1)[0]
-    if mnemonic.startswith(("tile", "tdp", "ldtilecfg", "sttilecfg")):
-        return "AMX"
     first = code[0] if code else 0
+    if first == _VEX3 and len(code) > 3 and code[1] & _MAP_BITS == _MAP_0F38 and code[3] in _TILES:
+        return "AMX"
     if first == _AVX512:
         return "AVX-512"
     if first in (_VEX2, _VEX3):

@@ -53,7 +53,7 @@ class ShmExhausted(MemoryFaultRule):
             "shm-exhausted",
             room_confidence(file) or "possible",
             views,
-            f"{subject_words(views)} {access_verb(view)} {file.path}, behind which {nothing} left{in_function(view)}.",
+            f"{subject_words(views)} {access_verb(view)} {file.path}{in_function(view)}: {nothing} left behind it.",
             [
                 fault_evidence(view),
                 _room(file),

@@ -46,8 +46,8 @@ class TruncatedMapping(MemoryFaultRule):
             "truncated-mapping",
             truncation_confidence(file) or "possible",
             views,
-            f"{subject_words(views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}, "
-            f"which {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}{in_function(view)}.",
+            f"{subject_words(views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
+            f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}.",
             [
                 fault_evidence(view),
                 _extent(file),

@@ -47,8 +47,10 @@ def signal_handlers(status: str, enabled_by: str) -> Check:
     """The answer to a /proc/PID/status and to what enables faulthandler at start."""
     names = {word: _signals(status, word) for word in ("SigBlk", "SigIgn")}
     if names["SigBlk"]:
-        detail = f"{', '.join(names['SigBlk'])} blocked by the parent: the kernel ends a thread whose fault is blocked"
-        return Check("signal-handlers", LIMITED, detail, "start from another shell or service manager")
+        detail = (
+            f"{', '.join(names['SigBlk'])} blocked by the parent: after enable() alone such a fault leaves no report"
+        )
+        return Check("signal-handlers", LIMITED, detail, "`pytracer run`, or another shell or service manager")
     notes = [f"faulthandler is enabled by {enabled_by}: it prints, too" if enabled_by else "no others at start"]
     if names["SigIgn"]:
         notes.append(f"{', '.join(names['SigIgn'])} ignored by the parent: faults are reported, sent signals are not")

@@ -46,7 +46,7 @@ ONLY_PRELOAD = ("below the launcher",)
 CORE_OF_ENABLE = ("null", "abort", "truncated-file", "sent-signal")  # the dump does not depend on the way
 
 S = signal.Signals
-SIGNAL = {kind: S.SIGSEGV for kind in KINDS} | {
+SIGNAL = dict.fromkeys(KINDS, S.SIGSEGV) | {
     "truncated-file": S.SIGBUS, "int3": S.SIGTRAP, "ud2": S.SIGILL, "abort": S.SIGABRT, "terminate": S.SIGABRT,
     "heap-corruption": S.SIGABRT,
 }  # fmt: skip
@@ -83,6 +83,9 @@ THREAD_KIND = {
     "raw-thread": "native",
 }
 
+# How the stacks of the other threads are taken, in states that start one.
+THREADS_HOW = {"below the launcher": "helper", "ptrace forbidden": "signal"}
+
 # Steps in which a fault is survived: libgcc follows a smashed stack.
 FAULTED_STEPS = {"smashed-return": {"NATIVE_STACK"}}
 
@@ -103,9 +106,8 @@ class Cell:
     state: str = ""
 
     def __str__(self) -> str:
-        return "-".join(
-            word.replace(" ", "_").replace(",", "") for word in (self.state, self.kind, self.place, self.way) if word
-        )
+        words = (self.state, self.kind, self.place, self.way)
+        return "-".join(word.replace(" ", "_").replace(",", "") for word in words if word)
 
     @property
     def verdict(self) -> str:
@@ -136,7 +138,7 @@ class Cell:
         """The documented reason why this death leaves no report but its status (docs/crash-safety.md)."""
         if self.way == "enable" and self.kind == "stack-overflow" and self.place in NATIVE_PLACES:
             return "without preload only Python's threads have an alternate stack"
-        if self.way == "enable" and self.state == "inside a signal handler" and self.kind not in ("abort",):
+        if self.way == "enable" and self.state == "inside a signal handler" and self.kind != "abort":
             return "without preload a handler's mask is not seen: the kernel kills for a fault whose signal is blocked"
         return None
 
@@ -154,8 +156,8 @@ def all_cells() -> list[Cell]:
 def covering(cells: list[Cell]) -> frozenset[Cell]:
     """The fast subset: every kind, place, way and state, and what is cheap of their pairs.
 
-    Without torch a cell takes a fifth of a second: kinds x places and kinds x ways are all there. Each cell with torch
-    takes seconds: a few, so that each place and each kind about storages is there.
+    Without torch a cell takes a fifth of a second: all kinds x places are there, and on the main thread x ways. With
+    torch it takes seconds: so few that each such place and each kind about storages is there.
     """
     return frozenset(_cheap(cells)) | frozenset(_with_torch(cells))
 
@@ -169,7 +171,7 @@ def _cheap(cells: list[Cell]) -> Iterator[Cell]:
             new = (cell.state, cell.way) not in seen
             seen.add((cell.state, cell.way))
         else:
-            new = cell.way == WAYS[(KINDS.index(cell.kind) + PLACES.index(cell.place)) % 2]
+            new = cell.place == "main" or cell.way == WAYS[(KINDS.index(cell.kind) + PLACES.index(cell.place)) % 2]
         if new:
             yield cell
 

@@ -22,6 +22,7 @@ from tests.crash.matrix.cells import (
     FAULTED_STEPS,
     SIGNAL,
     THREAD_KIND,
+    THREADS_HOW,
     TRUE_ADDRESS,
     Cell,
     all_cells,
@@ -88,6 +89,13 @@ def room(directory: Path, cell: Cell) -> Iterator[tuple[Path, bool]]:
         shutil.rmtree(directory)
 
 
+def test_matrix_is_large_and_its_fast_part_covers_it() -> None:
+    """What `make test` runs has every kind, place, state and way of the matrix."""
+    assert len(CELLS) == len(set(CELLS)) >= 250
+    for name in ("kind", "place", "state", "way"):
+        assert {getattr(cell, name) for cell in FAST} == {getattr(cell, name) for cell in CELLS}
+
+
 def _parameters() -> list[object]:
     return [pytest.param(cell, id=str(cell), marks=_marks(cell)) for cell in CELLS]
 
@@ -103,17 +111,14 @@ def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("cell", _parameters())
 def test_cell(
-    cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int],
-    record_property: Callable[[str, object], None],
+    cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]
 ) -> None:  # fmt: skip
     """The death stays what it was, soon and without a trace but the report, which is complete and right."""
-    record_property("cell", [cell.kind, cell.place, cell.way, cell.state])
     plain = untraced(cell)
     with room(tmp_path / "cell", cell) as (directory, small):
         died = die(cell, cell.way, directory / "run", libraries, small_disk=small)
         _death_is_unchanged(cell, died, plain)
         if cell.why_no_report:
-            record_property("no_report", cell.why_no_report)
             assert _box(died).crash is None
             return
         crash = _report_is_complete(cell, died)
@@ -149,7 +154,18 @@ def _report_is_complete(cell: Cell, died: Died) -> Crash:
     assert set(crash.steps_faulted) <= faulted
     assert crash.steps_late == ()
     assert set(crash.steps_done) | set(crash.steps_faulted) == STEPS
+    _other_threads_are_there(cell, crash)
     return crash
+
+
+def _other_threads_are_there(cell: Cell, crash: Crash) -> None:
+    assert len(crash.threads) == crash.threads_total
+    assert {thread.state for thread in crash.threads} <= {"done"}
+    assert all(thread.native_stack for thread in crash.threads)
+    if cell.state in THREADS_HOW:
+        assert crash.threads_how == THREADS_HOW[cell.state]
+    if cell.state in THREADS_HOW or cell.place in ("python-thread", "raw-thread", "openmp-worker", "autograd-thread"):
+        assert crash.threads
 
 
 def _thread_is_right(cell: Cell, died: Died, crash: Crash) -> None:
@@ -175,6 +191,13 @@ def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
     assert process.thread.kind == THREAD_KIND[cell.place]
     if cell.place == "dataloader-worker":
         assert process.role == "dataloader-worker"
+    if cell.kind not in FAULTED_STEPS:
+        _stack_is_whole([frame.image or "" for frame in process.native_stack or ()])
+
+
+def _stack_is_whole(images: list[str]) -> None:
+    """The outermost frame is that of a program's or a thread's begin, in the interpreter or in libc."""
+    assert Path(images[-1]).name.startswith(("python", "libc.so", "libpthread")), images
 
 
 def _core_is_true(cell: Cell, crash: Crash, cores: list[Path]) -> None:

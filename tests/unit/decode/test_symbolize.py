@@ -15,6 +15,7 @@ from pytracer.decode.snapshot import NativeFrame, Snapshot
 from pytracer.decode.symbolize import symbolize, write_symbols
 from tests.support import elf
 from tests.support.synth import Box, write_run
+from tests.support.synth_threads import OtherThread
 
 BUILD_ID = b"\x12" * 20
 SYMBOLS = [
@@ -147,3 +148,16 @@ def test_names_travel_with_the_run(tmp_path: Path) -> None:
     crash = load_job(run).processes[0].snapshot.crash
     assert crash is not None
     assert [f.function for f in crash.native_stack] == ["my::run()", None]
+
+
+def test_stacks_of_other_threads_are_named_as_well(tmp_path: Path) -> None:
+    """Each place is looked up once, however many threads wait there; the names are stored with the run."""
+    path = elf.write(tmp_path / "l.so", elf.image(SYMBOLS, build_id=BUILD_ID))
+    threads = [OtherThread(200 + n, native=[(path, 0x1000), (path, 0x1200)]) for n in range(3)]
+    box = Box().crash(native=[(path, 0x1200)], build_ids={path: BUILD_ID}, threads=threads)
+    run = write_run(tmp_path / "run", box)
+    assert write_symbols(load_job(run), run / "symbols.json") == 2
+    os.unlink(path)
+    crash = load_job(run).processes[0].snapshot.crash
+    assert crash is not None
+    assert [[f.function for f in t.native_stack] for t in crash.threads] == [["my::run()", "tiny"]] * 3

@@ -24,12 +24,14 @@ KEYS: dict[str, set[str]] = {
         "pid", "ppid", "host", "rank", "local_rank", "world_size", "role", "command", "started", "ended", "status",
         "primary", "signal", "fault", "thread", "python_stack", "native_stack", "threads", "registers", "exception",
         "step", "autograd_node", "last_op", "last_collective", "ddp", "fsdp", "cuda_graphs", "cuda_streams", "memory",
-        "environment",
+        "environment", "notes", "why", "recent_collectives", "abort_text", "threads_found", "threads_total",
+        "stack_cycle", "also_crashed", "pointers", "memory_blocks", "images", "mappings",
     },
     "processes.2.status": {"kind", "exit_code", "signal", "reported_by"},
-    "processes.2.signal": {"number", "name", "code", "sender_pid"},
+    "processes.2.signal": {"number", "name", "code", "sender_pid", "sender_command"},
     "processes.2.fault": {
         "addr", "access", "size", "kind", "storage", "bucket", "fsdp", "cuda_graph", "mapping", "instruction",
+        "expression", "expression_found",
     },
     "processes.2.fault.storage": {
         "base", "nbytes", "offset_bytes", "distance_bytes", "device", "state", "names", "allocated", "freed", "found",
@@ -42,7 +44,15 @@ KEYS: dict[str, set[str]] = {
     "processes.2.thread": {"tid", "name", "kind"},
     "processes.2.python_stack.0": {"function", "file", "line"},
     "processes.2.native_stack.0": {"image", "offset", "build_id", "function", "found"},
-    "processes.2.threads.0": {"tid", "name", "kind", "crashed", "python_stack", "native_stack"},
+    "processes.2.threads.0": {
+        "tid", "name", "kind", "crashed", "python_stack", "native_stack", "state", "frames_left_out",
+        "frames_after_gap", "system_call", "stack",
+    },
+    "processes.2.pointers.0": {
+        "register", "addr", "says", "kind", "storage", "offset_bytes", "names", "found",
+    },
+    "processes.2.images.0": {"path", "start", "end", "build_id"},
+    "processes.2.mappings.0": {"start", "end", "permissions", "offset", "path"},
     "processes.2.autograd_node": {"name", "sequence_nr", "thread"},
     "processes.2.last_collective": {
         "group", "op", "sequence_nr", "state", "sizes", "dtypes", "root", "reduce_op", "buffer",
@@ -50,7 +60,7 @@ KEYS: dict[str, set[str]] = {
     "processes.2.last_collective.buffer": {"addr", "names", "bucket_index"},
     "processes.2.ddp.0": {"module", "buckets", "has_rebuilt", "ready"},
     "processes.2.ddp.0.buckets.0": {"index", "addr", "nbytes", "generation", "parameters"},
-    "processes.1.exception": {"type", "message", "python_stack"},
+    "processes.1.exception": {"type", "message", "python_stack", "language"},
     "collectives": {"groups"},
     "collectives.groups.0": {"name", "ranks", "last", "mismatch", "missing_ranks"},
 }  # fmt: skip

@@ -1,0 +1,239 @@
+"""Rules about processes that ended themselves: abort and heap-corruption, and the known crashes among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.heap_texts import explain_text
+from tests.support import scenarios as s
+from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, evidence, finding, summary, verdict
+from tests.support.deaths import Stack as Frames
+from tests.support.synth import Box
+
+ABORT = {"signal": 6, "code": -6, "sender_pid": 101}
+RAISED: list[tuple[str | None, str | None]] = [
+    (LIBC_SO, "__pthread_kill_implementation"),
+    (LIBC_SO, "raise"),
+    (LIBC_SO, "abort"),
+]
+TERMINATE: list[tuple[str | None, str | None]] = [
+    *RAISED,
+    (STDCPP, "__gnu_cxx::__verbose_terminate_handler()"),
+    (STDCPP, "std::terminate()"),
+]
+READ = (s.TORCH_CPU, "gloo::transport::tcp::Pair::read()")
+
+
+# abort
+
+
+def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
+    """What the terminate handler noted right before."""
+    noted = {"tid": 101, "type": "gloo::EnforceNotMet", "what": "op.preamble.length <= op.nbytes. 40 vs 24"}
+    report = died(run, **ABORT, stack_of=[*TERMINATE, READ], facts=[("CPP_EXCEPTION", noted)])
+    assert verdict(report) == ("abort", "certain")
+    assert summary(report) == (
+        "Process 101 (train.py) aborted: nobody caught gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 40 vs 24, "
+        "below gloo::transport::tcp::Pair::read."
+    )
+    found = finding(report, "abort")
+    assert found is not None and found.missing == []
+
+
+def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
+    """Without torch nobody notes it: said to be missing."""
+    report = died(run, **ABORT, stack_of=[*TERMINATE, READ])
+    found = finding(report, "abort")
+    assert found is not None and found.missing == ["what() of the exception"]
+    assert "a C++ exception was not caught" in summary(report)
+
+
+def test_exception_of_another_thread_is_not_this_one_s(run: Path) -> None:
+    """Two threads may terminate at once; a note of the crashed one wins."""
+    notes = [
+        ("CPP_EXCEPTION", {"tid": 101, "type": "std::runtime_error", "what": "mine"}),
+        ("CPP_EXCEPTION", {"tid": 202, "type": "std::logic_error", "what": "yours"}),
+    ]
+    assert "std::runtime_error: mine" in summary(died(run, **ABORT, stack_of=TERMINATE, facts=notes))
+
+
+def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
+    """glibc's own words."""
+    text = "python: csrc/reshape.cpp:41: void reshape(const Shape&): Assertion `n > 0' failed.\n"
+    report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "reshape")])
+    assert summary(report) == (
+        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape, below reshape."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("*** stack smashing detected ***: terminated\n", "a function found its stack frame overwritten"),
+        ("*** buffer overflow detected ***: terminated\n", "given a buffer that is too small"),
+        ("*** longjmp causes uninitialized stack frame ***: terminated\n", "longjmp()"),
+        ("something else\n", "it printed: something else"),
+    ],
+)
+def test_texts_of_the_c_library_are_explained(run: Path, text: str, words: str) -> None:
+    """-fstack-protector, _FORTIFY_SOURCE, and what nobody knows."""
+    report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (s.VICTIM, "f")])
+    assert verdict(report) == ("abort", "certain")
+    assert words in summary(report)
+
+
+def test_fatal_error_of_cpython_is_named(run: Path) -> None:
+    """Py_FatalError prints by itself and calls abort()."""
+    report = died(run, **ABORT, stack_of=[*RAISED, (s.PYTHON, "fatal_error_exit"), (s.PYTHON, "_Py_FatalErrorFunc")])
+    assert "CPython gave up with a fatal error" in summary(report)
+
+
+def test_terminate_without_an_exception_is_explained(run: Path) -> None:
+    """The destructor of a joinable std::thread."""
+    stack = [*TERMINATE, (s.VICTIM, "std::thread::~thread()"), (s.VICTIM, "Pool::~Pool()")]
+    report = died(run, **ABORT, stack_of=stack, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    assert "std::terminate() was called without an active exception" in summary(report)
+    assert "Join every std::thread" in advice(report)
+    assert "190489" not in evidence(report)
+
+
+SHUTDOWN: Frames = [
+    *TERMINATE,
+    (STDCPP, "__gxx_personality_v0"),
+    ("/lib/libgcc_s.so.1", "_Unwind_ForcedUnwind"),
+    (LIBC_SO, "pthread_exit"),
+    (s.PYTHON, "PyThread_exit_thread"),
+    (s.PYTHON, "PyEval_RestoreThread"),
+    (TORCH_PYTHON, "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::decref(_object*) const"),
+]
+
+
+def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> None:
+    """pytorch/pytorch#190489: a thread of gloo's wants the GIL of an interpreter that is going away."""
+    report = died(run, **ABORT, stack_of=SHUTDOWN, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    assert verdict(report) == ("abort", "certain")
+    assert "pytorch/pytorch#190489" in evidence(report)
+    assert "destroy_process_group() before the program ends" in advice(report)
+
+
+def test_thread_that_ends_itself_outside_of_torch_is_not_that_crash(run: Path) -> None:
+    """pthread_exit() inside a noexcept function of somebody else's."""
+    stack = [*TERMINATE, ("/lib/libgcc_s.so.1", "_Unwind_ForcedUnwind"), (LIBC_SO, "pthread_exit"), (s.VICTIM, "stop")]
+    report = died(run, **ABORT, stack_of=stack, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    assert "190489" not in evidence(report)
+
+
+# heap-corruption
+
+TEXTS = [
+    ("free(): invalid pointer", "never gave out"),
+    ("free(): invalid size", "not the beginning of a block"),
+    ("free(): invalid next size (fast)", "past the end of a block"),
+    ("free(): invalid next size (normal)", "past the end of a block"),
+    ("free(): double free detected in tcache 2", "freed twice"),
+    ("free(): too many chunks detected in tcache", "after it was freed"),
+    ("free(): unaligned chunk detected in tcache 2", "after it was freed"),
+    ("free(): corrupted unsorted chunks", "after it was freed"),
+    ("double free or corruption (fasttop)", "twice in a row"),
+    ("double free or corruption (!prev)", "freed twice"),
+    ("double free or corruption (out)", "freed twice"),
+    ("double free or corruption (top)", "freed twice"),
+    ("corrupted size vs. prev_size", "neighbouring blocks disagree"),
+    ("corrupted size vs. prev_size while consolidating", "neighbouring blocks disagree"),
+    ("corrupted double-linked list (not small)", "after it was freed"),
+    ("malloc(): corrupted top size", "the end of the heap"),
+    ("malloc(): invalid size (unsorted)", "past the end of its neighbour"),
+    ("malloc(): mismatching next->prev_size (unsorted)", "past the end of its neighbour"),
+    ("malloc(): unaligned tcache chunk detected", "after it was freed"),
+    ("malloc(): unsorted double linked list corrupted", "after it was freed"),
+    ("malloc(): smallbin double linked list corrupted", "after it was freed"),
+    ("malloc(): memory corruption (fast)", "after it was freed"),
+    ("malloc_consolidate(): unaligned fastbin chunk detected", "a freed block was overwritten"),
+    ("munmap_chunk(): invalid pointer", "inside a block"),
+    ("realloc(): invalid pointer", "realloc() was given"),
+    ("realloc(): invalid old size", "sizes around"),
+    ("realloc(): invalid next size", "sizes around"),
+    ("tcache_thread_shutdown(): unaligned tcache chunk detected", "after it was freed"),
+    ("malloc.c:2401: sysmalloc: Assertion `(old_top == initial_top (av)' failed.", "the end of the heap"),
+    ("Fatal glibc error: malloc.c:2599 (sysmalloc): assertion failed: (old_top", "the end of the heap"),
+    ("Fatal glibc error: malloc.c:4104 (_int_malloc): assertion failed: x", "its own notes"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), TEXTS)
+def test_each_text_about_the_heap_is_explained(text: str, words: str) -> None:
+    """One sentence for each that glibc prints."""
+    assert words in (explain_text(text) or "")
+
+
+@pytest.mark.parametrize("text", ["*** stack smashing detected ***: terminated", "model.c:3: f: Assertion `x' failed."])
+def test_texts_about_something_else_are_not_about_the_heap(text: str) -> None:
+    """They are abort's."""
+    assert explain_text(text) is None
+
+
+def test_heap_corruption_is_certain_by_the_text(run: Path) -> None:
+    """The text, its meaning, who noticed, and what to run next."""
+    stack = [*RAISED, (LIBC_SO, "__libc_message"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "_int_free"),
+             (LIBC_SO, "cfree"), (s.VICTIM, "Pool::release(void*)")]  # fmt: skip
+    report = died(run, **ABORT, abort_text="free(): double free detected in tcache 2\n", stack_of=stack)
+    assert verdict(report) == ("heap-corruption", "certain")
+    assert summary(report) == (
+        "Process 101 (train.py) aborted because the C library found its heap damaged: the same block was freed twice, "
+        "below Pool::release."
+    )
+    assert "the C library printed: free(): double free detected in tcache 2" in evidence(report)
+    assert "MALLOC_CHECK_" in advice(report)
+    assert finding(report, "abort") is None
+
+
+def test_fault_inside_free_is_likely_heap_corruption(run: Path) -> None:
+    """The C library's inner functions have no names: the innermost named one is free()."""
+    stack: Frames = [(LIBC_SO, None), (LIBC_SO, "cfree"), (s.VICTIM, "Pool::release(void*)")]
+    report = died(run, addr=0x6_0000_0008, code=1, stack_of=stack)
+    assert verdict(report) == ("heap-corruption", "likely")
+    assert "died inside the allocator (cfree)" in summary(report)
+    assert finding(report, "wild-pointer") is None
+
+
+def test_fault_inside_another_allocator_counts_as_well(run: Path) -> None:
+    """jemalloc, by preload."""
+    report = died(run, addr=0x10, code=1, stack_of=[("/usr/lib/libjemalloc.so.2", "free"), (s.VICTIM, "f")])
+    assert verdict(report) == ("heap-corruption", "likely")
+    assert finding(report, "null-dereference") is None
+
+
+def test_fault_in_memcpy_is_no_heap_corruption(run: Path) -> None:
+    """The C library also touches what it is given."""
+    report = died(
+        run, addr=0x6_0000_0008, code=1, stack_of=[(LIBC_SO, "__memmove_avx_unaligned_erms"), (s.VICTIM, "f")]
+    )
+    assert finding(report, "heap-corruption") is None
+    assert verdict(report)[0] == "wild-pointer"
+
+
+def test_function_called_free_in_a_library_is_not_the_allocator(run: Path) -> None:
+    """Libraries have functions of that name of their own."""
+    report = died(run, addr=0x6_0000_0008, code=1, stack_of=[(s.VICTIM, "free"), (s.VICTIM, "f")])
+    assert finding(report, "heap-corruption") is None
+
+
+def test_heap_corruption_of_ranks_is_one_finding(run: Path) -> None:
+    """Without a text the function that complains is enough, but not certain."""
+    boxes = [s.rank(number).at(500 + number) for number in (0, 1)]
+    for box in boxes:
+        box.crash(signal=6, code=-6, sender_pid=box.pid, native=[(s.LIBC, 0x3400), (s.LIBC, 0x5600)])
+    report = build_report(s.load(run, s.agent((101, {"signal": 6}), (102, {"signal": 6})), *boxes))
+    found = finding(report, "heap-corruption")
+    assert found is not None and (found.ranks, found.confidence) == ([0, 1], "likely")
+
+
+def test_abort_with_a_python_exception_before_stays_the_exception(run: Path) -> None:
+    """Tearing down may find anything; what began the end is the exception."""
+    box = Box(pid=101, ppid=99).exception("ValueError", "bad", [("main", s.SCRIPT, 3)])
+    report = died(run, box=box, **ABORT, abort_text="free(): invalid pointer\n", stack_of=RAISED)
+    assert verdict(report) == ("python-exception", "certain")
+    assert finding(report, "heap-corruption") is None

@@ -1,0 +1,111 @@
+"""All threads in the report: order, kinds, stacks joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.analyze import report as r
+from pytracer.analyze.build import build_view
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.thread_reports import thread_kind
+from pytracer.decode.snapshot import Job, NativeFrame
+from tests.support import crash_scenarios as c
+from tests.support import scenarios as s
+from tests.support.synth import Box
+from tests.support.synth_threads import OtherThread
+
+
+def process(job: Job) -> r.ProcessReport:
+    return build_view(0, job.processes[0], RunClock(job)).report
+
+
+def threads(run: Path, box: Box, **crash: Any) -> list[r.ThreadReport]:
+    return process(s.load(run, box.at(500).crash(**{"native": s.NATIVE[:1], **crash}))).threads or []
+
+
+def frames(*functions: str, image: str = "/x/libtorch_cpu.so") -> tuple[NativeFrame, ...]:
+    return tuple(NativeFrame(1, image, 1, None, "exact", function) for function in functions)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_python", "stack", "kind"),
+    [
+        ("python", True, frames("read", image="/x/libc.so.6"), "python"),
+        ("python", False, frames("read", image="/x/libc.so.6"), "native"),
+        ("pt_autograd_0", True, (), "autograd"),
+        ("python", True, frames("x", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"), "python"),
+        ("python", False, frames("torch::autograd::Engine::thread_main(...)"), "autograd"),
+        ("python", True, frames("torch::autograd::Engine::thread_init(int, ...)", "start_thread"), "autograd"),
+        ("python", False, frames("f") + frames("g", image="/x/libgomp-98.so.1"), "openmp"),
+        ("python", True, frames("f", image="/x/libiomp5.so") + frames("start_thread", image="/x/libc.so.6"), "openmp"),
+        ("python", True, frames("GOMP_parallel", image="/x/libgomp.so.1") + frames("thread_run"), "python"),
+        ("python", False, frames("gloo::transport::tcp::Loop::run()"), "gloo"),
+        ("pt_nccl_watchdg", False, (), "nccl-watchdog"),
+    ],
+)  # fmt: skip
+def test_kind_follows_from_name_and_first_functions(
+    name: str, has_python: bool, stack: tuple[NativeFrame, ...], kind: str, tmp_path: Path
+) -> None:
+    """A Python thread that calls backward() or a parallel loop stays a Python thread."""
+    job = s.single(tmp_path)
+    assert thread_kind(job.processes[0].snapshot, 999, name, has_python, stack) == kind
+    assert thread_kind(job.processes[0].snapshot, 101, name, has_python, stack) == "main"
+
+
+def test_crashed_thread_comes_first_then_the_main_one(tmp_path: Path) -> None:
+    """Then all others by their id, each once."""
+    report = process(c.terminated(tmp_path))
+    found = [(item.tid, item.kind, item.crashed) for item in report.threads or []]
+    assert found == [
+        (555, "native", True),
+        (101, "main", False),
+        (601, "openmp", False),
+        (602, "openmp", False),
+        (603, "openmp", False),
+        (700, "gloo", False),
+    ]
+    assert (report.threads_found, report.threads_total) == ("helper (ptrace)", 7)
+
+
+def test_python_stack_is_joined_by_pthread(tmp_path: Path) -> None:
+    """Also for a thread that recorded nothing itself; one without a native stack is kept."""
+    frame = [("worker", "w.py", 5)]
+    others = [OtherThread(601, native=s.NATIVE[:1], pthread=0x77, syscall=202), OtherThread(602, pthread=0x78)]
+    found = threads(
+        tmp_path,
+        Box(pid=101),
+        threads=others,
+        threads_how=2,
+        python_matched=False,
+        other_python={0x77: frame, 0x79: frame},
+    )
+    by_tid = {item.tid: item for item in found}
+    stacks = {tid: [f.function for f in item.python_stack or []] for tid, item in by_tid.items()}
+    assert stacks == {101: [], 601: ["worker"], 602: [], None: ["worker"]}
+    assert (by_tid[601].kind, by_tid[601].system_call, by_tid[602].kind) == ("python", "futex", "native")
+
+
+def test_python_stack_of_the_crashed_thread_is_not_told_twice(tmp_path: Path) -> None:
+    """Whether the handler matched it or only its pthread did."""
+    for matched in (True, False):
+        run = tmp_path / str(matched)
+        found = threads(run, Box(pid=101), python=[("f", "f.py", 3)], python_matched=matched, threads=[OtherThread(9)])
+        assert [len(item.python_stack or []) for item in found] == [1, 0]
+
+
+def test_threads_that_only_recorded_are_listed_unless_all_are_known(tmp_path: Path) -> None:
+    """A complete list from the helper proves that a thread has ended, even when nobody noticed."""
+    for total, expected in ((1, [101, 601]), (2, [101, 601, 555])):
+        box = Box(pid=101).thread(555, "gone").mark("x", tid=555)
+        found = threads(tmp_path / str(total), box, threads=[OtherThread(601)], threads_how=1, threads_total=total)
+        assert [item.tid for item in found] == expected
+
+
+def test_gap_of_a_deep_stack_is_told(tmp_path: Path) -> None:
+    """How many frames are missing, and before which."""
+    deep = OtherThread(601, native=[(s.VICTIM, 0x10 + n) for n in range(64)], total=1000)
+    found = threads(tmp_path, Box(pid=101), threads=[deep])[1]
+    assert (len(found.native_stack or []), found.frames_left_out, found.frames_after_gap) == (64, 936, 16)
