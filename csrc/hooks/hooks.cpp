@@ -5,7 +5,7 @@
 namespace pytracer::hooks {
 namespace {
 
-const Hook* const kHooks[] = {&kCpuAllocator, &kAutograd, &kRanges};
+const Hook* const kHooks[] = {&kCpuAllocator, &kAutograd, &kCollectives, &kRanges};
 bool installed = false;
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace {
 
 using namespace blackbox;
 
+constexpr uint64_t kRecent = 256;  // a backend's queue is shorter
+
 std::atomic<CollectiveSlot*> ring{nullptr};
 
 CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
@@ -42,6 +44,23 @@ uint64_t collective_scheduled(const CollectiveSlot& described) noexcept {
   slot.step = g_box.header->step;
   order.store(static_cast<uint32_t>(number), std::memory_order_release);
   return number;
+}
+
+uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* argument), const void* argument) noexcept {
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  uint64_t newest = std::atomic_ref(g_box.header->collectives).load(std::memory_order_acquire);
+  if (slots == nullptr) return 0;
+  for (uint64_t number = newest > kRecent ? newest - kRecent + 1 : 1; number <= newest; number++) {
+    CollectiveSlot& slot = *slot_of(slots, number);
+    auto scheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
+    std::atomic_ref state(slot.state);
+    if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number) || state.load() != scheduled) continue;
+    if (fits(&slot, argument) == 0) continue;
+    if (!state.compare_exchange_strong(scheduled, static_cast<uint32_t>(CollectiveState::kStarted), std::memory_order_acq_rel)) continue;
+    std::atomic_ref(slot.started_ns).store(crashsafe::now_ns(), std::memory_order_relaxed);
+    return number;
+  }
+  return 0;
 }
 
 void collective_reached(uint64_t number, CollectiveState state) noexcept {

@@ -14,6 +14,10 @@ bool open_collectives() noexcept;
 /// kept. Any thread.
 uint64_t collective_scheduled(const blackbox::CollectiveSlot& slot) noexcept;
 
+/// Takes the oldest recent collective that is still scheduled and that `fits(slot, argument)`: it has started now. Returns its
+/// number, 0 when there is none. For backends that run collectives on threads of their own.
+uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* argument), const void* argument) noexcept;
+
 /// Notes a later state, unless the slot has been taken by a newer collective.
 void collective_reached(uint64_t number, blackbox::CollectiveState state) noexcept;
 

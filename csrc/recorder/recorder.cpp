@@ -248,6 +248,9 @@ uint64_t pytracer_collective_scheduled(const void* slot) {
   recorder::tick();
   return recorder::collective_scheduled(*static_cast<const blackbox::CollectiveSlot*>(slot));
 }
+uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void*), const void* argument) {
+  return recorder::recording() ? recorder::start_scheduled_collective(fits, argument) : 0;
+}
 void pytracer_collective_reached(uint64_t number, uint32_t state) {
   if (recorder::recording()) recorder::collective_reached(number, static_cast<blackbox::CollectiveState>(state));
 }
