@@ -130,12 +130,8 @@ def main() -> int:
     options, words = parser.parse_known_args()
     cells = all_cells()
     table = Table(cells)
-    status = int(
-        pytest.main(
-            [str(ROOT / "tests/crash/matrix"), "-q", "-m", "", "--dist", "worksteal", "--tb", "short", *words],
-            plugins=[table],
-        )
-    )
+    usual = [str(ROOT / "tests/crash/matrix"), "-q", "-m", "", "--dist", "worksteal", "--tb", "short"]
+    status = int(pytest.main([*usual, *words], plugins=[table]))
     print(f"\n{table.kinds()}\n\n{table.states()}\n\n{table.verdict()}")
     if options.write:
         page = PAGE.format(

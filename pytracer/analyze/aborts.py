@@ -6,15 +6,18 @@ import re
 from dataclasses import dataclass
 
 from pytracer.analyze.native import functions
-from pytracer.analyze.signals import SIGABRT
+from pytracer.analyze.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
 
-SI_USER = 0
 PLUMBING = (
-    "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr", "__assert_fail",
-    "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal", "__stack_chk_fail",
-    "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail", "__libc_fatal",
+    "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr",
+    "__assert_fail", "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal",
+    "__stack_chk_fail", "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail",
+    "__libc_fatal", "unwind_stop", "pthread_exit", "pthread_unwind", "PyThread_exit_thread", "take_gil",
+    "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
 )  # fmt: skip
+# Functions below std::terminate() that call it without having thrown: a thread that was not joined, a forced unwind.
+_WITHOUT_EXCEPTION = ("std::thread::~thread", "std::thread::operator=", "_Unwind_ForcedUnwind")
 _ASSERTION = re.compile(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
@@ -82,5 +85,10 @@ def terminated_without_exception(view: ProcessView) -> bool:
     """Whether std::terminate() ran although nothing had been thrown."""
     if (printed(view) or "").startswith("FATAL: exception not rethrown"):
         return True
+    names = functions(view)
+    if not any("terminate" in name for name in names):
+        return False
     exception = cpp_exception(view)
-    return exception is not None and exception.type is None and any("terminate" in name for name in functions(view))
+    if exception is not None:
+        return exception.type is None
+    return any(part in name for part in _WITHOUT_EXCEPTION for name in names)

@@ -12,7 +12,14 @@ from pytracer.analyze import report as r
 from pytracer.analyze.address import Place, describe_address, objects_in
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
-from pytracer.analyze.instruction import Instruction, address_expression, decode_instruction, page_fault_access
+from pytracer.analyze.instruction import (
+    Instruction,
+    address_expression,
+    decode_instruction,
+    is_canonical,
+    page_fault_access,
+)
+from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
 from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
@@ -140,14 +147,25 @@ def _instruction(snapshot: Snapshot, crash: Crash | None) -> Instruction | None:
 
 
 def _place(snapshot: Snapshot, crash: Crash | None, instruction: Instruction | None) -> Place | None:
-    """The address that was wanted. x86-64 hides non-canonical ones: SI_KERNEL, address 0 - then the operands tell."""
+    """The address that was wanted. x86-64 hides non-canonical ones: then the instruction tells, if it can."""
     if crash is None or crash.code <= 0 or crash.signal not in (SIGSEGV, SIGBUS):
         return None
-    if crash.code == SI_KERNEL and crash.fault_addr == 0:
-        if instruction is None or instruction.addr is None:
-            return Place(0, "non-canonical")
-        return describe_address(snapshot, instruction.addr)
-    return describe_address(snapshot, crash.fault_addr)
+    if not _is_hidden(crash):
+        return describe_address(snapshot, crash.fault_addr)
+    addr = _hidden_address(snapshot, crash, instruction)
+    return describe_address(snapshot, addr) if addr is not None else Place(0, "non-canonical")
+
+
+def _is_hidden(crash: Crash) -> bool:
+    """A general-protection fault: the kernel gives SI_KERNEL and address 0."""
+    return crash.code == SI_KERNEL and crash.fault_addr == 0
+
+
+def _hidden_address(snapshot: Snapshot, crash: Crash, instruction: Instruction | None) -> int | None:
+    jump = refused_branch(snapshot.arch, crash, instruction)
+    if jump is not None:
+        return jump.target if jump.target is not None and not is_canonical(jump.target) else None
+    return instruction.addr if instruction is not None else None
 
 
 def _fault(
@@ -155,11 +173,12 @@ def _fault(
 ) -> r.Fault | None:
     if crash is None or place is None:
         return None
-    hidden = crash.code == SI_KERNEL and crash.fault_addr == 0
-    known = not hidden or (instruction is not None and instruction.addr is not None)
+    hidden = _is_hidden(crash)
+    known = not hidden or _hidden_address(snapshot, crash, instruction) is not None
+    refused = hidden and refused_branch(snapshot.arch, crash, instruction) is not None
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
-    execute = access == "execute" or (crash.pc == place.addr and known)
-    expression, found = address_expression(instruction, crash.registers, place.addr)
+    execute = access == "execute" or refused or (crash.pc == place.addr and known)
+    expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
     return r.Fault(
         addr=hex_addr(place.addr) if known else None,
         access="execute" if execute else access or (instruction.access if instruction else None),
@@ -168,9 +187,9 @@ def _fault(
         storage=storage_report(snapshot, place, clock),
         bucket=bucket_report(place),
         mapping=mapping_report(crash, place.mapping),
-        instruction=instruction.words if instruction and not execute else None,
-        expression=expression if not execute else None,
-        expression_found=found if expression and not execute else None,
+        instruction=instruction.words if instruction and (refused or not execute) else None,
+        expression=expression,
+        expression_found=found if expression else None,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pytracer._words import time_words
 from pytracer.analyze.clock import FOREIGN_ERROR_NS, RunClock
-from pytracer.analyze.signals import SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
+from pytracer.analyze.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.view import Death, ProcessView, death_signature, subject_words
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
@@ -131,7 +131,10 @@ def _nature(view: ProcessView) -> tuple[str, str]:
     number = crash.signal if crash is not None else process.signal
     if process.status_kind == "signaled" or crash is not None:
         name = signal_name(number) if number is not None else "a signal"
-        sent = crash is not None and crash.code <= 0 and crash.sender_pid not in (None, 0, process.snapshot.pid)
+        # A sender in another pid namespace is 0 to this one, and SI_USER still says that somebody sent it.
+        by_other = crash is not None and crash.sender_pid not in (None, 0, process.snapshot.pid)
+        nameless = crash is not None and crash.code == SI_USER and not crash.sender_pid
+        sent = crash is not None and crash.code <= 0 and (by_other or nameless)
         if sent or number in (SIGTERM, SIGKILL, SIGHUP, SIGQUIT):
             return "sent", name
         return ("abort" if number == SIGABRT else "fault"), name

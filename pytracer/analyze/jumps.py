@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.instruction import is_canonical
+from pytracer.analyze.instruction import Instruction, is_canonical
 from pytracer.analyze.native import image_at, memory_word, own_frames
 from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
@@ -38,7 +38,7 @@ def wild_jump(view: ProcessView) -> Jump | None:
     if crash is None or place is None or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):
         return None
     if crash.code == SI_KERNEL and crash.fault_addr == 0:
-        return _refused_branch(view, crash)
+        return refused_branch(view.process.snapshot.arch, crash, view.instruction)
     executes = view.report.fault is not None and view.report.fault.access == "execute"
     if not executes or (place.mapping is not None and "x" in place.mapping.permissions):
         return None
@@ -46,11 +46,12 @@ def wild_jump(view: ProcessView) -> Jump | None:
 
 
 def _how(view: ProcessView, crash: Crash) -> str | None:
-    if memory_word(crash, crash.sp - POINTER_BYTES) == crash.pc:
+    popped, pushed = memory_word(crash, crash.sp - POINTER_BYTES), memory_word(crash, crash.sp)
+    called = pushed is not None and image_at(crash, pushed) is not None
+    if popped == crash.pc and not (called and crash.pc == 0):  # zeros lie about below any stack pointer
         return "return"
-    pushed = memory_word(crash, crash.sp)
     if pushed is not None:
-        return "call" if image_at(crash, pushed) else None
+        return "call" if called else None
     callers = own_frames(view)[1:2]
     if not callers or crash.pc == 0:
         return None
@@ -58,12 +59,12 @@ def _how(view: ProcessView, crash: Crash) -> str | None:
     return "return" if callers[0].found == "scanned" else "call"
 
 
-def _refused_branch(view: ProcessView, crash: Crash) -> Jump | None:
-    if not view.process.snapshot.arch.startswith("x86"):
+def refused_branch(arch: str, crash: Crash, instruction: Instruction | None) -> Jump | None:
+    """The branch at the program counter when the processor refused (SI_KERNEL, address 0) to take it."""
+    if not arch.startswith("x86"):
         return None
     if crash.code_bytes.removeprefix(_REPEAT)[:1] in _RETURNS:
         return Jump("return", memory_word(crash, crash.sp), refused=True)
-    instruction = view.instruction
     if instruction is None:
         return None
     name, _, operand = instruction.text.partition(" ")

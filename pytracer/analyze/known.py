@@ -14,13 +14,15 @@ from pytracer.analyze.view import ProcessView
 class KnownCrash:
     """The fingerprint: signal, innermost native function, and groups of names, one of each group on the stack.
 
-    A name of a group is part of a function's or an image's name. `environment` must hold as well.
+    A name of a group is part of a function's or an image's name. `environment` must hold as well. `what` is for the
+    headline, `says` for the evidence.
     """
 
     signal: int
     innermost: str | None
     stack: tuple[tuple[str, ...], ...]
     environment: tuple[str, str] | None
+    what: str
     says: str
     advice: str
 
@@ -34,6 +36,7 @@ KNOWN_CRASHES = (
         innermost="c10d::Logger::set_env_variables",
         stack=(),
         environment=("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
+        what="torch's own DDP logger used a garbage pointer",
         says="torch 2.13 dies here by itself when DDP is built over gloo with TORCH_DISTRIBUTED_DEBUG=DETAIL",
         advice=(
             "Unset TORCH_DISTRIBUTED_DEBUG or set it to INFO, which does not crash; the training code is not at fault."
@@ -51,9 +54,10 @@ KNOWN_CRASHES = (
             ("libtorch", "gloo", "c10", "pybind11"),
         ),
         environment=None,
+        what="a thread of torch's was ended while the interpreter was shutting down",
         says=(
-            "a thread of torch's asked for the GIL while the interpreter was shutting down, and was ended inside a "
-            "function that must not be left that way (pytorch/pytorch#190489)"
+            "known as pytorch/pytorch#190489: the thread asked for the GIL of an interpreter that was going away, and "
+            "was ended inside a function that must not be left that way"
         ),
         advice=(
             "Call torch.distributed.destroy_process_group() before the program ends. The work itself was done: only "

@@ -18,6 +18,12 @@ def functions(view: ProcessView) -> list[str]:
     return [frame.function for frame in own_frames(view) if frame.function]
 
 
+def below_function(view: ProcessView) -> str:
+    """`, below call_back`: the innermost function that is still known after a jump to no code, or nothing."""
+    names = functions(view)
+    return f", below {function_words(names[0])}" if names else ""
+
+
 def image_name(path: str | None) -> str:
     """The file name of an image, without folders and the kernel's note that it was deleted."""
     return (path or "").removesuffix(" (deleted)").rsplit("/", 1)[-1]

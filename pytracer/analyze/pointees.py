@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytracer._words import hex_addr, size_words
+from pytracer._words import function_words, hex_addr, size_words
 from pytracer.analyze import report as r
 from pytracer.analyze.address import NEAR_NULL_BYTES, Place, describe_address
 from pytracer.analyze.clock import RunClock
@@ -133,7 +133,8 @@ def _other_words(crash: Crash, place: Place) -> tuple[str, str | None]:
         return place.kind, "points below the stack of the crashed thread"
     image = next((item for item in crash.images if item.start <= addr < item.end), None)
     if image is not None:
-        return "image", _image_words(image, addr)
+        function = next((frame.function for frame in crash.code_pointers if frame.pc == addr), None)
+        return "image", _image_words(image, addr) + (f", in {function_words(function)}" if function else "")
     if mapping is None:
         return place.kind, None
     if place.kind in ("image", "file-mapping"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.signals import SI_USER
 from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
-
-SI_USER = 0
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:

@@ -12,15 +12,25 @@ from pytracer.analyze.view import ProcessView
 PAGE_BYTES = 4096
 BELOW_SP_BYTES = PAGE_BYTES  # a call pushes 8 bytes, a leaf function uses 128 below the stack pointer
 GUARD_BYTES = 64 * 1024
-LARGEST_FRAME_BYTES = 64 << 20
+LARGEST_FRAME_BYTES = 256 << 20
+
+
+def stack_bounds(view: ProcessView) -> tuple[int, int] | None:
+    """Lowest address and end of the crashed thread's stack; of the main thread's as far as it had grown, if need be."""
+    crash = view.crash
+    if crash is None or crash.stack is not None:
+        return crash.stack if crash else None
+    own = [item for item in crash.mappings if item.path == "[stack]" and crash.tid == view.process.snapshot.pid]
+    return (own[0].start, own[0].end) if own else None
 
 
 def ran_over(view: ProcessView) -> bool:
     """Whether the fault is this thread's stack overflow."""
     crash, place = view.crash, view.place
-    if crash is None or place is None or crash.stack is None or crash.signal != SIGSEGV or crash.code <= 0:
+    bounds = stack_bounds(view)
+    if crash is None or place is None or bounds is None or crash.signal != SIGSEGV or crash.code <= 0:
         return False
-    low = crash.stack[0]
+    low = bounds[0]
     if place.addr < crash.sp - BELOW_SP_BYTES:
         return False
     if place.addr >= low:  # the main thread's stack grows on demand, and the kernel may refuse that before its limit

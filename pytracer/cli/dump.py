@@ -18,14 +18,14 @@ from pytracer.blackbox.schema import Entry, Region
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.journal import Journal
 from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Moment, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.snapshot import Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
 from pytracer.decode.symbolize import symbolize
 
 SECTIONS = ("header", "regions", "counters", "threads", "journal", "records", "storages", "crash", "mappings", "damage")
 LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "mappings", "damage"})
 ON_REQUEST = frozenset({"mappings"})  # hundreds of lines that few want to read
 ADDRESSES = frozenset(
-    {"base", "pc", "sp", "pthread", "start", "end", "stack", "storages", "registers", "offset_in_image"}
+    {"base", "pc", "sp", "pthread", "start", "end", "stack", "storages", "registers", "offset_in_image", "bias"}
 )
 
 EXAMPLES = """\b
@@ -165,7 +165,16 @@ def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
     crash = snapshot.crash
     if crash is None:
         return None
-    left_out = ("python_threads", "native_stack", "python_stack", "hits", "mappings", "mono_ns", "step_ns")
+    left_out = (
+        "code_pointers",
+        "python_threads",
+        "native_stack",
+        "python_stack",
+        "hits",
+        "mappings",
+        "mono_ns",
+        "step_ns",
+    )
     found = {f.name: getattr(crash, f.name) for f in dataclasses.fields(crash) if f.name not in left_out}
     found["time_ns"] = crash.mono_ns - snapshot.created_mono_ns
     found["step_ns"] = {name: ns - crash.mono_ns for name, ns in crash.step_ns.items()}
@@ -173,12 +182,18 @@ def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
     found["python_threads"] = [
         {"pthread": pthread, "stack": [_frame(f) for f in frames]} for pthread, frames in crash.python_threads
     ]
-    found["native_stack"] = [
-        {"pc": f.pc, "image": f.image, "offset_in_image": f.offset, "function": f.function, "found": f.found}
-        for f in crash.native_stack
+    found["native_stack"] = [_native(f) for f in crash.native_stack]
+    found["threads"] = [
+        {f.name: getattr(t, f.name) for f in dataclasses.fields(t)}
+        | {"native_stack": [_native(f) for f in t.native_stack]}
+        for t in crash.threads
     ]
     found["hits"] = [{"kind": h.kind, **_storage(h.storage, snapshot.created_mono_ns)} for h in crash.hits]
     return found
+
+
+def _native(f: NativeFrame) -> dict[str, Any]:
+    return {"pc": f.pc, "image": f.image, "offset_in_image": f.offset, "function": f.function, "found": f.found}
 
 
 def _plain(value: Any, key: str = "") -> Any:

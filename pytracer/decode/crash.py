@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -72,6 +73,7 @@ class CrashReader:
         images = tuple(self._images())
         places = Places(images, mappings)
         threads = self._python_threads()
+        memory = tuple(self._memory())
         node = head["node_name"] if head["node_found"] else None
         shown = head["native_count"] + head["native_tail"]
         return Crash(
@@ -109,8 +111,9 @@ class CrashReader:
             abort_text=self._utf8("abort_text").rstrip() or None,
             sender_command=self._sender(),
             **self._fault_file(),
-            memory=tuple(self._memory()),
+            memory=memory,
             images=images,
+            code_pointers=tuple(self._code_pointers(memory, places)),
             threads=tuple(read_threads(self._box, head, places)),
             threads_how=threads_how(head),
             threads_total=head["threads_total"],
@@ -208,6 +211,18 @@ class CrashReader:
             if content:
                 name = names[index] if index < len(names) else f"register {index}"
                 yield MemoryBlock(name, item["value"], item["addr"], content)
+
+    def _code_pointers(self, memory: Sequence[MemoryBlock], places: Places) -> Iterable[NativeFrame]:
+        """Return addresses among them tell the way even where the stack could not be unwound."""
+        values = list(self._head["registers"])
+        for block in memory:
+            if block.register in ("rsp", "sp"):
+                start = -block.addr % 8
+                words = block.content[start : start + (len(block.content) - start) // 8 * 8]
+                values += struct.unpack(f"<{len(words) // 8}Q", words)
+        for value in dict.fromkeys(values):
+            if places.is_code(value):
+                yield places.frame(value, "scanned")
 
     # Storages and other threads
 

@@ -33,6 +33,11 @@ class Places:
         offset = pc - mapping.start + mapping.offset
         return NativeFrame(pc, mapping.path, offset, None, found, offset_is_file=True)
 
+    def is_code(self, pc: int) -> bool:
+        """Whether an image has its code there, as far as the memory map is known."""
+        mapping = self._mapping(pc)
+        return self._image(pc) is not None and (mapping is None or "x" in mapping.permissions)
+
     def _image(self, pc: int) -> LoadedImage | None:
         at = bisect_right(self._image_starts, pc) - 1
         return self._images[at] if at >= 0 and pc < self._images[at].end else None

@@ -261,6 +261,7 @@ class Crash:
     file_system: int | None = None  # statfs(2) f_type
     memory: tuple[MemoryBlock, ...] = ()
     images: tuple[LoadedImage, ...] = ()  # all that were loaded
+    code_pointers: tuple[NativeFrame, ...] = ()  # registers and words of the stack that point at code; "scanned"
     threads: tuple[ThreadStack, ...] = ()  # all but the crashed one
     threads_how: str | None = None  # "helper" (ptrace) | "signal"
     threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry

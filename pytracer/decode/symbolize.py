@@ -115,9 +115,10 @@ def _place(frame: NativeFrame) -> _Place | None:
 
 
 def _frames(crash: Crash | None) -> Iterator[NativeFrame]:
-    """The frames of all stacks, the crashed thread's first."""
+    """The frames of all stacks, the crashed thread's first, and other pointers to code."""
     if crash is not None:
         yield from crash.native_stack
+        yield from crash.code_pointers
         for thread in crash.threads:
             yield from thread.native_stack
 
@@ -139,6 +140,7 @@ def _filled(
     crash = replace(
         crash,
         native_stack=_named(crash.native_stack, names),
+        code_pointers=_named(crash.code_pointers, names),
         threads=tuple(replace(t, native_stack=_named(t.native_stack, names)) for t in crash.threads),
     )
     return replace(snapshot, crash=crash, damage=tuple(damage))

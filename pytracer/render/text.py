@@ -134,7 +134,7 @@ def _subject_rows(
     pointers = _pointers(subject)
     if pointers:
         yield "pointers", Text("\n".join(pointers))
-    thread = _thread(subject)
+    thread = _thread(subject, everything)
     if thread:
         yield "thread", Text(thread)
     note, stack = _python_stack(subject)
@@ -293,7 +293,7 @@ def _origin(origin: r.Origin, thread: str | None) -> str:
     return ", ".join(parts)
 
 
-def _thread(subject: r.ProcessReport) -> str:
+def _thread(subject: r.ProcessReport, everything: bool) -> str:
     thread, node = subject.thread, subject.autograd_node
     parts = []
     if thread is not None:
@@ -304,7 +304,7 @@ def _thread(subject: r.ProcessReport) -> str:
     others = subject.threads_total or 0
     crashed = f", {len(subject.also_crashed)} of them crashed as well" if subject.also_crashed else ""
     if others:
-        parts.append(f"{count_words(others, 'other thread')}{crashed}: see --all")
+        parts.append(f"{count_words(others, 'other thread')}{crashed}: see {'below' if everything else '--all'}")
     return ", ".join(parts)
 
 

@@ -50,7 +50,19 @@ _STACK = "a function found its stack frame overwritten: a write past the end of 
 _BUFFER = "a C library function was given a buffer that is too small"
 _ASSERTION = "an assertion failed"
 _FATAL = "CPython gave up with a fatal error"
-# Innermost function that says how abort() came about.
+_PURE = "a virtual function was called on an object that is still being made, or already destroyed"
+_CHECKED = "a check of the C++ library failed: an index or iterator out of range, or an empty container"
+_RUST = "a Rust library panicked"
+_SANITIZED = "a sanitizer stopped it"
+# Functions that say how abort() came about, wherever on the stack they are.
+_CERTAIN_FUNCTIONS = (
+    ("__cxa_pure_virtual", _PURE),
+    ("__cxa_deleted_virtual", _PURE),
+    ("__glibcxx_assert_fail", _CHECKED),
+    ("rust_panic", _RUST),
+    ("__sanitizer::Die", _SANITIZED),
+)
+# The innermost one of these counts.
 _BY_FUNCTION = (
     ("__stack_chk_fail", _STACK),
     ("__fortify_fail", _BUFFER),
@@ -73,6 +85,8 @@ _ADVICE = {
     _STACK: "Look at the function that called __stack_chk_fail: it, or what it called, wrote past a local array.",
     _BUFFER: "Look at the caller of the C library's function: the size that it passes is larger than the buffer.",
     _ASSERTION: "Look at the assertion's source and at what its caller passes.",
+    _PURE: "Look at who uses the object then: another thread, or its own constructor or destructor.",
+    _CHECKED: "Look at the caller of the C++ library's function.",
     _FATAL: "Read the last lines that the process printed before it died: CPython says why it gave up.",
     _EXCEPTION: "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
 }
@@ -99,7 +113,9 @@ class Abort:
         view = views[0]
         known, caller = known_crash(view), abort_caller(view)
         how, advice = _how(view)
-        below = f", below {function_words(caller)}" if caller else ""
+        below = (
+            f", below {function_words(caller)}" if caller and not how.endswith(f" in {function_words(caller)}") else ""
+        )
         exception = cpp_exception(view)
         text = printed(view)
         return draft(
@@ -115,7 +131,7 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(views),
             ],
-            known.advice if known else advice,
+            advice,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if how == _EXCEPTION and exception is None else None,
@@ -125,11 +141,18 @@ class Abort:
 
 def _how(view: ProcessView) -> tuple[str, str]:
     """What happened, without subject, and what to do about it."""
+    known = known_crash(view)
+    if known is not None:
+        return known.what, known.advice
     assertion = failed_assertion(view)
     if assertion is not None:
         where = f" in {function_words(assertion.function)}" if assertion.function else ""
         text = f"assertion `{_short(assertion.text)}` failed at {assertion.file}:{assertion.line}{where}"
         return text, _ADVICE[_ASSERTION]
+    names = functions(view)
+    certain = next((what for part, what in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
+    if certain is not None:
+        return certain, _ADVICE.get(certain, _READ)
     if terminated_without_exception(view):
         return "std::terminate() was called without an active exception", _WITHOUT_EXCEPTION
     exception = cpp_exception(view)
@@ -139,7 +162,7 @@ def _how(view: ProcessView) -> tuple[str, str]:
     for start, what in _BY_TEXT:
         if text_or_none.startswith(start):
             return what, _ADVICE.get(what, _READ)
-    for function in functions(view):
+    for function in names:
         for part, what in _BY_FUNCTION:
             if part in function:
                 return what, _ADVICE[what]

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.native import below_function
 from pytracer.analyze.pointers import null_confidence
 from pytracer.analyze.view import (
     Draft,
@@ -50,13 +51,15 @@ class NullDereference(MemoryFaultRule):
         """See MemoryFaultRule."""
         view = views[0]
         addr = view.place.addr if view.place else 0
+        crash = view.crash
+        where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
         target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
         return draft(
             self.id,
             "null-dereference",
             null_confidence(view) or "possible",
             views,
-            f"{subject_words(views)} {_verb(view)} through {target}{in_function(view)}.",
+            f"{subject_words(views)} {_verb(view)} through {target}{where}.",
             [fault_evidence(view), python_evidence(view), collective_evidence(views)],
             _advice(view),
             [missing_operands(view)],

@@ -23,7 +23,7 @@ from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.native import frame_words, image_name, own_frames
 from pytracer.analyze.recursion import Cycle, find_cycle
 from pytracer.analyze.report import PythonFrame, StackCycle
-from pytracer.analyze.stack_bounds import is_proven, ran_over
+from pytracer.analyze.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import fault_evidence, in_function, python_evidence
 
@@ -99,26 +99,34 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
         return ""
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
-    size = _stack_bytes(view)
+    size, beyond = _stack_bytes(view), _beyond_bytes(view)
+    if beyond > GUARD_BYTES:
+        return f", only {depth} deep: a frame reaches {size_words(beyond)} below it"
     if size is not None and size < SMALL_STACK_BYTES:
         return f", only {depth} deep: the stack of {size_words(size)} is small"
     return f", only {depth} deep: a frame is very large"
 
 
 def _stack_bytes(view: ProcessView) -> int | None:
-    stack = view.crash.stack if view.crash else None
+    stack = stack_bounds(view)
     return stack[1] - stack[0] if stack else None
 
 
+def _beyond_bytes(view: ProcessView) -> int:
+    """How far the stack pointer is below the stack."""
+    bounds = stack_bounds(view)
+    return max(bounds[0] - view.crash.sp, 0) if view.crash and bounds else 0
+
+
 def _bounds(view: ProcessView) -> str | None:
-    crash, place = view.crash, view.place
-    if crash is None or crash.stack is None or place is None:
+    crash, place, bounds = view.crash, view.place, stack_bounds(view)
+    if crash is None or bounds is None or place is None:
         return None
-    low, high = crash.stack
+    low, high = bounds
     side = "below" if place.addr < low else "above"
     return (
-        f"the address is {abs(low - place.addr)} bytes {side} the lowest address of this thread's stack "
-        f"({size_words(high - low)}), the stack pointer {abs(crash.sp - low)} bytes "
+        f"the address is {size_words(abs(low - place.addr))} {side} the lowest address of this thread's stack "
+        f"({size_words(high - low)}), the stack pointer {size_words(abs(crash.sp - low))} "
         f"{'below' if crash.sp < low else 'above'} it"
     )
 

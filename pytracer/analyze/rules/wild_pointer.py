@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import function_words, hex_addr
+from pytracer._words import hex_addr
 from pytracer.analyze.heap import heap_damage
 from pytracer.analyze.jumps import Jump, wild_jump
 from pytracer.analyze.known import known_crash
 from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.native import functions
+from pytracer.analyze.native import below_function
 from pytracer.analyze.pointers import null_confidence
 from pytracer.analyze.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.view import (
@@ -87,7 +87,7 @@ class WildPointer(MemoryFaultRule):
             known.advice if known else _BY_JUMP[jump.how] if jump else _SANITIZER,
             [
                 missing_operands(view),
-                None if view.process.snapshot.storages or _is_small(view) or jump else "storages: none were recorded",
+                "storages: none were recorded" if _confidence(view, jump) == "possible" else None,
             ],
         )
 
@@ -146,10 +146,7 @@ def _jump_words(jump: Jump) -> str:
 
 def _where(view: ProcessView, jump: Jump | None) -> str:
     """The function at fault; after a jump that was taken, the innermost one that is still known."""
-    if jump is None or jump.refused:
-        return in_function(view)
-    names = functions(view)
-    return f", below {function_words(names[0])}" if names else ""
+    return in_function(view) if jump is None or jump.refused else below_function(view)
 
 
 def _why_jump(jump: Jump) -> str | None:

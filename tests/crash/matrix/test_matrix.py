@@ -21,6 +21,7 @@ from tests.conditions import needs_compiler, needs_core, needs_core_files, needs
 from tests.crash.matrix.cells import (
     FAULTED_STEPS,
     SIGNAL,
+    SILENT_THREADS,
     THREAD_KIND,
     THREADS_HOW,
     TRUE_ADDRESS,
@@ -35,6 +36,7 @@ pytestmark = [needs_core, needs_compiler]
 
 STEPS = {step.name for step in Step}
 DYING_SECONDS = 6  # the handler's own limit is four
+CORE_SECONDS = 30  # the kernel's, for one with torch in it, on a slow disk
 SMALL_DISK_NBYTES = 96 << 20
 CELLS = all_cells()
 FAST = covering(CELLS)
@@ -110,16 +112,14 @@ def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("cell", _parameters())
-def test_cell(
-    cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]
-) -> None:  # fmt: skip
+def test_cell(cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]) -> None:
     """The death stays what it was, soon and without a trace but the report, which is complete and right."""
     plain = untraced(cell)
     with room(tmp_path / "cell", cell) as (directory, small):
         died = die(cell, cell.way, directory / "run", libraries, small_disk=small)
         _death_is_unchanged(cell, died, plain)
         if cell.why_no_report:
-            assert _box(died).crash is None
+            _nothing_false_is_said(died)
             return
         crash = _report_is_complete(cell, died)
         _thread_is_right(cell, died, crash)
@@ -133,13 +133,21 @@ def _death_is_unchanged(cell: Cell, died: Died, plain: int) -> None:
     assert died.ended.status == expected, died.ended.stderr
     if not cell.in_worker:
         assert plain == -SIGNAL[cell.kind]
-    assert died.dying_seconds < DYING_SECONDS
+    assert died.dying_seconds < DYING_SECONDS + (CORE_SECONDS if cell.leaves_core else 0)
     assert died.leftovers == ()
 
 
 def _box(died: Died) -> Snapshot:
     (box,) = [box for box in died.ended.boxes if box.pid == died.note.pid]
     return box
+
+
+def _nothing_false_is_said(died: Died) -> None:
+    box = _box(died)
+    assert (box.state, box.crash, box.damage) == ("RECORDING", None, ())
+    verdict = died.ended.report.verdict
+    assert verdict is not None
+    assert verdict.class_ == "unknown"
 
 
 def _report_is_complete(cell: Cell, died: Died) -> Crash:
@@ -160,8 +168,9 @@ def _report_is_complete(cell: Cell, died: Died) -> Crash:
 
 def _other_threads_are_there(cell: Cell, crash: Crash) -> None:
     assert len(crash.threads) == crash.threads_total
-    assert {thread.state for thread in crash.threads} <= {"done"}
-    assert all(thread.native_stack for thread in crash.threads)
+    silent = [thread for thread in crash.threads if thread.state != "done"]
+    assert len(silent) <= ((cell.place, cell.way) in SILENT_THREADS), silent
+    assert all(thread.native_stack for thread in crash.threads if thread not in silent)
     if cell.state in THREADS_HOW:
         assert crash.threads_how == THREADS_HOW[cell.state]
     if cell.state in THREADS_HOW or cell.place in ("python-thread", "raw-thread", "openmp-worker", "autograd-thread"):
@@ -179,6 +188,11 @@ def _fault_is_right(cell: Cell, died: Died, crash: Crash) -> None:
         assert crash.fault_addr == died.note.address
     if cell.kind == "sent-signal":
         assert crash.sender_pid not in (None, died.note.pid)
+        assert "matrix_victim.py" in "".join(crash.sender_command)
+    if cell.kind == "heap-corruption":
+        assert (crash.abort_text or "").startswith(("free(): double free", "malloc(): "))
+    if cell.kind == "truncated-file":
+        assert crash.file_nbytes == 4096
 
 
 def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
@@ -191,6 +205,9 @@ def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
     assert process.thread.kind == THREAD_KIND[cell.place]
     if cell.place == "dataloader-worker":
         assert process.role == "dataloader-worker"
+    if cell.kind == "terminate" and cell.needs_torch:  # it is torch's half that asks the C++ runtime
+        assert process.exception is not None
+        assert process.exception.message == "sizes of buckets differ"
     if cell.kind not in FAULTED_STEPS:
         _stack_is_whole([frame.image or "" for frame in process.native_stack or ()])
 

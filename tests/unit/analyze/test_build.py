@@ -137,3 +137,31 @@ def test_threads_that_crashed_as_well_and_refused_help_are_told(tmp_path: Path) 
         (102, "SIGSEGV", "SEGV_MAPERR", "0x66")
     ]
     assert any("ptrace" in note and "not permitted" in note for note in found.notes or [])
+
+
+WILD = 0x4141_4141_4141_4141
+SP = 0x7FFC_0000_1000
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("code", "registers", "word", "expected"),
+    [
+        ("c3", {}, WILD, ("0x4141414141414141", "execute")),
+        ("c3", {}, None, (None, "execute")),
+        ("ffd0", {"rax": WILD}, None, ("0x4141414141414141", "execute")),
+        ("8b4718", {"rdi": WILD}, None, ("0x4141414141414159", "read")),
+    ],
+    ids=["return", "return, stack unknown", "call", "load"],
+)
+def test_address_that_the_processor_hides_is_worked_out(
+    code: str, registers: dict[str, int], word: int | None, expected: tuple[str | None, str], tmp_path: Path
+) -> None:
+    """A general-protection fault tells no address: the target of the branch or the operand is wanted."""
+    memory = [] if word is None else [("rsp", SP, SP, word.to_bytes(8, "little"))]
+    found = report(
+        tmp_path, Box(pid=101), code=128, addr=0, error_code=0, code_bytes=bytes.fromhex(code), memory=memory,
+        registers={"rsp": SP, "trapno": 13, **registers},
+    ).fault  # fmt: skip
+    assert found is not None
+    assert (found.addr, found.access, found.kind) == (*expected, "non-canonical")

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.build import build_view
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.deaths import find_deaths
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
 from tests.support import scenarios as s
@@ -104,3 +107,14 @@ def test_other_hosts_are_compared_with_an_error_bar(run: Path) -> None:
     far.exception("ValueError", "b", [("main", s.SCRIPT, 4)]).exit(1)
     report = build_report(s.load(run, near, far))
     assert {primary for primary, _ in judged(report).values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("code", "sender", "nature"), [(0, 0, "sent"), (0, 7, "sent"), (-6, 0, "abort"), (0, 101, "abort")]
+)
+def test_signal_from_another_pid_namespace_is_sent(code: int, sender: int, nature: str, run: Path) -> None:
+    """Its sender has no number here: SI_USER and pid 0."""
+    job = s.load(run, Box(pid=101, ppid=99).at(500).crash(signal=6, code=code, sender_pid=sender))
+    clock = RunClock(job)
+    (death,) = find_deaths([build_view(0, job.processes[0], clock)], clock)
+    assert death.nature == nature

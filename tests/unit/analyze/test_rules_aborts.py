@@ -65,7 +65,7 @@ def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
     text = "python: csrc/reshape.cpp:41: void reshape(const Shape&): Assertion `n > 0' failed.\n"
     report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "reshape")])
     assert summary(report) == (
-        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape, below reshape."
+        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape."
     )
 
 
@@ -100,6 +100,23 @@ def test_terminate_without_an_exception_is_explained(run: Path) -> None:
     assert "190489" not in evidence(report)
 
 
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("__cxa_pure_virtual", "still being made, or already destroyed"),
+        ("std::__glibcxx_assert_fail(char const*, int, char const*, char const*)", "a check of the C++ library failed"),
+        ("rust_panic", "a Rust library panicked"),
+        ("std::thread::~thread()", "without an active exception"),
+    ],
+)
+def test_function_below_terminate_tells_more_than_terminate(run: Path, function: str, words: str) -> None:
+    """Without a note of the terminate handler the stack tells."""
+    report = died(run, **ABORT, stack_of=[*TERMINATE, (s.VICTIM, function), (s.VICTIM, "Pool::run()")])
+    assert words in summary(report)
+    found = finding(report, "abort")
+    assert found is not None and found.missing == []
+
+
 SHUTDOWN: Frames = [
     *TERMINATE,
     (STDCPP, "__gxx_personality_v0"),
@@ -115,6 +132,10 @@ def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> N
     """pytorch/pytorch#190489: a thread of gloo's wants the GIL of an interpreter that is going away."""
     report = died(run, **ABORT, stack_of=SHUTDOWN, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
     assert verdict(report) == ("abort", "certain")
+    assert summary(report) == (
+        "Process 101 (train.py) aborted: a thread of torch's was ended while the interpreter was shutting down, "
+        "below PyEval_RestoreThread."
+    )
     assert "pytorch/pytorch#190489" in evidence(report)
     assert "destroy_process_group() before the program ends" in advice(report)
 

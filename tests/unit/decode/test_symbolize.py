@@ -161,3 +161,23 @@ def test_stacks_of_other_threads_are_named_as_well(tmp_path: Path) -> None:
     crash = load_job(run).processes[0].snapshot.crash
     assert crash is not None
     assert [[f.function for f in t.native_stack] for t in crash.threads] == [["my::run()", "tiny"]] * 3
+
+
+def test_code_that_registers_and_the_stack_point_at_is_named(tmp_path: Path) -> None:
+    """A return address tells its function also where the stack could not be unwound; data is no code."""
+    path = elf.write(tmp_path / "l.so", elf.image(SYMBOLS))
+    box = Box()
+    bias, sp = box.bias(path), 0x7FFC_0000_0000
+    maps = [(bias, bias + 0x2000, "r-xp", 0, path), (bias + 0x2000, bias + 0x4000, "rw-p", 0x2000, path)]
+    words = b"".join(word.to_bytes(8, "little") for word in (bias + 0x1208, 7, bias + 0x3000))
+    box.crash(
+        native=[(path, 0x1048)], mappings=maps, registers={"rdi": bias + 0x1000, "rsp": sp},
+        memory=[("rsp", sp, sp - 3, b"xyz" + words), ("rdi", bias, bias, words)],
+    )  # fmt: skip
+    crash = symbolize([read_box(box.write(tmp_path / "a.blackbox"))])[0].crash
+    assert crash is not None
+    assert [(f.offset, f.function) for f in crash.code_pointers] == [
+        (0x1000, "my::run()"),
+        (0x1048, "inner"),
+        (0x1208, "tiny"),
+    ]
