@@ -70,9 +70,6 @@ enum class RecordKind : uint32_t {
   kRangeBegin = 17,
   kRangeEnd = 18,
   kOp = 19,
-  kCollectiveStarted = 32,
-  kCollectiveCompleted = 33,
-  kCollectiveFailed = 34,
 };
 
 enum class EntryKind : uint32_t {
@@ -348,24 +345,6 @@ struct CollectiveSlot {
 static_assert(sizeof(CollectiveSlot) == 256);
 static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
 static_assert(offsetof(CollectiveSlot, reserved) == 232);
-
-/// COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.
-struct CollectiveRecord {
-  char name[32];
-  uint64_t sequence_nr;
-  uint64_t buffer_addr;
-  uint64_t storage_addr;
-  uint64_t numel;
-  uint64_t nbytes;
-  uint32_t tensor_count;
-  uint32_t dim_count;
-  char dtype[12];
-  uint32_t reserved;
-  uint32_t sizes[4];
-};
-static_assert(sizeof(CollectiveRecord) == 112);
-static_assert(std::is_standard_layout_v<CollectiveRecord> && std::is_trivially_copyable_v<CollectiveRecord>);
-static_assert(offsetof(CollectiveRecord, sizes) == 96);
 
 /// Starts every journal entry; entries are 8-byte aligned and follow each other.
 struct EntryHeader {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
 namespace pytracer::hooks {
 namespace {
@@ -29,25 +30,6 @@ bool is_collective(const char* name) {
 
 void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }
 
-// A backend that was called past c10d's dispatch: its range is all there is.
-uint64_t describe(const at::RecordFunction& function) {
-  blackbox::CollectiveSlot slot{};
-  slot.root = slot.peer = slot.tag = slot.reduce_op = slot.timeout_ms = -1;
-  copy_name(slot.name, function.name());
-  each_tensor(function, [&](const at::Tensor& tensor) {
-    slot.nbytes += tensor.nbytes();
-    slot.numel += static_cast<uint64_t>(tensor.numel());
-    if (slot.tensor_count++ != 0) return;
-    slot.buffer_addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // the other one would materialize a copy-on-write tensor
-    slot.storage_addr = storage_addr(tensor);
-    slot.dim_count = static_cast<uint32_t>(tensor.dim());
-    copy_name(slot.dtype, c10::toString(tensor.scalar_type()));
-    for (size_t i = 0; i < std::size(slot.sizes) && i < static_cast<size_t>(tensor.dim()); i++)
-      slot.sizes[i] = static_cast<uint32_t>(std::min<int64_t>(tensor.size(static_cast<int64_t>(i)), 0xffffffff));
-  });
-  return pytracer_collective_scheduled(&slot);
-}
-
 // "gloo:all_reduce" and "allreduce_coalesced_" without what c10d and the backends write differently.
 struct PlainName {
   char text[32] = {};
@@ -69,12 +51,14 @@ int is_sought(const void* raw_slot, const void* raw_sought) {
   const auto& slot = *static_cast<const blackbox::CollectiveSlot*>(raw_slot);
   const auto& sought = *static_cast<const Sought*>(raw_sought);
   PlainName name(slot.name);
+  // gloo has no reduce_scatter of its own: it reduces a copy (torch 2.13, ProcessGroupGloo.cpp).
+  if (strncmp(name.text, "reducescatter", 13) == 0 && strncmp(sought.name.text, "allreduce", 9) == 0) return 1;
   if (strncmp(name.text, sought.name.text, strlen(sought.name.text)) != 0) return 0;
   return sought.buffer_addr == 0 || sought.buffer_addr == slot.buffer_addr || sought.buffer_addr == slot.output_addr;
 }
 
 // The number of the collective that this range belongs to: the one being dispatched here, or one that waits for a thread of
-// the backend's.
+// the backend's. 0 for what a backend does inside of another one, as in monitored_barrier.
 uint64_t number_of(const at::RecordFunction& function) {
   Dispatched* dispatched = dispatched_here();
   if (dispatched != nullptr && !dispatched->taken) {
@@ -85,8 +69,7 @@ uint64_t number_of(const at::RecordFunction& function) {
   each_tensor(function, [&](const at::Tensor& tensor) {
     if (sought.buffer_addr == 0) sought.buffer_addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());
   });
-  uint64_t number = pytracer_start_scheduled_collective(is_sought, &sought);
-  return number != 0 ? number : describe(function);
+  return pytracer_start_scheduled_collective(is_sought, &sought);
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {

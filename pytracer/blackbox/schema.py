@@ -74,7 +74,7 @@ class Region(IntEnum):
 
 
 class Record(IntEnum):
-    """What a record of a thread's ring says; `RecordHeader.kind`."""
+    """What a record of a thread's ring says; `RecordHeader.kind`. 32 to 34 were never released."""
 
     MARK = 1
     STEP = 2
@@ -82,9 +82,6 @@ class Record(IntEnum):
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
-    COLLECTIVE_STARTED = 32
-    COLLECTIVE_COMPLETED = 33
-    COLLECTIVE_FAILED = 34
 
 
 class Entry(IntEnum):
@@ -390,7 +387,7 @@ COLLECTIVE_SLOT = Struct(
         _f("ended_ns", "u64", "when it completed or failed; 0: not seen", "ns"),
         _f("group_id", "u32", "journal id of its GROUP_SEEN entry; 0: unknown"),
         _f("tid", "i32", "thread that called it"),
-        _f("name", "char[32]", "as c10d names the operator, e.g. allreduce_; a backend's range, e.g. gloo:all_reduce, when only that was seen"),
+        _f("name", "char[32]", "as c10d names the operator, e.g. allreduce_"),
         _f("root", "i32", "rank in the group; -1: none"),
         _f("peer", "i32", "rank in the group of the other side; -1: none or any"),
         _f("tag", "i32", "of point-to-point operations; -1: none"),
@@ -425,25 +422,6 @@ GROUP_ENTRY = Struct(
         _f("name_nbytes", "u32", "size of the name", "bytes"),
         _f("description_nbytes", "u32", "size of the description", "bytes"),
         _f("backend", "char[8]", "e.g. gloo"),
-    ),
-)
-
-COLLECTIVE_RECORD = Struct(
-    "CollectiveRecord",
-    112,
-    "COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.",
-    (
-        _f("name", "char[32]", "as torch names the range, e.g. gloo:all_reduce"),
-        _f("sequence_nr", "u64", "counted per process from 1, in order of start"),
-        _f("buffer_addr", "u64", "data address of the first tensor"),
-        _f("storage_addr", "u64", "base address of its storage"),
-        _f("numel", "u64", "elements of the first tensor", "elements"),
-        _f("nbytes", "u64", "all tensors together", "bytes"),
-        _f("tensor_count", "u32", "tensors", "count"),
-        _f("dim_count", "u32", "dimensions of the first tensor", "count"),
-        _f("dtype", "char[12]", "torch's name without the torch. prefix"),
-        _f("reserved", "u32", "zero"),
-        _f("sizes", "u32[4]", "first dimensions, saturated", "elements"),
     ),
 )
 
@@ -716,7 +694,6 @@ STRUCTS: tuple[Struct, ...] = (
     STEP_RECORD,
     NODE_RECORD,
     COLLECTIVE_SLOT,
-    COLLECTIVE_RECORD,
     ENTRY_HEADER,
     WAIT_ENTRY,
     CODE_ENTRY,
@@ -741,9 +718,6 @@ RECORD_PAYLOAD: dict[int, Struct] = {
     Record.RANGE_BEGIN: NODE_RECORD,
     Record.RANGE_END: NODE_RECORD,
     Record.OP: NODE_RECORD,
-    Record.COLLECTIVE_STARTED: COLLECTIVE_RECORD,
-    Record.COLLECTIVE_COMPLETED: COLLECTIVE_RECORD,
-    Record.COLLECTIVE_FAILED: COLLECTIVE_RECORD,
 }
 
 # Crash-time capacities: (region, structure or None for bytes, items).
