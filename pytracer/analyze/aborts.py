@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.native import functions
+from pytracer.analyze.native import functions, own_frames
 from pytracer.analyze.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
 
@@ -16,8 +16,8 @@ PLUMBING = (
     "__libc_fatal", "unwind_stop", "pthread_exit", "pthread_unwind", "PyThread_exit_thread", "take_gil",
     "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
 )  # fmt: skip
-# Functions below std::terminate() that call it without having thrown: a thread that was not joined, a forced unwind.
-_WITHOUT_EXCEPTION = ("std::thread::~thread", "std::thread::operator=", "_Unwind_ForcedUnwind")
+# The C++ runtime's ways from an exception to std::terminate(): nobody catches it, or it meets a noexcept function.
+_THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")
 _ASSERTION = re.compile(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
@@ -91,4 +91,12 @@ def terminated_without_exception(view: ProcessView) -> bool:
     exception = cpp_exception(view)
     if exception is not None:
         return exception.type is None
-    return any(part in name for part in _WITHOUT_EXCEPTION for name in names)
+    return any("_Unwind_ForcedUnwind" in name for name in names) or _terminated_directly(view)
+
+
+def _terminated_directly(view: ProcessView) -> bool:
+    """Whether the program itself called std::terminate(), as the destructor of a std::thread does."""
+    frames = own_frames(view)
+    last = max((number for number, frame in enumerate(frames) if "terminate" in (frame.function or "")), default=-1)
+    caller = frames[last + 1].function if 0 <= last < len(frames) - 1 else None
+    return caller is not None and not any(part in f"{frames[last].function} {caller}" for part in _THROWERS)

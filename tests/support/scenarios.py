@@ -21,6 +21,7 @@ VICTIM = "/home/user/job/libvictim.so"
 PYTHON = "/usr/bin/python3.11"
 TORCH_CPU = f"{TORCH}/lib/libtorch_cpu.so"
 LIBC = "/usr/lib/libc.so.6"
+LIBSTDCXX = "/usr/lib/libstdc++.so.6"
 BUCKET = 0x7F30_0000_0000
 SECOND = 0x7F30_4000_0000
 BUCKET_BYTES = 4 << 20
@@ -35,6 +36,7 @@ FUNCTIONS = {
     0x3400: "raise",
     0x4400: "__gnu_cxx::__verbose_terminate_handler()",
     0x4500: "std::terminate()",
+    0x4550: "__cxa_throw",
     0x4600: "gloo::transport::tcp::Pair::read()",
     0x5500: "_PyEval_EvalFrameDefault",
     0x5600: "malloc_printerr",

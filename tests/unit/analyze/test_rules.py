@@ -250,8 +250,8 @@ def test_signal_sent_to_itself_stays_unknown(run: Path) -> None:
 
 def test_abort_says_uncaught_exception_and_where(run: Path) -> None:
     """std::terminate on the way to abort, below gloo's transport."""
-    native = [(s.LIBC, 0x3400), (s.LIBC, 0x3300), (s.TORCH_CPU, 0x4400), (s.TORCH_CPU, 0x4500), (s.TORCH_CPU, 0x4600)]
-    report = crash(run, signal=6, code=-6, sender_pid=101, native=native)
+    runtime = [(s.LIBC, 0x3400), (s.LIBC, 0x3300), (s.LIBSTDCXX, 0x4400), (s.LIBSTDCXX, 0x4500), (s.LIBSTDCXX, 0x4550)]
+    report = crash(run, signal=6, code=-6, sender_pid=101, native=[*runtime, (s.TORCH_CPU, 0x4600)])
     assert verdict(report) == ("abort", "certain")
     assert report.verdict is not None
     assert report.verdict.summary == (

@@ -45,7 +45,7 @@ def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
 
 def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
     """Without torch nobody notes it: said to be missing."""
-    report = died(run, **ABORT, stack_of=[*TERMINATE, READ])
+    report = died(run, **ABORT, stack_of=[*TERMINATE, (STDCPP, "__cxa_throw"), READ])
     found = finding(report, "abort")
     assert found is not None and found.missing == ["what() of the exception"]
     assert "a C++ exception was not caught" in summary(report)
@@ -107,6 +107,7 @@ def test_terminate_without_an_exception_is_explained(run: Path) -> None:
         ("std::__glibcxx_assert_fail(char const*, int, char const*, char const*)", "a check of the C++ library failed"),
         ("rust_panic", "a Rust library panicked"),
         ("std::thread::~thread()", "without an active exception"),
+        ("_Unwind_ForcedUnwind", "without an active exception"),
     ],
 )
 def test_function_below_terminate_tells_more_than_terminate(run: Path, function: str, words: str) -> None:
