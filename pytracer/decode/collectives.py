@@ -32,6 +32,10 @@ _OPS = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced", "alltoall": "all_to_all",
     "alltoall_base": "all_to_all_single", "recv_any_source": "recv",
 }  # fmt: skip
+_SHOWN = (
+    "op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr", "root", "peer",
+    "tag", "reduce_op",
+)  # fmt: skip
 _POINT_TO_POINT, _ASYNCHRONOUS = 1, 2
 
 
@@ -61,10 +65,10 @@ class Collectives:
     def events(self) -> list[Event]:
         """One event per collective, at the time of its call."""
         return [
-            Event(c.scheduled_ns, c.tid, "", "COLLECTIVE", {"op": c.op, "sequence_nr": c.sequence_nr, "group": c.group,
-                  "state": c.state, "nbytes": c.nbytes, "sizes": c.sizes, "dtype": c.dtype})
-            for c in self.items if c.scheduled_ns is not None
-        ]  # fmt: skip
+            Event(item.scheduled_ns, item.tid, "", "COLLECTIVE", {name: getattr(item, name) for name in _SHOWN})
+            for item in self.items
+            if item.scheduled_ns is not None
+        ]
 
     def _item(self, c: dict[str, Any], journal: Journal) -> Collective:
         who = journal.who(c["who_id"], c["who_where"])
@@ -73,7 +77,7 @@ class Collectives:
         return Collective(
             sequence_nr=c["sequence_nr"],
             op=plain_op(c["name"]),
-            backend=group.backend if group else None,
+            backend=group.backend if group else c["name"].partition(":")[0] if ":" in c["name"] else None,
             state=_STATES.get(c["state"], "scheduled"),
             started_ns=c["started_ns"] or None,
             completed_ns=c["ended_ns"] or None,

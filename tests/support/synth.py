@@ -36,9 +36,6 @@ EVENTS = {
     "RANGE_BEGIN": 17,
     "RANGE_END": 18,
     "OP": 19,
-    "STARTED": 32,
-    "COMPLETED": 33,
-    "FAILED": 34,
 }
 REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
@@ -383,8 +380,8 @@ class Box:
         payload = struct.pack("<48sqII6Q", name.encode()[:48], sequence_nr, len(storages), 0, *some)
         return self.record(EVENTS[kind], payload, tid)
 
-    def group(self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = "") -> int:
-        """GROUP_SEEN; returns its id, which `collective` takes."""
+    def group_seen(self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = "") -> int:
+        """GROUP_SEEN: the group ran something; returns the id that `collective` takes."""
         payload = struct.pack("<iiII8s", size, rank, len(name), len(about), backend.encode())
         return self.entry(39, payload + name.encode() + about.encode())
 
@@ -411,7 +408,7 @@ class Box:
     ) -> Box:
         """A collective, called now; it starts at once and ends one millisecond later, as far as `state` says.
 
-        `output`: address, elements, bytes. `group`: what `group()` returned.
+        `output`: address, elements, bytes. `group`: what `group_seen()` returned.
         """
         self.sequence_nr = self.sequence_nr + 1 if sequence_nr is None else sequence_nr
         self._tick()
@@ -427,7 +424,7 @@ class Box:
             self.now += MS
         ended = self.now if state in ("completed", "failed") else 0
         slot = struct.pack("<IIQQQQQ", number, states.index(state), number, self.sequence_nr, began, started, ended)
-        slot += struct.pack("<Ii32s", group, self.tid if tid is None else tid, name.encode()[:32])
+        slot += struct.pack("<Ii32s", group, self.pid if tid is None else tid, name.encode()[:32])
         slot += struct.pack("<iiiiIi", root, peer, tag, reduce_op, flags, -1)
         slot += struct.pack("<QQQQII", addr, addr if storage_addr is None else storage_addr, numel, nbytes, 1, len(dims))
         slot += struct.pack("<QQQ16s6I", *output, dtype.encode(), *(dims + [0] * 6)[:6])
