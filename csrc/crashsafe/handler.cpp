@@ -7,6 +7,7 @@
 #include "raw_log.h"
 #include "safe_read.h"
 #include "steps.h"
+#include "thread_state.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -67,6 +68,9 @@ void write_signal(int signal, const siginfo_t* info, const ucontext_t* context) 
   stack_t stack{};
   syscall(SYS_sigaltstack, nullptr, &stack);
   crash.on_alternate_stack = (stack.ss_flags & SS_ONSTACK) != 0;
+  StackBounds bounds = stack_bounds();
+  crash.stack_low = bounds.low;
+  crash.stack_high = bounds.high;
 }
 
 void announce(const CrashHeader& crash) {
@@ -264,6 +268,10 @@ void handle(int signal, siginfo_t* info, void* raw_context) {
   }
   if (sys_getpid() != g_box_pid) {  // a vfork child: the memory is the parent's, the death is its own
     requeue_default(signal, info);
+    return;
+  }
+  if (info->si_code <= 0 && hold_back(signal, info, context)) {
+    errno = saved_errno;
     return;
   }
   struct sigaction previous = action_of(signal);

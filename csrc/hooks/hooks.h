@@ -18,5 +18,6 @@ extern const Hook kCpuAllocator;
 extern const Hook kAutograd;
 extern const Hook kCollectives;
 extern const Hook kRanges;
+extern const Hook kTerminate;
 
 }  // namespace pytracer::hooks

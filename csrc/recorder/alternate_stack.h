@@ -5,14 +5,18 @@
 
 namespace pytracer::recorder {
 
-/// Maps a stack; null when there is no memory. The first usable bytes may carry a message to the new thread.
-void* map_stack() noexcept;
+/// A stack that an ended thread left, or a new one; null when there is no memory. The first usable bytes may carry a message
+/// to the new thread.
+void* take_stack() noexcept;
 void* stack_bytes(void* stack) noexcept;
-void unmap_stack(void* stack) noexcept;
+void give_stack(void* stack) noexcept;
 
-/// Makes it the calling thread's alternate stack until the thread has run its other destructors; unmaps it at once when a larger
-/// one is in place.
+/// Makes it the calling thread's alternate stack until the thread has run its other destructors; gives it back at once when a
+/// larger one is in place. Notes where the thread's own stack lies.
 void adopt_stack(void* stack) noexcept;
+
+/// Gives the calling thread an alternate stack of ours until it ends, unless it has one. Allocates: not from a signal handler.
+void arm_this_thread() noexcept;
 
 /// True on threads whose alternate stack is ours.
 bool has_our_stack() noexcept;

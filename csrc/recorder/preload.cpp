@@ -1,14 +1,15 @@
 // What only works when the library is preloaded: the start in a constructor, and libc functions that we stand before.
 // Loaded by pytracer.enable() instead, these definitions are found by nobody and the constructor does nothing.
+#include "preload.h"
 #include "../crashsafe/handler.h"
 #include "../crashsafe/raw_log.h"
 #include "alternate_stack.h"
 #include "box_file.h"
 #include "libc.h"
+#include "masks.h"
 #include "recorder.h"
 
 #include <pthread.h>
-#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,13 +18,20 @@
 #include <cstdlib>
 #include <cstring>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
+constinit bool pytracer::recorder::preloaded = false;
 
 namespace {
 
 using namespace pytracer;
+using recorder::preloaded;
 
-bool preloaded = false;  // the constructor started recording
+// PYTRACER_REAL looks up at first use, which must not be in a signal handler or a vfork child.
+void resolve_early() {
+  sigset_t now;
+  pthread_sigmask(SIG_SETMASK, nullptr, &now);
+  sigprocmask(SIG_SETMASK, nullptr, &now);
+  sigaction(SIGCHLD, nullptr, nullptr);
+}
 
 __attribute__((constructor)) void start_when_asked() {
   const char* directory = getenv("PYTRACER_DIR");
@@ -32,7 +40,11 @@ __attribute__((constructor)) void start_when_asked() {
   recorder::Failure failure;
   uint32_t flags = getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : recorder::kAnnounce;
   preloaded = recorder::start(directory, flags, true, failure);
-  if (preloaded) return;
+  if (preloaded) {
+    recorder::adopt_mask();
+    resolve_early();
+    return;
+  }
   crashsafe::RawLine line;
   line.text("pytracer: process ").number(static_cast<uint64_t>(getpid())).text(" is not recorded: ").text(failure.what).text(": ");
   line.text(strerror(failure.error)).text("; set PYTRACER_DIR to a writable local directory").write_out();
@@ -48,64 +60,26 @@ struct Start {
 void* run_thread(void* stack) {
   Start start = *static_cast<Start*>(recorder::stack_bytes(stack));  // carried by the stack itself: no allocation
   recorder::adopt_stack(stack);
+  recorder::adopt_mask();
   return start.function(start.argument);
-}
-
-// ---- handlers of the program: remembered, while ours stays outermost ----
-
-int set_action(int signal, const struct sigaction* act, struct sigaction* old) {
-  // A child between vfork and exec shares our memory but not our handlers: its sigaction must not change our table.
-  if (!preloaded || !crashsafe::is_ours(signal) || !crashsafe::handlers_installed() || crashsafe::sys_getpid() != g_box_pid)
-    return PYTRACER_REAL(sigaction)(signal, act, old);
-  crashsafe::exchange_action(signal, act, old);
-  return 0;
 }
 
 }  // namespace
 
-EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) noexcept {
+PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) noexcept {
   auto real = PYTRACER_REAL(pthread_create);
-  void* stack = preloaded ? recorder::map_stack() : nullptr;
+  void* stack = preloaded ? recorder::take_stack() : nullptr;
+  recorder::TruthfulMask handed_down;
   if (stack == nullptr) return real(thread, attributes, function, argument);
   *static_cast<Start*>(recorder::stack_bytes(stack)) = {function, argument};
   int error = real(thread, attributes, run_thread, stack);
-  if (error != 0) recorder::unmap_stack(stack);
+  if (error != 0) recorder::give_stack(stack);
   return error;
-}
-
-EXPORT int sigaction(int signal, const struct sigaction* act, struct sigaction* old) noexcept { return set_action(signal, act, old); }
-EXPORT int __sigaction(int signal, const struct sigaction* act, struct sigaction* old) noexcept { return set_action(signal, act, old); }
-
-EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
-  if (!preloaded || !crashsafe::is_ours(number)) return PYTRACER_REAL(signal)(number, handler);
-  struct sigaction act{};
-  struct sigaction old{};
-  act.sa_handler = handler;
-  act.sa_flags = SA_RESTART;
-  sigemptyset(&act.sa_mask);
-  sigaddset(&act.sa_mask, number);
-  return set_action(number, &act, &old) != 0 ? SIG_ERR : old.sa_handler;
-}
-
-// Ours is larger and has a guard page: it stays, and theirs is reported back to them.
-EXPORT int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
-  if (!preloaded || !recorder::has_our_stack() || crashsafe::sys_getpid() != g_box_pid) return static_cast<int>(syscall(SYS_sigaltstack, stack, old));
-  stack_t current{};
-  syscall(SYS_sigaltstack, nullptr, &current);
-  stack_t& believed = recorder::believed_stack();
-  stack_t before = believed;
-  if (stack != nullptr) {
-    if (current.ss_flags & SS_ONSTACK) return errno = EPERM, -1;
-    if (!(stack->ss_flags & SS_DISABLE) && stack->ss_size < getauxval(AT_MINSIGSTKSZ)) return errno = ENOMEM, -1;
-    believed = *stack;
-  }
-  if (old != nullptr) *old = before;
-  return 0;
 }
 
 // ---- how children ended: the parent knows, and often nobody else ----
 
-EXPORT pid_t waitpid(pid_t pid, int* status, int options) {
+PYTRACER_EXPORT pid_t waitpid(pid_t pid, int* status, int options) {
   int mine = 0;
   pid_t reaped = PYTRACER_REAL(waitpid)(pid, &mine, options);
   int error = errno;
@@ -114,8 +88,8 @@ EXPORT pid_t waitpid(pid_t pid, int* status, int options) {
   errno = error;
   return reaped;
 }
-EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
-EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
+PYTRACER_EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
+PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
   int mine = 0;
   pid_t reaped = PYTRACER_REAL(wait4)(pid, &mine, options, usage);
   int error = errno;
@@ -124,8 +98,8 @@ EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) no
   errno = error;
   return reaped;
 }
-EXPORT pid_t wait3(int* status, int options, struct rusage* usage) noexcept { return wait4(-1, status, options, usage); }
-EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+PYTRACER_EXPORT pid_t wait3(int* status, int options, struct rusage* usage) noexcept { return wait4(-1, status, options, usage); }
+PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
   siginfo_t mine{};
   siginfo_t* out = info != nullptr ? info : &mine;
   int result = PYTRACER_REAL(waitid)(type, id, out, options);
@@ -137,13 +111,13 @@ EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
 
 // ---- _exit passes by on_exit handlers; os._exit and multiprocessing children use it ----
 
-EXPORT void _exit(int code) {
+PYTRACER_EXPORT void _exit(int code) {
   recorder::note_exit(code);
   auto real = PYTRACER_REAL(_exit);
   if (real != nullptr) real(code);
   for (;;) syscall(SYS_exit_group, code);
 }
-EXPORT void _Exit(int code) noexcept { _exit(code); }
+PYTRACER_EXPORT void _Exit(int code) noexcept { _exit(code); }
 
 // ---- dlopen: the moment when torch's extension is loaded ----
 

@@ -88,15 +88,6 @@ void write_process() {
   append(EntryKind::kEnvironment, buffer, used);
 }
 
-}  // namespace
-
-void arm_this_thread() noexcept {
-  if (has_our_stack()) return;
-  if (void* stack = map_stack()) adopt_stack(stack);
-}
-
-namespace {
-
 void find_doorbell(const char* directory);
 
 void after_fork_in_child() {

@@ -13,9 +13,6 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
 bool recording() noexcept;
 bool announces() noexcept;
 
-/// Gives the calling thread an alternate stack of ours until it ends, unless it has one.
-void arm_this_thread() noexcept;
-
 /// exit() or _exit() was called.
 void note_exit(int code) noexcept;
 

@@ -2,6 +2,7 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/sys.h"
+#include "alternate_stack.h"
 #include "box_file.h"
 
 #include <pthread.h>
@@ -119,22 +120,8 @@ ThreadContext* find_context() {
   }
 }
 
-}  // namespace
-
-ThreadContext& attach_thread() noexcept {
-  pthread_once(&end_key_once, make_key);
-  ThreadContext* context = find_context();
-  if (context == nullptr) {
-    std::atomic_ref(g_box.header->threads_dropped).fetch_add(1, std::memory_order_relaxed);
-    overflow.context.head = &overflow.head;
-    overflow.context.records = overflow.records;
-    overflow.context.small_graves = overflow.graves;
-    overflow.context.large_graves = overflow.graves + kHalf;
-    overflow.context.index = 0xffff;
-    t_context = &overflow.context;
-    return overflow.context;
-  }
-  ThreadHead& head = *context->head;
+void begin(ThreadContext& context) {
+  ThreadHead& head = *context.head;
   head.tid = crashsafe::sys_gettid();
   head.pthread = static_cast<uint64_t>(pthread_self());
   memset(head.name, 0, sizeof head.name);
@@ -142,8 +129,30 @@ ThreadContext& attach_thread() noexcept {
   head.generation++;
   head.first_record = head.record_count;
   std::atomic_ref(head.ended).store(kInUse, std::memory_order_release);
-  pthread_setspecific(end_key, context);
-  t_context = context;
+  pthread_setspecific(end_key, &context);
+}
+
+ThreadContext& share_overflow() {
+  std::atomic_ref(g_box.header->threads_dropped).fetch_add(1, std::memory_order_relaxed);
+  overflow.context.head = &overflow.head;
+  overflow.context.records = overflow.records;
+  overflow.context.small_graves = overflow.graves;
+  overflow.context.large_graves = overflow.graves + kHalf;
+  overflow.context.index = 0xffff;
+  return overflow.context;
+}
+
+}  // namespace
+
+ThreadContext& attach_thread() noexcept {
+  pthread_once(&end_key_once, make_key);
+  ThreadContext* context = find_context();
+  if (context != nullptr)
+    begin(*context);
+  else
+    context = &share_overflow();
+  t_context = context;  // first: what follows may record
+  arm_this_thread();    // where nothing is preloaded, nobody else sees native threads
   return *context;
 }
 

@@ -1,7 +1,7 @@
 """Alternate signal stacks on the threads that Python starts, where nothing is preloaded.
 
 Without one, a stack overflow ends the process before any handler can run. Below preload pthread_create is seen, and
-every thread has its stack; here it is Python's threads only. About 16 us per thread.
+every thread has its stack; here Python's threads have theirs from the start, others from their first record on.
 """
 
 from __future__ import annotations

@@ -357,13 +357,3 @@ def test_vfork_childs_crash_is_its_own(native: Native) -> None:
     assert int(done.stdout) & 0x7F == 11
     assert done.box.crash is None
     assert [w.signal for w in done.box.waits] == [11]
-
-
-@pytest.mark.xfail(
-    strict=True, reason="the kernel kills a thread that blocked the signal of its own fault: docs/crash-safety.md"
-)
-def test_fault_with_all_signals_blocked_is_reported(native: Native) -> None:
-    """A thread that blocked every signal faults."""
-    done = native.child("t.testing_crash_blocked()")
-    assert done.status == -11
-    assert done.box.crash is not None
