@@ -66,6 +66,7 @@ enum class RegionKind : uint32_t {
 enum class RecordKind : uint32_t {
   kMark = 1,
   kStep = 2,
+  kSample = 3,
   kNode = 16,
   kRangeBegin = 17,
   kRangeEnd = 18,
@@ -88,6 +89,7 @@ enum class EntryKind : uint32_t {
   kGroup = 37,
   kGroupSeen = 39,
   kCppException = 38,
+  kWorker = 40,
 };
 
 enum class Step : uint32_t {
@@ -278,7 +280,7 @@ static_assert(sizeof(RecordHeader) == 16);
 static_assert(std::is_standard_layout_v<RecordHeader> && std::is_trivially_copyable_v<RecordHeader>);
 static_assert(offsetof(RecordHeader, mono_ns) == 8);
 
-/// MARK.
+/// MARK: the program's own words. SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.
 struct TextRecord {
   char text[112];
 };

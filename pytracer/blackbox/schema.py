@@ -78,6 +78,7 @@ class Record(IntEnum):
 
     MARK = 1
     STEP = 2
+    SAMPLE = 3
     NODE = 16
     RANGE_BEGIN = 17
     RANGE_END = 18
@@ -102,6 +103,7 @@ class Entry(IntEnum):
     GROUP = 37  # JSON {"name","description","backend","ranks"}
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
+    WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
 
 
 class Step(IntEnum):
@@ -345,7 +347,7 @@ RECORD_HEADER = Struct(
 TEXT_RECORD = Struct(
     "TextRecord",
     112,
-    "MARK.",
+    "MARK: the program's own words. SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.",
     (_f("text", "char[112]", "UTF-8, cut to fit"),),
 )
 
@@ -713,6 +715,7 @@ STRUCTS: tuple[Struct, ...] = (
 
 RECORD_PAYLOAD: dict[int, Struct] = {
     Record.MARK: TEXT_RECORD,
+    Record.SAMPLE: TEXT_RECORD,
     Record.STEP: STEP_RECORD,
     Record.NODE: NODE_RECORD,
     Record.RANGE_BEGIN: NODE_RECORD,

@@ -124,10 +124,9 @@ def _groups(facts: tuple[Fact, ...], journal: Journal) -> tuple[tuple[Group, ...
     made = [f.data for f in facts if f.kind == "GROUP" and isinstance(f.data, dict)]
     by_name: dict[str, Group] = {}
     for index, data in enumerate(made):
-        ranks = data.get("ranks")
-        name = str(data.get("name"))
-        by_name[name] = Group(
-            name=name,
+        ranks, name = data.get("ranks"), data.get("name")
+        by_name[str(name) if name is not None else f"(not a member, {index})"] = Group(
+            name=name if isinstance(name, str) else None,
             description=data.get("description"),
             backend=_backend(data.get("backend")),
             size=len(ranks) if isinstance(ranks, list) else None,

@@ -293,6 +293,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.GROUP: _checked(payloads.Group),
     Entry.GROUP_SEEN: _group_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,
+    Entry.WORKER: _checked(payloads.Worker),
 }
 
 

@@ -18,6 +18,7 @@ from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.rings import Rings
 from pytracer.decode.snapshot import Damage, Snapshot
 from pytracer.decode.storages import Clock, Storages
+from pytracer.decode.workers import worker_of
 
 _ARCHES = {1: "x86-64", 2: "aarch64"}
 _STEP_SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
@@ -58,6 +59,7 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
     events = sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
     state = _state(header["state"])
+    worker = worker_of(facts, rings.events, header["created_mono_ns"])
     counts = {name: header[name] for name in _COUNTERS} | {
         "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"],
         "records": len(events),
@@ -110,7 +112,8 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
         crash=crash,
         counts=counts,
         damage=_damage(box),
-        dataloader_worker=_is_dataloader_worker(journal, header["created_mono_ns"]),
+        dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
+        worker=worker,
     )
 
 

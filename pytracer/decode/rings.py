@@ -78,7 +78,7 @@ def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
     data.pop("reserved", None)
     if kind == Record.STEP:
         data["source"] = _SOURCES.get(data["source"])
-    elif kind != Record.MARK:
+    elif kind not in (Record.MARK, Record.SAMPLE):
         data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
         data["storages"] = tuple(s for s in data["storages"] if s)
     return data

@@ -158,9 +158,12 @@ class Collective:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group of this process. `ranks` are global, in the group's order; `index` is the order of creation."""
+    """A process group of this process. `ranks` are global, in the group's order; `index` is the order of creation.
 
-    name: str
+    `name` is None for a group that this process helped to make without being a member.
+    """
+
+    name: str | None
     description: str | None
     backend: str | None
     size: int | None
@@ -313,6 +316,20 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Worker:
+    """A DataLoader worker. `batch_indices` are words such as "0-3,7"; `loading`: that batch was not done."""
+
+    worker_id: int | None
+    num_workers: int | None
+    seed: int | None
+    dataset: str | None  # name of its class
+    batch_count: int | None
+    batch_indices: str | None
+    batch_mono_ns: int | None
+    loading: bool
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One black box, decoded."""
 
@@ -350,6 +367,7 @@ class Snapshot:
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
+    worker: Worker | None = None  # what it wrote down as one
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ class Core:
         self.lib.pytracer_journal.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
         self.lib.pytracer_mark.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         self.lib.pytracer_mark.restype = None
+        self.lib.pytracer_record.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+        self.lib.pytracer_record.restype = None
         self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
         self.lib.pytracer_step.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]

@@ -32,9 +32,9 @@ def uninstall() -> None:
     global _native
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, steps
+    from pytracer.record import ddp, distributed, elastic, steps, workers
 
-    for part in (steps, ddp, distributed):
+    for part in (workers, steps, elastic, ddp, distributed):
         part.uninstall()
     _native.uninstall()
     _native = None
@@ -89,10 +89,12 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
-    from pytracer.record import ddp, distributed, handlers, steps
+    from pytracer.record import ddp, distributed, elastic, handlers, steps, workers
 
     handlers.install_for_workers(box)
+    workers.install(box)
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)
         ddp.install(box, native)
+        elastic.install(box)

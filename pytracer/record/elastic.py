@@ -1,0 +1,147 @@
+"""torchrun's table of failures: each row carries what pytracer found out about that process.
+
+The agent builds the table (`ChildFailedError`) when all its workers have ended and nobody waits for anything any
+more: only then their black boxes are complete, and a delay disturbs no evidence. The judging is done by a process
+of its own, `python -m pytracer inspect --json`, in bounded time; when it fails the table is as torch makes it.
+
+A worker that is ended by a signal leaves no error file. The agent leaves one in its place, in torch's own form, so
+that whoever reads TORCHELASTIC_ERROR_FILE above torchrun gets the sentence, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+SECONDS = 20
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<")
+
+_patches = Patches()
+_error_files: dict[int, str] = {}  # by pid: torch forgets the path when there is no file
+
+
+def install(box: Core) -> None:
+    """Wraps what torchrun's agent says about failures. Workers of an agent, and programs of their own, have none."""
+    if not box.preloaded or "TORCHELASTIC_RUN_ID" in os.environ:
+        return
+    errors: Any = importlib.import_module("torch.distributed.elastic.multiprocessing.errors")
+    remember, build = errors.ProcessFailure.__post_init__, errors.ChildFailedError.__init__
+
+    @functools.wraps(remember)
+    def remember_path(self: Any) -> None:
+        _error_files[self.pid] = self.error_file
+        remember(self)
+
+    @functools.wraps(build)
+    def tell_and_build(self: Any, name: str, failures: Any) -> None:
+        try:
+            if box.recording:
+                _tell(box.directory, failures)
+        except Exception as error:
+            if type(error).__name__ == "SignalException":  # torch's agent turns SIGTERM into it
+                raise
+            box.lib.pytracer_count_hook_error()
+            box.note(f"torchrun's table was not completed: {type(error).__name__}: {error}")
+        build(self, name, failures)
+
+    _patches.replace(errors.ProcessFailure, "__post_init__", remember_path)
+    _patches.replace(errors.ChildFailedError, "__init__", tell_and_build)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def _tell(directory: Path, failures: Any) -> None:
+    """Adds a sentence to the message of each failure that is known."""
+    sentences = verdict_sentences(_inspect(directory), socket.gethostname())
+    for failure in failures.values():
+        sentence = sentences.get(failure.pid)
+        if sentence is None:
+            continue
+        message = failure.message
+        if isinstance(message, dict):
+            extra = message.get("extraInfo") or {}
+            stack = str(extra.get("py_callstack") or message.get("message") or "").rstrip()
+            failure.message = {**message, "extraInfo": {**extra, "py_callstack": f"{stack}\n{sentence}"}}
+        else:
+            failure.message = f"{message}\n  {sentence}"
+            _leave_error_file(failure, sentence)
+
+
+def _inspect(directory: Path) -> Any:
+    """The report about everything recorded so far, made by an untraced process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTRACER_")}
+    # Our core only: what else the job needs stays.
+    others = [item for item in re.split(r"[\s:]+", environment.pop("LD_PRELOAD", "")) if "libpytracer_core" not in item]
+    if others:
+        environment["LD_PRELOAD"] = ":".join(others)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json"],
+        env=environment, cwd=Path(__file__).resolve().parents[2],  # where -m looks first
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RuntimeError(words[-1] if words else f"`pytracer inspect` exited with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def verdict_sentences(report: Any, host: str) -> dict[int, str]:
+    """One sentence for each process of this host that has a part in the verdict, by pid."""
+    verdict = report.get("verdict") or {}
+    summary = str(verdict.get("summary") or "").strip()
+    told: dict[int, str] = {}
+    for process in report.get("processes") or ():
+        pid, why = process.get("pid"), process.get("why")
+        if process.get("host") != host or not isinstance(pid, int):
+            continue
+        if process.get("primary") is not False and pid == verdict.get("pid") and summary:
+            place = _python_place(process)
+            told[pid] = f"pytracer: {summary.rstrip('.')}" + (f", {place}" if place else "")
+        elif process.get("primary") is True and summary:
+            told[pid] = f"pytracer: {summary}"
+        elif process.get("primary") is False and why:
+            told[pid] = f"pytracer: a consequence: {why}"
+        elif why:
+            told[pid] = f"pytracer: {why}"
+    return told
+
+
+def _python_place(process: Any) -> str | None:
+    """`train.py:12 in step`: the innermost line of the program's own."""
+    frames = process.get("python_stack") or (process.get("exception") or {}).get("python_stack") or []
+    own = [frame for frame in frames if frame.get("file") and not _LIBRARY.search(frame["file"])]
+    for frame in [*own, *frames][:1]:
+        return f"{os.path.basename(frame.get('file') or '?')}:{frame.get('line')} in {frame.get('function')}"
+    return None
+
+
+def _leave_error_file(failure: Any, sentence: str) -> None:
+    """Writes the file that the worker could not write, as torch's ErrorHandler would have."""
+    path = _error_files.get(failure.pid, "")
+    if not path or path == os.devnull or os.path.exists(path) or not os.path.isdir(os.path.dirname(path)):
+        return
+    message = {
+        "message": failure.message,
+        "extraInfo": {"py_callstack": failure.message, "timestamp": str(int(failure.timestamp))},
+        "errorCode": failure.exitcode,
+        "pytracer": sentence.removeprefix("pytracer: "),
+    }
+    aside = f"{path}.{os.getpid()}"
+    with open(aside, "x", encoding="utf-8") as file:
+        json.dump({"message": message}, file)
+    os.replace(aside, path)
+    failure.error_file = path

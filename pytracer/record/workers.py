@@ -1,0 +1,124 @@
+"""Workers of a DataLoader: which one a process is, and which samples it was loading.
+
+A worker writes down who it is before it does anything else, so that one that is killed at once is known for what it
+is. For each batch two records are made: the indices when loading begins, an empty text when the batch is done.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pytracer.blackbox.schema import TEXT_RECORD, Entry, Record
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+LOOKED_AT = 64  # indices of a batch: more would not fit into a record
+WORD_CHARACTERS = 40
+
+_patches = Patches()
+
+
+def install(box: Core) -> None:
+    """Wraps the function that a worker runs. Its name and module stay, since spawn pickles it by them."""
+    worker: Any = importlib.import_module("torch.utils.data._utils.worker")
+    original = worker._worker_loop
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if box.recording:
+                _begin(box, signature.bind(*args, **kwargs).arguments)
+        except Exception as error:
+            box.lib.pytracer_count_hook_error()
+            box.note(f"the DataLoader worker could not be noted: {type(error).__name__}: {error}")
+        return original(*args, **kwargs)
+
+    _patches.replace(worker, "_worker_loop", _worker_loop)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def _begin(box: Core, arguments: dict[str, Any]) -> None:
+    """Says which worker this process is, and has its fetchers recorded. The process is the worker's own."""
+    number, seed = arguments.get("worker_id"), arguments.get("base_seed")
+    dataset = arguments.get("dataset")
+    box.journal(
+        Entry.WORKER,
+        {
+            "worker_id": number,
+            "num_workers": arguments.get("num_workers"),
+            "seed": seed + number if isinstance(seed, int) and isinstance(number, int) else None,
+            "dataset": type(dataset).__qualname__ if dataset is not None else None,
+        },
+    )
+    kinds: Any = importlib.import_module("torch.utils.data")._DatasetKind
+    create = kinds.create_fetcher
+
+    @functools.wraps(create)
+    def create_fetcher(*args: Any, **kwargs: Any) -> Any:
+        fetcher = create(*args, **kwargs)
+        fetcher.fetch = _recorded(box, fetcher.fetch)
+        return fetcher
+
+    kinds.create_fetcher = staticmethod(create_fetcher)
+
+
+def _recorded(box: Core, fetch: Any) -> Any:
+    @functools.wraps(fetch)
+    def fetch_and_record(indices: Any) -> Any:
+        try:
+            _sample(box, batch_words(indices))
+        except Exception:  # an index with a broken __repr__
+            box.lib.pytracer_count_hook_error()
+        result = fetch(indices)
+        _sample(box, "")
+        return result
+
+    return fetch_and_record
+
+
+def _sample(box: Core, words: str) -> None:
+    if box.recording:
+        payload = words.encode("utf-8", "replace")[: TEXT_RECORD.nbytes]
+        box.lib.pytracer_record(int(Record.SAMPLE), payload, len(payload))
+
+
+def batch_words(indices: Any) -> str:
+    """How many samples, a space, then as many of their indices as fit: `8 0-3,7,9,12-13`; `4 -` without indices."""
+    batch = indices if isinstance(indices, (list, tuple)) else [indices]
+    limit = TEXT_RECORD.nbytes - 1
+    text = f"{len(batch)} "
+    for n, word in enumerate(_runs(batch)):
+        longer = f"{text},{word}" if n else text + word
+        if len(longer.encode("utf-8", "replace")) > limit - 4:
+            return f"{text},..."
+        text = longer
+    return text if len(batch) <= LOOKED_AT else f"{text},..."
+
+
+def _runs(batch: Any) -> Iterator[str]:
+    """Consecutive numbers as one word."""
+    first: int | None = None
+    last = 0
+    for index in islice(batch, LOOKED_AT):
+        if type(index) is int and first is not None and index == last + 1:
+            last = index
+            continue
+        if first is not None:
+            yield str(first) if first == last else f"{first}-{last}"
+            first = None
+        if type(index) is int:
+            first = last = index
+        elif index is not None:  # None: of an iterable dataset
+            yield repr(index).replace(",", ";")[:WORD_CHARACTERS]
+    if first is not None:
+        yield str(first) if first == last else f"{first}-{last}"
