@@ -426,7 +426,8 @@ class Box:
         slot = struct.pack("<IIQQQQQ", number, states.index(state), number, self.sequence_nr, began, started, ended)
         slot += struct.pack("<Ii32s", group, self.pid if tid is None else tid, name.encode()[:32])
         slot += struct.pack("<iiiiIi", root, peer, tag, reduce_op, flags, -1)
-        slot += struct.pack("<QQQQII", addr, addr if storage_addr is None else storage_addr, numel, nbytes, 1, len(dims))
+        base = addr if storage_addr is None else storage_addr
+        slot += struct.pack("<QQQQII", addr, base, numel, nbytes, 1, len(dims))
         slot += struct.pack("<QQQ16s6I", *output, dtype.encode(), *(dims + [0] * 6)[:6])
         slot += struct.pack("<IIq", *by, self.step_now)
         self.collectives.append(slot.ljust(256, b"\0"))
