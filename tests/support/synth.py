@@ -380,7 +380,9 @@ class Box:
         payload = struct.pack("<48sqII6Q", name.encode()[:48], sequence_nr, len(storages), 0, *some)
         return self.record(EVENTS[kind], payload, tid)
 
-    def group_seen(self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = "") -> int:
+    def group_seen(
+        self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = ""
+    ) -> int:
         """GROUP_SEEN: the group ran something; returns the id that `collective` takes."""
         payload = struct.pack("<iiII8s", size, rank, len(name), len(about), backend.encode())
         return self.entry(39, payload + name.encode() + about.encode())
