@@ -14,6 +14,7 @@ inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
 inline constexpr uint32_t kRecordsPerThread = 256;
 inline constexpr uint32_t kGravesPerThread = 1024;
+inline constexpr uint32_t kCollectives = 1024;
 inline constexpr uint32_t kThreadsPerChunk = 16;
 inline constexpr uint32_t kLargeStorageBytes = 0x20000;
 inline constexpr uint32_t kStorageSlotsLog2 = 16;
@@ -47,6 +48,7 @@ enum class RegionKind : uint32_t {
   kRecords = 4,
   kGraves = 5,
   kStorages = 6,
+  kCollectives = 7,
   kCrash = 16,
   kNativeFrames = 17,
   kPythonThreads = 18,
@@ -69,9 +71,6 @@ enum class RecordKind : uint32_t {
   kRangeBegin = 17,
   kRangeEnd = 18,
   kOp = 19,
-  kCollectiveStarted = 32,
-  kCollectiveCompleted = 33,
-  kCollectiveFailed = 34,
 };
 
 enum class EntryKind : uint32_t {
@@ -88,6 +87,7 @@ enum class EntryKind : uint32_t {
   kBuckets = 35,
   kException = 36,
   kGroup = 37,
+  kGroupSeen = 39,
   kCppException = 38,
   kWorker = 40,
 };
@@ -137,6 +137,13 @@ enum class StackState : uint32_t {
   kWalking = 2,
   kDone = 3,
   kFaulted = 4,
+};
+
+enum class CollectiveState : uint32_t {
+  kScheduled = 1,
+  kStarted = 2,
+  kCompleted = 3,
+  kFailed = 4,
 };
 
 /// First bytes of the file. Identity is written once; the counters at the end change.
@@ -303,23 +310,43 @@ static_assert(sizeof(NodeRecord) == 112);
 static_assert(std::is_standard_layout_v<NodeRecord> && std::is_trivially_copyable_v<NodeRecord>);
 static_assert(offsetof(NodeRecord, storages) == 64);
 
-/// COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.
-struct CollectiveRecord {
-  char name[32];
+/// One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place.
+struct CollectiveSlot {
+  uint32_t order;
+  uint32_t state;
+  uint64_t number;
   uint64_t sequence_nr;
+  uint64_t scheduled_ns;
+  uint64_t started_ns;
+  uint64_t ended_ns;
+  uint32_t group_id;
+  int32_t tid;
+  char name[32];
+  int32_t root;
+  int32_t peer;
+  int32_t tag;
+  int32_t reduce_op;
+  uint32_t flags;
+  int32_t timeout_ms;
   uint64_t buffer_addr;
   uint64_t storage_addr;
   uint64_t numel;
   uint64_t nbytes;
   uint32_t tensor_count;
   uint32_t dim_count;
-  char dtype[12];
-  uint32_t reserved;
-  uint32_t sizes[4];
+  uint64_t output_addr;
+  uint64_t output_numel;
+  uint64_t output_nbytes;
+  char dtype[16];
+  uint32_t sizes[6];
+  uint32_t who_id;
+  uint32_t who_where;
+  int64_t step;
+  uint8_t reserved[24];
 };
-static_assert(sizeof(CollectiveRecord) == 112);
-static_assert(std::is_standard_layout_v<CollectiveRecord> && std::is_trivially_copyable_v<CollectiveRecord>);
-static_assert(offsetof(CollectiveRecord, sizes) == 96);
+static_assert(sizeof(CollectiveSlot) == 256);
+static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
+static_assert(offsetof(CollectiveSlot, reserved) == 232);
 
 /// Starts every journal entry; entries are 8-byte aligned and follow each other.
 struct EntryHeader {
@@ -373,6 +400,18 @@ struct SiteEntry {
 static_assert(sizeof(SiteEntry) == 24);
 static_assert(std::is_standard_layout_v<SiteEntry> && std::is_trivially_copyable_v<SiteEntry>);
 static_assert(offsetof(SiteEntry, reserved) == 20);
+
+/// GROUP_SEEN: followed by the group's name and its description.
+struct GroupEntry {
+  int32_t size;
+  int32_t rank;
+  uint32_t name_nbytes;
+  uint32_t description_nbytes;
+  char backend[8];
+};
+static_assert(sizeof(GroupEntry) == 24);
+static_assert(std::is_standard_layout_v<GroupEntry> && std::is_trivially_copyable_v<GroupEntry>);
+static_assert(offsetof(GroupEntry, backend) == 16);
 
 /// Written by the crash handler, step by step.
 struct CrashHeader {

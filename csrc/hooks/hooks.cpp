@@ -5,7 +5,7 @@
 namespace pytracer::hooks {
 namespace {
 
-const Hook* const kHooks[] = {&kCpuAllocator, &kAutograd, &kRanges, &kTerminate};
+const Hook* const kHooks[] = {&kCpuAllocator, &kAutograd, &kCollectives, &kRanges, &kTerminate};
 bool installed = false;
 
 }  // namespace

@@ -1,15 +1,18 @@
-// Named ranges (USER_SCOPE): collectives as gloo:* and nccl:*, DDP's forward, FSDP's steps. Nothing per operator.
+// Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
+#include "collectives.h"
 #include "hooks.h"
 #include "tensors.h"
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
 namespace pytracer::hooks {
 namespace {
 
+using blackbox::CollectiveState;
 using blackbox::RecordKind;
 constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
@@ -17,7 +20,7 @@ at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 // Carried from start to end: the name may be gone by then, and a collective may end on another thread.
 struct Range final : at::ObserverContext {
   bool is_collective = false;
-  blackbox::CollectiveRecord collective{};
+  uint64_t number = 0;
   blackbox::NodeRecord range{};
 };
 
@@ -25,20 +28,48 @@ bool is_collective(const char* name) {
   return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const char* prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; });
 }
 
-void describe(const at::RecordFunction& function, blackbox::CollectiveRecord& record) {
-  copy_name(record.name, function.name());
-  record.sequence_nr = pytracer_next_collective();
+void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }
+
+// "gloo:all_reduce" and "allreduce_coalesced_" without what c10d and the backends write differently.
+struct PlainName {
+  char text[32] = {};
+  explicit PlainName(const char* name) {
+    const char* colon = strchr(name, ':');
+    size_t n = 0;
+    for (const char* c = colon != nullptr ? colon + 1 : name; *c != 0 && n + 1 < sizeof text; c++)
+      if (*c != '_') text[n++] = *c;
+  }
+};
+
+struct Sought {
+  PlainName name;
+  uint64_t buffer_addr;
+};
+
+// The same operation on the same buffer; a barrier has none.
+int is_sought(const void* raw_slot, const void* raw_sought) {
+  const auto& slot = *static_cast<const blackbox::CollectiveSlot*>(raw_slot);
+  const auto& sought = *static_cast<const Sought*>(raw_sought);
+  PlainName name(slot.name);
+  // gloo has no reduce_scatter of its own: it reduces a copy (torch 2.13, ProcessGroupGloo.cpp).
+  if (strncmp(name.text, "reducescatter", 13) == 0 && strncmp(sought.name.text, "allreduce", 9) == 0) return 1;
+  if (strncmp(name.text, sought.name.text, strlen(sought.name.text)) != 0) return 0;
+  return sought.buffer_addr == 0 || sought.buffer_addr == slot.buffer_addr || sought.buffer_addr == slot.output_addr;
+}
+
+// The number of the collective that this range belongs to: the one being dispatched here, or one that waits for a thread of
+// the backend's. 0 for what a backend does inside of another one, as in monitored_barrier.
+uint64_t number_of(const at::RecordFunction& function) {
+  Dispatched* dispatched = dispatched_here();
+  if (dispatched != nullptr && !dispatched->taken) {
+    dispatched->taken = true;
+    return dispatched->number;
+  }
+  Sought sought{PlainName(function.name()), 0};
   each_tensor(function, [&](const at::Tensor& tensor) {
-    record.nbytes += tensor.nbytes();
-    if (record.tensor_count++ != 0) return;
-    record.buffer_addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // the other one would materialize a copy-on-write tensor
-    record.storage_addr = storage_addr(tensor);
-    record.numel = static_cast<uint64_t>(tensor.numel());
-    record.dim_count = static_cast<uint32_t>(tensor.dim());
-    copy_name(record.dtype, c10::toString(tensor.scalar_type()));
-    for (size_t i = 0; i < std::size(record.sizes) && i < static_cast<size_t>(tensor.dim()); i++)
-      record.sizes[i] = static_cast<uint32_t>(std::min<int64_t>(tensor.size(static_cast<int64_t>(i)), 0xffffffff));
+    if (sought.buffer_addr == 0) sought.buffer_addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());
   });
+  return pytracer_start_scheduled_collective(is_sought, &sought);
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
@@ -46,8 +77,8 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     auto range = std::make_unique<Range>();
     range->is_collective = is_collective(function.name());
     if (range->is_collective) {
-      describe(function, range->collective);
-      pytracer_record(static_cast<uint32_t>(RecordKind::kCollectiveStarted), &range->collective, sizeof range->collective);
+      range->number = number_of(function);
+      reached(range->number, CollectiveState::kStarted);
     } else {
       copy_name(range->range.name, function.name());
       range->range.sequence_nr = function.seqNr();
@@ -66,8 +97,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   if (range->is_collective) {
     // gloo ends the range of a failed collective inside its catch block (ProcessGroupGloo.cpp, AsyncWork::execute).
     bool failed = std::current_exception() != nullptr;
-    auto kind = failed ? RecordKind::kCollectiveFailed : RecordKind::kCollectiveCompleted;
-    pytracer_record(static_cast<uint32_t>(kind), &range->collective, sizeof range->collective);
+    reached(range->number, failed ? CollectiveState::kFailed : CollectiveState::kCompleted);
     return;
   }
   pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
@@ -85,6 +115,6 @@ void uninstall() {
 
 }  // namespace
 
-const Hook kRanges{"collectives-and-ranges", install, uninstall};
+const Hook kRanges{"ranges", install, uninstall};
 
 }  // namespace pytracer::hooks

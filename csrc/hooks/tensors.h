@@ -30,8 +30,9 @@ inline uint64_t storage_addr(const at::Tensor& tensor) { return reinterpret_cast
 /// Copies a name: those of backward and user scopes point into a temporary.
 template <size_t N>
 void copy_name(char (&to)[N], const char* from) {
-  strncpy(to, from, N - 1);
-  to[N - 1] = 0;
+  size_t n = strnlen(from, N - 1);
+  memcpy(to, from, n);
+  memset(to + n, 0, N - n);
 }
 
 }  // namespace pytracer::hooks

@@ -45,8 +45,17 @@ PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, ui
 /// the lower one; `large` tells that detail is worth its cost.
 PYTRACER_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
 
-/// Next number for a collective of this process, from 1. Begins a new epoch.
-PYTRACER_API uint64_t pytracer_next_collective(void);
+/// Adds the ring of collectives. 0 when there is no room.
+PYTRACER_API int pytracer_open_collectives(void);
+
+/// A collective was called; `slot` as blackbox::CollectiveSlot. Begins a new epoch. Returns its number, 0 when it is not kept.
+PYTRACER_API uint64_t pytracer_collective_scheduled(const void* slot);
+
+/// The oldest recent collective that is scheduled and that `fits`: it has started now. 0 when there is none.
+PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void* slot, const void* argument), const void* argument);
+
+/// `state`: schema.CollectiveState.
+PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
 PYTRACER_API void pytracer_count_hook_error(void);
 
 /// Looks for CPython and checks the frame offsets: the calling function must be named `function`.

@@ -6,6 +6,7 @@
 #include "../crashsafe/python_stack.h"
 #include "../crashsafe/surroundings.h"
 #include "alternate_stack.h"
+#include "collectives.h"
 #include "core.h"
 #include "find_python.h"
 #include "journal.h"
@@ -95,6 +96,7 @@ void after_fork_in_child() {
   g_box.header->thread_count = 0;
   forget_threads();
   recount_storages();
+  forget_collectives();
   find_doorbell(run_directory());  // the box has another name now
   write_process();
 }
@@ -231,10 +233,17 @@ void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id
   recorder::storage_allocated(addr, nbytes, {who_id, who_where});
 }
 void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { recorder::storage_freed(addr, who); }
-uint64_t pytracer_next_collective(void) {
+int pytracer_open_collectives(void) { return recorder::recording() && recorder::open_collectives(); }
+uint64_t pytracer_collective_scheduled(const void* slot) {
   if (!recorder::recording()) return 0;
   recorder::tick();
-  return std::atomic_ref(g_box.header->collectives).fetch_add(1, std::memory_order_relaxed) + 1;
+  return recorder::collective_scheduled(*static_cast<const blackbox::CollectiveSlot*>(slot));
+}
+uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void*), const void* argument) {
+  return recorder::recording() ? recorder::start_scheduled_collective(fits, argument) : 0;
+}
+void pytracer_collective_reached(uint64_t number, uint32_t state) {
+  if (recorder::recording()) recorder::collective_reached(number, static_cast<blackbox::CollectiveState>(state));
 }
 void pytracer_count_hook_error(void) {
   if (recorder::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);

@@ -21,6 +21,7 @@ HEADER_BYTES = 8192
 REGION_LIMIT = 120
 RECORD_BYTES = 128
 RECORDS_PER_THREAD = 256
+COLLECTIVES = 1024
 GRAVES_PER_THREAD = 1024  # first half: small storages, second half: large ones
 THREADS_PER_CHUNK = 16
 LARGE_STORAGE_BYTES = 128 * 1024
@@ -57,6 +58,7 @@ class Region(IntEnum):
     RECORDS = 4
     GRAVES = 5
     STORAGES = 6
+    COLLECTIVES = 7
     CRASH = 16
     NATIVE_FRAMES = 17
     PYTHON_THREADS = 18
@@ -72,7 +74,7 @@ class Region(IntEnum):
 
 
 class Record(IntEnum):
-    """What a record of a thread's ring says; `RecordHeader.kind`."""
+    """What a record of a thread's ring says; `RecordHeader.kind`. 32 to 34 were never released."""
 
     MARK = 1
     STEP = 2
@@ -81,9 +83,6 @@ class Record(IntEnum):
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
-    COLLECTIVE_STARTED = 32
-    COLLECTIVE_COMPLETED = 33
-    COLLECTIVE_FAILED = 34
 
 
 class Entry(IntEnum):
@@ -102,6 +101,7 @@ class Entry(IntEnum):
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     EXCEPTION = 36  # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first
     GROUP = 37  # JSON {"name","description","backend","ranks"}
+    GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
 
@@ -144,6 +144,15 @@ class HelperState(IntEnum):
     RELEASE = 3
     RELEASED = 4
     REFUSED = 5
+
+
+class CollectiveState(IntEnum):
+    """`CollectiveSlot.state`: how far a collective got, as this process saw it."""
+
+    SCHEDULED = 1
+    STARTED = 2
+    COMPLETED = 3
+    FAILED = 4
 
 
 class StackState(IntEnum):
@@ -366,22 +375,55 @@ NODE_RECORD = Struct(
     ),
 )
 
-COLLECTIVE_RECORD = Struct(
-    "CollectiveRecord",
-    112,
-    "COLLECTIVE_STARTED, COLLECTIVE_COMPLETED and COLLECTIVE_FAILED.",
+COLLECTIVE_SLOT = Struct(
+    "CollectiveSlot",
+    256,
+    "One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place.",
     (
-        _f("name", "char[32]", "as torch names the range, e.g. gloo:all_reduce"),
-        _f("sequence_nr", "u64", "counted per process from 1, in order of start"),
-        _f("buffer_addr", "u64", "data address of the first tensor"),
+        _f("order", "u32", "low 32 bits of number; 0 while being written; stored last"),
+        _f("state", "u32", "see CollectiveState"),
+        _f("number", "u64", "order of the call in this process, from 1"),
+        _f("sequence_nr", "u64", "from 1: among the collectives of its group; of point-to-point operations among those of the group with that peer and direction"),
+        _f("scheduled_ns", "u64", "CLOCK_MONOTONIC when it was called", "ns"),
+        _f("started_ns", "u64", "when the backend took it; 0: not seen", "ns"),
+        _f("ended_ns", "u64", "when it completed or failed; 0: not seen", "ns"),
+        _f("group_id", "u32", "journal id of its GROUP_SEEN entry; 0: unknown"),
+        _f("tid", "i32", "thread that called it"),
+        _f("name", "char[32]", "as c10d names the operator, e.g. allreduce_"),
+        _f("root", "i32", "rank in the group; -1: none"),
+        _f("peer", "i32", "rank in the group of the other side; -1: none or any"),
+        _f("tag", "i32", "of point-to-point operations; -1: none"),
+        _f("reduce_op", "i32", "c10d::ReduceOp::RedOpType; -1: none"),
+        _f("flags", "u32", "bit 0 point-to-point, 1 asynchronous, 2 the tensors are outputs only"),
+        _f("timeout_ms", "i32", "-1: the group's", "ms"),
+        _f("buffer_addr", "u64", "data address of the first input, else output"),
         _f("storage_addr", "u64", "base address of its storage"),
-        _f("numel", "u64", "elements of the first tensor", "elements"),
-        _f("nbytes", "u64", "all tensors together", "bytes"),
-        _f("tensor_count", "u32", "tensors", "count"),
+        _f("numel", "u64", "elements of all inputs", "elements"),
+        _f("nbytes", "u64", "of all inputs", "bytes"),
+        _f("tensor_count", "u32", "inputs", "count"),
         _f("dim_count", "u32", "dimensions of the first tensor", "count"),
-        _f("dtype", "char[12]", "torch's name without the torch. prefix"),
-        _f("reserved", "u32", "zero"),
-        _f("sizes", "u32[4]", "first dimensions, saturated", "elements"),
+        _f("output_addr", "u64", "data address of the first output; 0: the inputs are the outputs"),
+        _f("output_numel", "u64", "elements of all outputs", "elements"),
+        _f("output_nbytes", "u64", "of all outputs", "bytes"),
+        _f("dtype", "char[16]", "of the first tensor: torch's name without the torch. prefix"),
+        _f("sizes", "u32[6]", "first dimensions of the first tensor, saturated", "elements"),
+        _f("who_id", "u32", "who called it: CODE, NODE or SITE"),
+        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("step", "i64", "step at the call; -1: none"),
+        _f("reserved", "u8[24]", "zero"),
+    ),
+)
+
+GROUP_ENTRY = Struct(
+    "GroupEntry",
+    24,
+    "GROUP_SEEN: followed by the group's name and its description.",
+    (
+        _f("size", "i32", "ranks in the group", "count"),
+        _f("rank", "i32", "this process's rank in the group"),
+        _f("name_nbytes", "u32", "size of the name", "bytes"),
+        _f("description_nbytes", "u32", "size of the description", "bytes"),
+        _f("backend", "char[8]", "e.g. gloo"),
     ),
 )
 
@@ -653,11 +695,12 @@ STRUCTS: tuple[Struct, ...] = (
     TEXT_RECORD,
     STEP_RECORD,
     NODE_RECORD,
-    COLLECTIVE_RECORD,
+    COLLECTIVE_SLOT,
     ENTRY_HEADER,
     WAIT_ENTRY,
     CODE_ENTRY,
     SITE_ENTRY,
+    GROUP_ENTRY,
     CRASH_HEADER,
     NATIVE_FRAME,
     PYTHON_THREAD,
@@ -678,9 +721,6 @@ RECORD_PAYLOAD: dict[int, Struct] = {
     Record.RANGE_BEGIN: NODE_RECORD,
     Record.RANGE_END: NODE_RECORD,
     Record.OP: NODE_RECORD,
-    Record.COLLECTIVE_STARTED: COLLECTIVE_RECORD,
-    Record.COLLECTIVE_COMPLETED: COLLECTIVE_RECORD,
-    Record.COLLECTIVE_FAILED: COLLECTIVE_RECORD,
 }
 
 # Crash-time capacities: (region, structure or None for bytes, items).

@@ -161,6 +161,12 @@ class Journal:
         self.unknown_who += 1
         return _NOBODY
 
+    def groups_seen(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """GROUP_SEEN entries and their ids."""
+        for entry in self.entries.values():
+            if entry.kind == Entry.GROUP_SEEN and len(entry.payload) >= schema.GROUP_ENTRY.nbytes:
+                yield entry.offset // 8, _group_seen(entry.payload)
+
     def node(self, who_id: int) -> str | None:
         """The class name of an autograd node, shortened."""
         entry = self.entries.get(who_id * 8) if who_id else None
@@ -235,6 +241,19 @@ def _wait(payload: bytes) -> dict[str, Any]:
     return layout(schema.WAIT_ENTRY).decode(payload)
 
 
+def _group_seen(payload: bytes) -> dict[str, Any]:
+    size = schema.GROUP_ENTRY.nbytes
+    head = layout(schema.GROUP_ENTRY).decode(payload)
+    end = size + head["name_nbytes"]
+    return {
+        "name": _text(payload[size:end]),
+        "description": _text(payload[end : end + head["description_nbytes"]]),
+        "size": head["size"],
+        "rank": head["rank"],
+        "backend": head["backend"],
+    }
+
+
 def _cpp_exception(payload: bytes) -> dict[str, Any]:
     size = schema.CPP_EXCEPTION_ENTRY.nbytes
     head = layout(schema.CPP_EXCEPTION_ENTRY).decode(payload)
@@ -272,6 +291,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.BUCKETS: _checked(payloads.Buckets),
     Entry.EXCEPTION: _checked(payloads.UncaughtException),
     Entry.GROUP: _checked(payloads.Group),
+    Entry.GROUP_SEEN: _group_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,
     Entry.WORKER: _checked(payloads.Worker),
 }

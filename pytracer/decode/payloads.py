@@ -92,12 +92,13 @@ class UncaughtException(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """GROUP."""
+    """GROUP. Without a name: this process took part in making the group and is no member of it."""
 
-    name: str
+    name: Text = None
     ranks: list[int] | None = None
     description: Text = None
     backend: Text = None
+    index: Int = None
 
 
 class Worker(msgspec.Struct):

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytracer.blackbox.schema import State
 from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.rings import Rings
@@ -54,14 +55,17 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
     lives = storages.read()
     crash = CrashReader(box, storages).read()
     facts = journal.facts()
+    collectives = Collectives(box, journal, facts)
+    events = sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
     counts = {name: header[name] for name in _COUNTERS} | {
         "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"],
-        "records": len(rings.events),
+        "records": len(events),
         "overwritten_records": rings.overwritten_records,
         "torn_records": rings.torn_records,
+        "torn_collectives": collectives.torn,
         "unknown_records": rings.unknown_records,
         "entries": len(journal.entries),
         "torn_entries": journal.torn,
@@ -99,9 +103,10 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
         rank=last.get("RANK"),
         versions=last.get("VERSIONS", {}),
         facts=facts,
-        events=tuple(rings.events),
+        events=tuple(events),
         threads=tuple(rings.threads.by_index.values()),
-        collectives=rings.collectives(),
+        collectives=tuple(collectives.items),
+        groups=collectives.groups,
         storages=lives,
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
         crash=crash,

@@ -1,24 +1,18 @@
-"""Thread contexts and their rings of records; collectives put together from them."""
+"""Thread contexts and their rings of records."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import RECORD_PAYLOAD, Record, Region
 from pytracer.decode.boxfile import BoxFile, Extent
-from pytracer.decode.snapshot import Collective, Event, ThreadInfo
+from pytracer.decode.snapshot import Event, ThreadInfo
 from pytracer.decode.storages import Threads
 
 _HEADER = struct.Struct("<IHHQ")
-_COLLECTIVE_STATES = {
-    "COLLECTIVE_STARTED": "started",
-    "COLLECTIVE_COMPLETED": "completed",
-    "COLLECTIVE_FAILED": "failed",
-}
 _SOURCES = {1: "pytracer.step", 2: "optimizer steps"}
 _WRAP = 1 << 32
 
@@ -78,52 +72,12 @@ class Rings:
             tid, name = (info.tid, info.name) if own else (0, "an earlier thread")
             self.events.append(Event(mono_ns, tid, name, Record(kind).name, data))
 
-    def collectives(self) -> tuple[Collective, ...]:
-        """The last known state of each collective, by sequence number; its records may be on several threads."""
-        found: dict[int, Collective] = {}
-        for event in self.events:
-            if event.kind not in _COLLECTIVE_STATES:
-                continue
-            known = found.get(event.data["sequence_nr"]) or _collective(event)
-            if event.kind != "COLLECTIVE_STARTED":
-                known = replace(known, state=_COLLECTIVE_STATES[event.kind], completed_ns=event.mono_ns)
-            elif known.started_ns is None:
-                known = replace(known, started_ns=event.mono_ns, tid=event.tid)
-            found[known.sequence_nr] = known
-        return tuple(found[n] for n in sorted(found))
-
-
-def _collective(event: Event) -> Collective:
-    d = event.data
-    return Collective(
-        sequence_nr=d["sequence_nr"],
-        op=d["op"],
-        backend=d["backend"],
-        state="started",
-        started_ns=None,
-        completed_ns=None,
-        buffer_addr=d["buffer_addr"],
-        storage_addr=d["storage_addr"],
-        numel=d["numel"],
-        nbytes=d["nbytes"],
-        sizes=d["sizes"],
-        dtype=d["dtype"],
-        tid=event.tid,
-    )
-
 
 def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
     """Padding and "none" values out; tuples cut to what is set."""
     data.pop("reserved", None)
     if kind == Record.STEP:
         data["source"] = _SOURCES.get(data["source"])
-    elif kind.name in _COLLECTIVE_STATES:
-        backend, colon, op = data["name"].partition(":")
-        data["backend"], data["op"] = (backend, op) if colon else (None, data["name"])
-        data["sizes"] = data["sizes"][: min(data["dim_count"], 4)]
-        data["buffer_addr"] = data["buffer_addr"] or None
-        data["storage_addr"] = data["storage_addr"] or None
-        data["dtype"] = data["dtype"] or None
     elif kind not in (Record.MARK, Record.SAMPLE):
         data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
         data["storages"] = tuple(s for s in data["storages"] if s)

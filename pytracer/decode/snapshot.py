@@ -118,12 +118,17 @@ class Fact:
 
 @dataclass(frozen=True)
 class Collective:
-    """The last state that the box knows of one collective of this process."""
+    """One collective or point-to-point operation of this process, in the last state that the box knows.
+
+    `sequence_nr` counts from 1 among the collectives of its group; of point-to-point operations among those of the
+    group with that peer and direction. `root` and `peer` are ranks in the group. `python` is the innermost Python
+    frame of the call, `caller` the first one outside torch.
+    """
 
     sequence_nr: int
     op: str  # e.g. "all_reduce"
     backend: str | None  # e.g. "gloo"
-    state: str  # "started" | "completed" | "failed"
+    state: str  # "scheduled" | "started" | "completed" | "failed"
     started_ns: int | None
     completed_ns: int | None
     buffer_addr: int | None
@@ -131,8 +136,40 @@ class Collective:
     numel: int | None
     nbytes: int | None
     sizes: tuple[int, ...]
-    dtype: str | None
+    dtype: str | None  # torch's name, e.g. "float32"
     tid: int
+    number: int = 0  # order of the call in this process, from 1
+    group: str | None = None  # name of the process group
+    scheduled_ns: int | None = None
+    root: int | None = None
+    peer: int | None = None
+    tag: int | None = None
+    reduce_op: str | None = None  # "sum", "avg", "product", "min", "max", ...
+    point_to_point: bool = False
+    async_op: bool = False
+    timeout_ms: int | None = None
+    output_addr: int | None = None
+    output_numel: int | None = None
+    output_nbytes: int | None = None
+    python: PythonFrame | None = None
+    caller: PythonFrame | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group of this process. `ranks` are global, in the group's order; `index` is the order of creation.
+
+    `name` is None for a group that this process helped to make without being a member.
+    """
+
+    name: str | None
+    description: str | None
+    backend: str | None
+    size: int | None
+    own_rank: int | None  # this process's rank in the group; None when it never ran anything in it
+    ranks: tuple[int, ...] | None
+    index: int | None
 
 
 @dataclass(frozen=True)
@@ -322,13 +359,14 @@ class Snapshot:
     facts: tuple[Fact, ...]
     events: tuple[Event, ...]  # all rings, oldest first
     threads: tuple[ThreadInfo, ...]
-    collectives: tuple[Collective, ...]  # by sequence_nr
+    collectives: tuple[Collective, ...]  # in the order of their calls
     storages: tuple[Storage, ...]  # live and freed
     waits: tuple[Wait, ...]
     crash: Crash | None
     counts: dict[str, int]
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
+    groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
 
 

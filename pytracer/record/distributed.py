@@ -36,6 +36,9 @@ def install(box: Core) -> None:
     _patches.replace(distributed_c10d, "init_process_group", init_process_group)
     _patches.replace(dist, "init_process_group", init_process_group)
 
+    for name in ("_new_group_with_tag", "split_group"):
+        _note_groups_of(box, name)
+
     wrap = spawn._wrap
 
     @functools.wraps(wrap)
@@ -79,16 +82,50 @@ def note_rank(box: Core) -> None:
                 "init": "init_process_group",
             },
         )
-        group = dist.group.WORLD
+        note_group(box, dist.group.WORLD, list(range(dist.get_world_size())))
+    except Exception as error:
+        box.lib.pytracer_count_hook_error()
+        box.note(f"the rank could not be noted: {type(error).__name__}: {error}")
+
+
+def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
+    """Writes GROUP: `group` may be GroupMember.NON_GROUP_MEMBER, then it has no name. Never raises."""
+    try:
+        import torch.distributed as dist
+
+        member = isinstance(group, dist.ProcessGroup)
+        if member:
+            ranks = dist.get_process_group_ranks(group)
         box.journal(
             Entry.GROUP,
             {
-                "name": getattr(group, "group_name", None),
-                "description": getattr(group, "group_desc", None),
-                "backend": str(dist.get_backend()),
-                "ranks": list(range(dist.get_world_size())),
+                "name": group.group_name if member else None,
+                "description": group.group_desc if member else None,
+                "backend": str(dist.get_backend(group)) if member else None,
+                "ranks": ranks,
             },
         )
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"the rank could not be noted: {type(error).__name__}: {error}")
+        box.note(f"a process group could not be noted: {type(error).__name__}: {error}")
+
+
+def _note_groups_of(box: Core, name: str) -> None:
+    """Wraps a function of distributed_c10d that makes a group: new_group and DeviceMesh end in them (torch 2.13)."""
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    original = getattr(distributed_c10d, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def make_group(*args: Any, **kwargs: Any) -> Any:
+        group = original(*args, **kwargs)
+        ranks = kwargs.get("ranks", args[0] if args else None)
+        note_group(box, group, [int(rank) for rank in ranks] if isinstance(ranks, (list, tuple, range)) else None)
+        return group
+
+    _patches.replace(distributed_c10d, name, make_group)
+    if getattr(dist, name, None) is original:
+        _patches.replace(dist, name, make_group)

@@ -39,7 +39,7 @@ def small_box() -> bytes:
     box.grave(BASE + 0x20000, 256, by="MulBackward0", freed_by=("f", "f.py", 12), tid=55).busy(BASE + 0x40)
     box.free(BASE + 0x10000, by=("f", "f.py", 13))
     box.step(3).mark("here").event("NODE", "MulBackward0", 7, [BASE])
-    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, completed=True).collective("gloo:broadcast", nbytes=4)
+    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed").collective("gloo:broadcast", nbytes=4)
     box.exception("ValueError", "bad", [("f", "f.py", 9)]).wait(77, signal=9).cpp_exception("E", "what")
     box.crash(
         addr=BASE + 0x10010, node="N5torch8autograd9generated12MulBackward0E", node_sequence_nr=7,

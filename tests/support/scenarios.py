@@ -98,7 +98,7 @@ def ddp(box: Box, *, rebuilt: bool) -> Box:
     box.at(900).alloc(BUCKET, BUCKET_BYTES, made)
     box.at(910).buckets("model", [{"addr": BUCKET, "nbytes": BUCKET_BYTES, "parameters": PARAMETERS}], 0, rebuilt=False)
     box.at(1200).step(0)
-    box.at(1300).collective("gloo:all_reduce", addr=BUCKET, nbytes=BUCKET_BYTES, completed=True)
+    box.at(1300).collective("gloo:all_reduce", addr=BUCKET, nbytes=BUCKET_BYTES, state="completed")
     if rebuilt:
         dropped = box.site(("DistributedDataParallel._pre_forward", DDP, 1641), ("main", SCRIPT, 84))
         box.at(1500).step(1).alloc(SECOND, BUCKET_BYTES, dropped).free(BUCKET, dropped)
@@ -140,7 +140,7 @@ def detail(directory: Path, garbage: int = 0x281) -> Job:
     boxes = []
     for number in (0, 1):
         box = rank(number, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
-        box.at(900).collective("gloo:broadcast", addr=BUCKET, nbytes=4096, completed=True)
+        box.at(900).collective("gloo:broadcast", addr=BUCKET, nbytes=4096, state="completed")
         box.at(1000 + 90 * number).crash(
             addr=garbage + 0xB0,
             python=[("DistributedDataParallel.__init__", DDP, 901), ("main", SCRIPT, 70), ("<module>", SCRIPT, 99)],

@@ -36,9 +36,6 @@ EVENTS = {
     "RANGE_BEGIN": 17,
     "RANGE_END": 18,
     "OP": 19,
-    "STARTED": 32,
-    "COMPLETED": 33,
-    "FAILED": 34,
 }
 REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
@@ -148,6 +145,7 @@ class Box:
         self.lives: dict[int, Life] = {}
         self.busy_keys: list[int] = []
         self.counters: dict[str, int] = {}
+        self.collectives: list[bytes] = []
         self.crash_regions: dict[int, tuple[int, bytes]] = {}
         self.interned: dict[Any, By] = {}
         self.sequence_nr = 0
@@ -382,37 +380,59 @@ class Box:
         payload = struct.pack("<48sqII6Q", name.encode()[:48], sequence_nr, len(storages), 0, *some)
         return self.record(EVENTS[kind], payload, tid)
 
+    def group_seen(
+        self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = ""
+    ) -> int:
+        """GROUP_SEEN: the group ran something; returns the id that `collective` takes."""
+        payload = struct.pack("<iiII8s", size, rank, len(name), len(about), backend.encode())
+        return self.entry(39, payload + name.encode() + about.encode())
+
     def collective(
         self,
         name: str,
         *,
         sequence_nr: int | None = None,
-        completed: bool = False,
-        failed: bool = False,
+        state: str = "started",
         addr: int = 0,
         storage_addr: int | None = None,
         nbytes: int = 0,
         sizes: Sequence[int] | None = None,
-        dtype: str = "float",
+        dtype: str = "Float",
         tid: int | None = None,
-        completed_tid: int | None = None,
+        group: int = 0,
+        root: int = -1,
+        peer: int = -1,
+        tag: int = -1,
+        reduce_op: int = -1,
+        flags: int = 0,
+        output: tuple[int, int, int] = (0, 0, 0),
+        by: By = NOBODY,
     ) -> Box:
-        """COLLECTIVE_STARTED; one millisecond later COLLECTIVE_COMPLETED or COLLECTIVE_FAILED, when asked for."""
+        """A collective, called now; it starts at once and ends one millisecond later, as far as `state` says.
+
+        `output`: address, elements, bytes. `group`: what `group_seen()` returned.
+        """
         self.sequence_nr = self.sequence_nr + 1 if sequence_nr is None else sequence_nr
         self._tick()
         dims = list(sizes) if sizes is not None else [nbytes // 4]
         numel = 1
         for n in dims:
             numel *= n
-        payload = struct.pack("<32sQQ", name.encode()[:32], self.sequence_nr, addr)
-        payload += struct.pack("<QQQ", addr if storage_addr is None else storage_addr, numel, nbytes)
-        payload += struct.pack("<II12sI4I", 1, len(dims), dtype.encode(), 0, *(dims + [0] * 4)[:4])
-        self.record(EVENTS["STARTED"], payload, tid)
-        if completed or failed:
+        number = len(self.collectives) + 1
+        states = ["", "scheduled", "started", "completed", "failed"]
+        began = self.now
+        started = began if state != "scheduled" else 0
+        if state in ("completed", "failed"):
             self.now += MS
-            self.record(
-                EVENTS["FAILED" if failed else "COMPLETED"], payload, tid if completed_tid is None else completed_tid
-            )
+        ended = self.now if state in ("completed", "failed") else 0
+        slot = struct.pack("<IIQQQQQ", number, states.index(state), number, self.sequence_nr, began, started, ended)
+        slot += struct.pack("<Ii32s", group, self.pid if tid is None else tid, name.encode()[:32])
+        slot += struct.pack("<iiiiIi", root, peer, tag, reduce_op, flags, -1)
+        base = addr if storage_addr is None else storage_addr
+        slot += struct.pack("<QQQQII", addr, base, numel, nbytes, 1, len(dims))
+        slot += struct.pack("<QQQ16s6I", *output, dtype.encode(), *(dims + [0] * 6)[:6])
+        slot += struct.pack("<IIq", *by, self.step_now)
+        self.collectives.append(slot.ljust(256, b"\0"))
         return self
 
     # Crash
@@ -636,6 +656,8 @@ class Box:
         regions.append((2, 24, 0, 0, b"".join(slots)))
         regions += [(kind, item, first, 0, data) for kind, item, first, data in self._chunks()]
         regions.append((6, 32, 0, slots_log2, self._storages().ljust(32 << slots_log2, b"\0")))
+        if self.collectives:
+            regions.append((7, 256, 0, 0, b"".join(self.collectives).ljust(256 * 64, b"\0")))
         regions += [(kind, item, 0, 0, data) for kind, (item, data) in self.crash_regions.items()]
         directory, body, offset = b"", b"", 8192
         for kind, item, first, log2, data in regions:
@@ -650,7 +672,7 @@ class Box:
         c |= {
             "faults_repaired": 0,
             "hook_errors": 0,
-            "collectives": self.sequence_nr,
+            "collectives": len(self.collectives),
             "journal_dropped": 0,
         } | self.counters
         head = b"\x89pytrc\r\n" + struct.pack("<HHI", self.major, self.minor, 8192)

@@ -19,7 +19,7 @@ class Filter(ctypes.Structure):
 
 
 libc = ctypes.CDLL(None, use_errno=True)
-filter = Filter(len(program), ctypes.addressof(instructions))
+rules = Filter(len(program), ctypes.addressof(instructions))
 assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter), 0, 0) == 0, os.strerror(ctypes.get_errno())
+assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(rules), 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execvp(sys.argv[1], sys.argv[1:])

@@ -54,7 +54,7 @@ def test_json_addresses_are_hex_strings(path: Path) -> None:
 def test_times_count_from_the_box(path: Path) -> None:
     """And records are oldest first."""
     records = dumped(path, "--kind", "records")["records"]
-    assert [r["kind"] for r in records] == ["STEP", "MARK", "COLLECTIVE_STARTED"]
+    assert [r["kind"] for r in records] == ["STEP", "MARK", "COLLECTIVE"]
     assert 250_000_000 <= records[0]["time_ns"] < 251_000_000
     assert "+250.0" in run(str(path), "--kind", "records")
 
@@ -70,7 +70,7 @@ def test_interned_entries_are_listed_with_the_rest(path: Path) -> None:
 def test_limit_keeps_the_last_and_says_how_many_went(path: Path) -> None:
     """In both views."""
     value = dumped(path, "--kind", "records", "--limit", "1")
-    assert [r["kind"] for r in value["records"]] == ["COLLECTIVE_STARTED"]
+    assert [r["kind"] for r in value["records"]] == ["COLLECTIVE"]
     assert value["left_out"] == {"records": 2}
     text = run(str(path), "--kind", "records", "--limit", "1")
     assert "records (3)" in text

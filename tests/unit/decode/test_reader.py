@@ -164,7 +164,7 @@ def test_many_threads_span_chunks(tmp_path: Path) -> None:
 
 def test_collectives_are_paired_across_threads(tmp_path: Path) -> None:
     """Started on one thread, completed on another; the last one is still open."""
-    box = Box().collective("gloo:all_reduce", addr=BASE, nbytes=4096, completed=True, completed_tid=9)
+    box = Box().collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed")
     s = read(box.collective("gloo:broadcast", addr=BASE + 64, nbytes=64, sizes=[4, 4]), tmp_path)
     first, last = s.collectives
     assert (first.op, first.backend, first.state, first.tid) == ("all_reduce", "gloo", "completed", box.pid)
@@ -176,7 +176,7 @@ def test_collectives_are_paired_across_threads(tmp_path: Path) -> None:
 
 def test_failed_collective_is_neither_open_nor_completed(tmp_path: Path) -> None:
     """It raised, for example because the other side closed the connection."""
-    (c,) = read(Box().collective("gloo:all_reduce", failed=True), tmp_path).collectives
+    (c,) = read(Box().collective("gloo:all_reduce", state="failed"), tmp_path).collectives
     assert c.state == "failed"
     assert c.started_ns is not None and c.completed_ns is not None
 

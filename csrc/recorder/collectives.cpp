@@ -1,0 +1,87 @@
+#include "collectives.h"
+
+#include "../crashsafe/box.h"
+#include "../crashsafe/sys.h"
+#include "box_file.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace pytracer::recorder {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kRecent = 256;  // a backend's queue is shorter
+
+std::atomic<CollectiveSlot*> ring{nullptr};
+
+CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
+
+}  // namespace
+
+bool open_collectives() noexcept {
+  if (ring.load(std::memory_order_acquire) != nullptr) return true;
+  auto* slots = static_cast<CollectiveSlot*>(add_region(RegionKind::kCollectives, sizeof(CollectiveSlot), kCollectives, 0, 0));
+  if (slots != nullptr) ring.store(slots, std::memory_order_release);
+  return slots != nullptr;
+}
+
+uint64_t collective_scheduled(const CollectiveSlot& described) noexcept {
+  uint64_t number = std::atomic_ref(g_box.header->collectives).fetch_add(1, std::memory_order_relaxed) + 1;
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  if (slots == nullptr) return 0;
+  CollectiveSlot& slot = *slot_of(slots, number);
+  std::atomic_ref order(slot.order);
+  order.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new bytes sees order 0 before
+  constexpr size_t kAfterOrder = sizeof slot.order;
+  memcpy(reinterpret_cast<char*>(&slot) + kAfterOrder, reinterpret_cast<const char*>(&described) + kAfterOrder, sizeof slot - kAfterOrder);
+  slot.state = static_cast<uint32_t>(CollectiveState::kScheduled);
+  slot.number = number;
+  slot.scheduled_ns = crashsafe::now_ns();
+  slot.tid = crashsafe::sys_gettid();
+  slot.step = g_box.header->step;
+  order.store(static_cast<uint32_t>(number), std::memory_order_release);
+  return number;
+}
+
+uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* argument), const void* argument) noexcept {
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  uint64_t newest = std::atomic_ref(g_box.header->collectives).load(std::memory_order_acquire);
+  if (slots == nullptr) return 0;
+  for (uint64_t number = newest > kRecent ? newest - kRecent + 1 : 1; number <= newest; number++) {
+    CollectiveSlot& slot = *slot_of(slots, number);
+    auto scheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
+    std::atomic_ref state(slot.state);
+    if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number) || state.load() != scheduled) continue;
+    if (fits(&slot, argument) == 0) continue;
+    if (!state.compare_exchange_strong(scheduled, static_cast<uint32_t>(CollectiveState::kStarted), std::memory_order_acq_rel)) continue;
+    std::atomic_ref(slot.started_ns).store(crashsafe::now_ns(), std::memory_order_relaxed);
+    return number;
+  }
+  return 0;
+}
+
+void collective_reached(uint64_t number, CollectiveState state) noexcept {
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  if (slots == nullptr || number == 0) return;
+  CollectiveSlot& slot = *slot_of(slots, number);
+  if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
+  uint64_t now = crashsafe::now_ns();
+  std::atomic_ref(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns).store(now, std::memory_order_relaxed);
+  // An end is never taken back: a backend may report the start of a short collective after its end.
+  std::atomic_ref current(slot.state);
+  uint32_t seen = current.load(std::memory_order_relaxed);
+  while (seen < static_cast<uint32_t>(state) &&
+         !current.compare_exchange_weak(seen, static_cast<uint32_t>(state), std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+void forget_collectives() noexcept {
+  g_box.header->collectives = 0;
+  CollectiveSlot* slots = ring.load(std::memory_order_relaxed);
+  if (slots != nullptr) memset(static_cast<void*>(slots), 0, sizeof(CollectiveSlot) * kCollectives);
+}
+
+}  // namespace pytracer::recorder

@@ -1,0 +1,27 @@
+// The ring of collectives: one slot each, whose state changes in place, apart from the threads' rings so that they stay
+// longer than a few autograd nodes.
+#pragma once
+#include "../blackbox/layout.h"
+
+#include <cstdint>
+
+namespace pytracer::recorder {
+
+/// Adds the region, once per box. False when there is no room: collectives are counted only.
+bool open_collectives() noexcept;
+
+/// Writes a slot; `order`, `number`, `scheduled_ns`, `tid` and `step` are filled in. Returns its number, 0 when it is not
+/// kept. Any thread.
+uint64_t collective_scheduled(const blackbox::CollectiveSlot& slot) noexcept;
+
+/// Takes the oldest recent collective that is still scheduled and that `fits(slot, argument)`: it has started now. Returns its
+/// number, 0 when there is none. For backends that run collectives on threads of their own.
+uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* argument), const void* argument) noexcept;
+
+/// Notes a later state, unless the slot has been taken by a newer collective.
+void collective_reached(uint64_t number, blackbox::CollectiveState state) noexcept;
+
+/// In a forked child: its parent's collectives are not its own.
+void forget_collectives() noexcept;
+
+}  // namespace pytracer::recorder

@@ -1,0 +1,155 @@
+"""The ring of collectives, and the process groups that ran them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import CollectiveState, Region
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.journal import Journal
+from pytracer.decode.snapshot import Collective, Event, Fact, Group
+
+_ORDER = struct.Struct("<I")
+_STATES = {state.value: state.name.lower() for state in CollectiveState}
+# c10d::ReduceOp::RedOpType (torch 2.13, Types.hpp).
+_REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused")
+# c10::toString(ScalarType) -> the name that torch prints.
+_DTYPES = {
+    "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64", "half": "float16",
+    "float": "float32", "double": "float64", "complexhalf": "complex32", "complexfloat": "complex64",
+    "complexdouble": "complex128",
+}  # fmt: skip
+# c10d's operators -> the functions that people call.
+_OPS = {
+    "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce_coalesced", "allgather": "all_gather",
+    "allgather_base": "all_gather_into_tensor", "allgather_coalesced": "all_gather_coalesced",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced", "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_base": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced", "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single", "recv_any_source": "recv",
+}  # fmt: skip
+_SHOWN = (
+    "op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr", "root", "peer",
+    "tag", "reduce_op",
+)  # fmt: skip
+_POINT_TO_POINT, _ASYNCHRONOUS = 1, 2
+
+
+class Collectives:
+    """Reads the ring; `items` are those that could be read, oldest first."""
+
+    def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...]) -> None:
+        self.groups, self._seen = _groups(facts, journal)
+        self.torn = 0
+        self.items: list[Collective] = []
+        extent = box.region(Region.COLLECTIVES, schema.COLLECTIVE_SLOT.nbytes)
+        if extent is not None:
+            total = box.header["collectives"]
+            for slot in range(extent.item_count):
+                at = extent.offset + slot * extent.item_bytes
+                (order,) = _ORDER.unpack_from(box.data, at)
+                if order == 0:
+                    self.torn += slot < total  # its writer died while filling it
+                    continue
+                c = layout(schema.COLLECTIVE_SLOT).decode(box.data, at)
+                if c["number"] % (1 << 32) != order or (c["number"] - 1) % extent.declared_count != slot:
+                    self.torn += 1
+                    continue
+                self.items.append(self._item(c, journal))
+        self.items.sort(key=lambda item: item.number)
+
+    def events(self) -> list[Event]:
+        """One event per collective, at the time of its call."""
+        return [
+            Event(item.scheduled_ns, item.tid, "", "COLLECTIVE", {name: getattr(item, name) for name in _SHOWN})
+            for item in self.items
+            if item.scheduled_ns is not None
+        ]
+
+    def _item(self, c: dict[str, Any], journal: Journal) -> Collective:
+        who = journal.who(c["who_id"], c["who_where"])
+        group = self._seen.get(c["group_id"])
+        reduce_op = c["reduce_op"]
+        return Collective(
+            sequence_nr=c["sequence_nr"],
+            op=plain_op(c["name"]),
+            backend=group.backend if group else c["name"].partition(":")[0] if ":" in c["name"] else None,
+            state=_STATES.get(c["state"], "scheduled"),
+            started_ns=c["started_ns"] or None,
+            completed_ns=c["ended_ns"] or None,
+            buffer_addr=c["buffer_addr"] or None,
+            storage_addr=c["storage_addr"] or None,
+            numel=c["numel"],
+            nbytes=c["nbytes"],
+            sizes=tuple(c["sizes"][: min(c["dim_count"], len(c["sizes"]))]),
+            dtype=_dtype(c["dtype"]),
+            tid=c["tid"],
+            number=c["number"],
+            group=group.name if group else None,
+            scheduled_ns=c["scheduled_ns"] or None,
+            root=c["root"] if c["root"] >= 0 else None,
+            peer=c["peer"] if c["peer"] >= 0 else None,
+            tag=c["tag"] if c["tag"] >= 0 else None,
+            reduce_op=_REDUCE_OPS[reduce_op] if 0 <= reduce_op < len(_REDUCE_OPS) else None,
+            point_to_point=bool(c["flags"] & _POINT_TO_POINT),
+            async_op=bool(c["flags"] & _ASYNCHRONOUS),
+            timeout_ms=c["timeout_ms"] if c["timeout_ms"] >= 0 else None,
+            output_addr=c["output_addr"] or None,
+            output_numel=c["output_numel"] or None,
+            output_nbytes=c["output_nbytes"] or None,
+            python=who.python,
+            caller=who.caller,
+            step=c["step"] if c["step"] >= 0 else None,
+        )
+
+
+def plain_op(name: str) -> str:
+    """`_allgather_base_` -> `all_gather_into_tensor`; a backend's prefix is left out."""
+    plain = name.rpartition(":")[2].strip("_")
+    return _OPS.get(plain, plain)
+
+
+def _dtype(name: str) -> str | None:
+    """torch's own name: `Float` -> `float32`, `BFloat16` -> `bfloat16`."""
+    lower = name.lower()
+    return _DTYPES.get(lower, lower) or None
+
+
+def _groups(facts: tuple[Fact, ...], journal: Journal) -> tuple[tuple[Group, ...], dict[int, Group]]:
+    """All groups in the order of creation, and those that ran something by the id of their entry."""
+    made = [f.data for f in facts if f.kind == "GROUP" and isinstance(f.data, dict)]
+    by_name: dict[str, Group] = {}
+    for index, data in enumerate(made):
+        ranks, name = data.get("ranks"), data.get("name")
+        by_name[str(name) if name is not None else f"(not a member, {index})"] = Group(
+            name=name if isinstance(name, str) else None,
+            description=data.get("description"),
+            backend=_backend(data.get("backend")),
+            size=len(ranks) if isinstance(ranks, list) else None,
+            own_rank=None,
+            ranks=tuple(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else None,
+            index=index,
+        )
+    seen: dict[int, Group] = {}
+    for entry_id, data in journal.groups_seen():
+        known = by_name.get(data["name"])
+        group = Group(
+            name=data["name"],
+            description=known.description if known and known.description else data["description"] or None,
+            backend=_backend(data["backend"]) or (known.backend if known else None),
+            size=data["size"],
+            own_rank=data["rank"],
+            ranks=known.ranks if known else None,
+            index=known.index if known else None,
+        )
+        seen[entry_id] = by_name[data["name"]] = group
+    return tuple(sorted(by_name.values(), key=lambda g: (g.index is None, g.index or 0))), seen
+
+
+def _backend(name: object) -> str | None:
+    """`cpu:gloo,cuda:nccl` stays; anything that is no text is unknown."""
+    return name if isinstance(name, str) and re.fullmatch(r"[\w:,]{1,64}", name) and name != "undefined" else None
