@@ -215,6 +215,8 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
         ended_mono_ns=ended,
         exception=exception.data if exception else None,
         exception_mono_ns=exception.mono_ns if exception else None,
+        parent_rank=standing.parent_rank,
+        attempt=standing.attempt,
     )
 
 

@@ -1,8 +1,11 @@
 """Which process is a rank, which one launches, which ones were merely started by a rank.
 
 A RANK entry of the process itself settles it. Without one, as in a job that dies before `init_process_group`, the
-environment has to do, and every child inherits that: among a process and its descendants with the same RANK, the rank
-is the first one that runs Python.
+environment has to do (`identity.py`), and every child inherits that: among a process and its descendants with the same
+rank, the rank is the first one that runs Python.
+
+torchrun starts all its workers again when one of them fails. Workers of one agent are of a later attempt when their
+local rank was there before: TORCHELASTIC_RESTART_COUNT alone does not count restarts that another host asked for.
 """
 
 from __future__ import annotations
@@ -11,19 +14,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytracer.decode.identity import identity_of, is_agent, number, restart_count
 from pytracer.decode.snapshot import Snapshot
-
-_AGENTS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch/distributed/run.py")
 
 
 @dataclass
 class Standing:
-    """What a process is in its job."""
+    """What a process is in its job. `parent_rank`: of a process that is no rank, the rank that it works for."""
 
     role: str = "process"
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
+    parent_rank: int | None = None
+    attempt: int | None = None
 
 
 class _Node:
@@ -36,7 +40,8 @@ class _Node:
         self.children: list[_Node] = []
         self.standing = Standing()
         self.own_rank = _own_rank(self.box)
-        self.env_rank = _number(self.box.environment.get("RANK"))
+        self.identity = identity_of(self.box.environment)
+        self.agent = is_agent(self.box.argv)
         argv = self.box.argv[0].rpartition("/")[2] if self.box.argv else ""
         self.python = bool(self.box.python_minor or self.box.versions.get("torch") or argv.startswith("python"))
 
@@ -54,8 +59,10 @@ def decide_roles(lineages: Sequence[Sequence[Snapshot]]) -> list[Standing]:
     for node in nodes:
         if node.own_rank is not None:
             _make_rank(node, node.own_rank)
-    for node in nodes:
-        if node.env_rank is None or _inherits(node):
+    # RANK first: an agent that srun started has a rank of Slurm's, its workers those that count.
+    named = [node for node in nodes if node.identity is not None and not node.agent]
+    for node in sorted(named, key=lambda node: node.identity is not None and node.identity.launcher is not None):
+        if _inherits(node):
             continue
         chosen = _first_python(node)
         # A shell around a rank has its RANK too; so does everything that a rank starts.
@@ -64,6 +71,9 @@ def decide_roles(lineages: Sequence[Sequence[Snapshot]]) -> list[Standing]:
     for node in nodes:
         if node.standing.role != "rank":
             node.standing.role = _other_role(node)
+            above = (n.standing.rank for n in node.ancestors() if n.standing.role == "rank")
+            node.standing.parent_rank = next(above, None)
+    _count_attempts(nodes)
     return [node.standing for node in nodes]
 
 
@@ -91,7 +101,7 @@ def _own_rank(box: Snapshot) -> dict[str, Any] | None:
 
 def _inherits(node: _Node) -> bool:
     parent = node.parent
-    return parent is not None and any(_number(b.environment.get("RANK")) == node.env_rank for b in parent.boxes)
+    return parent is not None and any(identity_of(b.environment) == node.identity for b in parent.boxes)
 
 
 def _first_python(node: _Node) -> _Node:
@@ -101,18 +111,49 @@ def _first_python(node: _Node) -> _Node:
         for candidate in level:
             if candidate.python:
                 return candidate
-        level = [c for n in level for c in n.children if c.env_rank == node.env_rank]
+        level = [c for n in level for c in n.children if c.identity == node.identity]
     return node
 
 
 def _make_rank(node: _Node, entry: dict[str, Any]) -> None:
-    environment = node.box.environment
+    environment, identity = node.box.environment, node.identity
     node.standing = Standing(
         "rank",
-        entry.get("rank", node.env_rank),
-        _first(entry.get("local_rank"), _number(environment.get("LOCAL_RANK"))),
-        _first(entry.get("world_size"), _number(environment.get("WORLD_SIZE"))),
+        entry.get("rank", identity.rank if identity else None),
+        _first(entry.get("local_rank"), identity.local_rank if identity else number(environment.get("LOCAL_RANK"))),
+        _first(entry.get("world_size"), identity.world_size if identity else number(environment.get("WORLD_SIZE"))),
     )
+
+
+def _count_attempts(nodes: Sequence[_Node]) -> None:
+    """Numbers the attempts of torchrun's workers from 0; what a worker starts belongs to its attempt."""
+    agents: dict[object, list[_Node]] = {}
+    for node in nodes:
+        if node.standing.role == "rank" and restart_count(node.box.environment) is not None:
+            agents.setdefault(_agent_of(node), []).append(node)
+    for workers in agents.values():
+        attempt, there = 0, set[object]()
+        count = None
+        for node in sorted(workers, key=_birth):
+            counted = restart_count(node.box.environment)
+            place = node.standing.local_rank if node.standing.local_rank is not None else node.standing.rank
+            if there and (place in there or counted != count):
+                attempt, there = attempt + 1, set()
+            # An agent that was recorded from the middle on, or other boxes that were lost.
+            attempt = max(attempt, counted or 0)
+            there.add(place)
+            count = counted
+            node.standing.attempt = attempt
+    for node in nodes:
+        if node.standing.attempt is None:
+            above = (n.standing.attempt for n in node.ancestors() if n.standing.attempt is not None)
+            node.standing.attempt = next(above, None)
+
+
+def _agent_of(node: _Node) -> object:
+    """Something that the workers of one agent share."""
+    agent = next((n for n in node.ancestors() if n.agent), None)
+    return agent or (node.box.host, node.box.boot_id, node.box.ppid)
 
 
 def _other_role(node: _Node) -> str:
@@ -120,7 +161,7 @@ def _other_role(node: _Node) -> str:
         return "dataloader-worker"
     if any(n.standing.role == "rank" for n in node.ancestors()):
         return "child"
-    if any(a in argument for argument in node.box.argv[:4] for a in _AGENTS) or _has_rank_below(node):
+    if node.agent or _has_rank_below(node):
         return "launcher"
     return "child" if any(n.python for n in node.ancestors()) else "process"
 
@@ -157,8 +198,3 @@ def _has_rank_below(node: _Node) -> bool:
 
 def _first(a: int | None, b: int | None) -> int | None:
     return b if a is None else a
-
-
-def _number(text: str | None) -> int | None:
-    """A small decimal number, as in RANK=3; anything else is None."""
-    return int(text) if text is not None and len(text) <= 9 and text.isascii() and text.isdigit() else None

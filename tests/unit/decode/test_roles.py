@@ -1,0 +1,119 @@
+"""Ranks, launchers and attempts, from the environments that launchers give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.decode.identity import Identity, identity_of, job_keys, launcher_name
+from pytracer.decode.merge import load_job
+from pytracer.decode.snapshot import Job
+from tests.support.synth import Box, write_run
+
+TORCHRUN = ("/env/bin/python", "/env/bin/torchrun", "train.py")
+SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2"}
+
+
+def worker(pid: int, rank: int, attempt: int = 0, ppid: int = 100, at: float = 0, run: str = "r") -> Box:
+    environment = {
+        "RANK": str(rank), "LOCAL_RANK": str(rank % 2), "WORLD_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(attempt),
+    }  # fmt: skip
+    return Box(pid=pid, ppid=ppid, environment=environment, created_ns=5_000_000_000 + int(at * 1e9))
+
+
+def standing(job: Job) -> dict[int, tuple[str, int | None, int | None, int | None]]:
+    return {p.snapshot.pid: (p.role, p.rank, p.parent_rank, p.attempt) for p in job.processes}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, Identity(3, 1, 4, None)),
+        ({**SLURM, "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}, Identity(1, 0, 2, "srun")),
+        ({"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
+        ({**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({**SLURM, "SLURM_PROCID": "0", "RANK": "1", "WORLD_SIZE": "8"}, Identity(1, None, 8, None)),
+        (
+            {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"},
+            Identity(2, 0, 3, "mpirun"),
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}, Identity(1, 1, 2, "mpirun")),
+        ({"PMIX_RANK": "5", "PMIX_NAMESPACE": "prte-1"}, Identity(5, None, None, "mpirun")),
+        ({"RANK": "-1"}, None),
+        ({"RANK": "9" * 12}, None),
+        ({}, None),
+    ],
+)
+def test_rank_is_read_from_the_launchers_variables(environment: dict[str, str], expected: Identity | None) -> None:
+    """torchrun and operators, Slurm's steps but not its batch script, MPI; a job of one process is no rank."""
+    assert identity_of(environment) == expected
+
+
+def test_ranks_of_slurm_need_no_process_group(tmp_path: Path) -> None:
+    """They died before init_process_group; what one of them started is its child."""
+    ranks = [Box(pid=101 + i, ppid=1, environment={**SLURM, "SLURM_PROCID": str(i)}) for i in range(2)]
+    child = Box(pid=110, ppid=102, argv=("sh",), environment={**SLURM, "SLURM_PROCID": "1"})
+    job = load_job(write_run(tmp_path, *ranks, child))
+    assert standing(job) == {
+        101: ("rank", 0, None, None), 102: ("rank", 1, None, None), 110: ("child", None, 1, None),
+    }  # fmt: skip
+    assert launcher_name(job.processes) == "srun"
+
+
+def test_agent_that_srun_started_is_no_rank(tmp_path: Path) -> None:
+    """srun gives the agent rank 1 of its own; the worker with RANK 1 is the rank, even where the agent is alone."""
+    environment = {**SLURM, "SLURM_PROCID": "1"}
+    agent = Box(pid=100, ppid=1, argv=TORCHRUN, environment=environment)
+    ranks = [worker(101, 1)]
+    assert standing(load_job(write_run(tmp_path / "a", agent, *ranks))) == {
+        100: ("launcher", None, None, None), 101: ("rank", 1, None, 0),
+    }  # fmt: skip
+    assert standing(load_job(write_run(tmp_path / "b", agent))) == {100: ("launcher", None, None, None)}
+
+
+def test_restarts_are_attempts(tmp_path: Path) -> None:
+    """Two workers die and are started again; a DataLoader worker belongs to the attempt of its rank."""
+    agent = Box(pid=100, ppid=1, argv=TORCHRUN)
+    first = [worker(101, 0), worker(102, 1)]
+    second = [worker(103, 0, 1, at=5), worker(104, 1, 1, at=5.1)]
+    loader = worker(105, 1, 1, ppid=104, at=6)
+    job = load_job(write_run(tmp_path, agent, *first, *second, loader))
+    assert standing(job) == {
+        100: ("launcher", None, None, None),
+        101: ("rank", 0, None, 0), 102: ("rank", 1, None, 0),
+        103: ("rank", 0, None, 1), 104: ("rank", 1, None, 1),
+        105: ("child", None, 1, 1),
+    }  # fmt: skip
+    assert launcher_name(job.processes) == "torchrun"
+
+
+def test_restart_that_another_host_asked_for_is_an_attempt(tmp_path: Path) -> None:
+    """The agent's own count stays 0 then: the same local rank comes again."""
+    agent = Box(pid=100, ppid=1, argv=TORCHRUN)
+    job = load_job(
+        write_run(tmp_path, agent, worker(101, 0), worker(102, 1), worker(103, 0, at=5), worker(104, 1, at=5))
+    )
+    assert [standing(job)[pid][3] for pid in (101, 102, 103, 104)] == [0, 0, 1, 1]
+
+
+def test_mp_spawn_is_named(tmp_path: Path) -> None:
+    """Ranks without a launcher's variables whose parent launched nothing else."""
+    job = load_job(write_run(tmp_path, Box(pid=100, ppid=1), *(Box(pid=101 + i, ppid=100).rank(i) for i in range(2))))
+    assert launcher_name(job.processes) == "mp.spawn"
+
+
+def test_ranks_of_an_operator_are_named_after_kubernetes(tmp_path: Path) -> None:
+    """RANK without torchrun, in a pod."""
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "RANK": "0", "WORLD_SIZE": "2"}
+    assert launcher_name(load_job(write_run(tmp_path, Box(environment=pod))).processes) == "kubernetes"
+
+
+def test_jobs_are_told_apart_by_what_their_launcher_calls_them() -> None:
+    """The run id, unless it is torchrun's default, else the address of the store."""
+    master = {"MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
+    assert job_keys({"TORCHELASTIC_RUN_ID": "x", **master}) == {"run id x"}
+    assert job_keys({"TORCHELASTIC_RUN_ID": "none", **master}) == {"master n0:29500"}
+    assert job_keys(SLURM) == {"Slurm step 77.0"}
+    assert job_keys({}) == frozenset()
