@@ -1,8 +1,7 @@
 """`pytracer run`: starts a command under the recorder, waits, and explains a death.
 
-The job must not notice the launcher: it keeps the process group, the terminal, the descriptors, the signal mask and
-the signal dispositions that it would have without. While it runs, the launcher only waits. Nothing that goes wrong
-in reporting changes the status that is returned.
+The job must not notice the launcher (`record/supervise.py`). While it runs, the launcher waits, and looks at it from
+outside every two seconds (`attendance.py`). Nothing that goes wrong in reporting changes the status that is returned.
 """
 
 from __future__ import annotations
@@ -10,25 +9,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pytracer._errors import PytracerError
+from pytracer.cli.attendance import Attendance
 from pytracer.record import launch
 from pytracer.record.helper import helper
+from pytracer.record.orphans import adopt
+from pytracer.record.supervise import FORWARDED, Ending, held, supervise
 
 if TYPE_CHECKING:
     from pytracer.analyze.report import Report
-
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_SI_KERNEL = 0x80  # siginfo.si_code of what a terminal sends (asm-generic/siginfo.h): the job got it, too
 
 HELP = """Run COMMAND, record all its processes, and explain a death.
 
@@ -36,32 +34,11 @@ HELP = """Run COMMAND, record all its processes, and explain a death.
 Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
   pytracer run -o runs/tuesday -- python train.py --epochs 3
+  pytracer run --hang-timeout 300 -- torchrun --nproc-per-node 8 train.py
 
 The report of a job that died follows the job's own output, on stderr. The exit status is the one of COMMAND;
 128+n if signal n ended it; 127 if there is no such command, 126 if it cannot be executed.
 """
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How the command ended: exactly one of `exit_code` and `signal` is set. `interrupted`: Ctrl-C was pressed."""
-
-    pid: int
-    exit_code: int | None
-    signal: int | None
-    interrupted: bool
-
-    @property
-    def status(self) -> int:
-        """What a shell would show."""
-        return self.exit_code if self.exit_code is not None else 128 + (self.signal or 0)
-
-    @property
-    def words(self) -> str:
-        """For a sentence about the job."""
-        if self.exit_code is not None:
-            return f"exited with status {self.exit_code}"
-        return f"was ended by {signal_name(self.signal or 0)}"
 
 
 @click.command(
@@ -75,9 +52,27 @@ class Ending:
 @click.option("--level", type=click.Choice(launch.LEVELS), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` makes the report later.")
+@click.option(
+    "--hang-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    help="When no process records anything for so long, say who waits for whom, and go on waiting.",
+)
+@click.option(
+    "--subreaper",
+    is_flag=True,
+    help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/witness.md).",
+)
 @click.argument("job", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    output: Path | None, force: bool, level: str | None, quiet: bool, no_report: bool, job: tuple[str, ...]
+    output: Path | None,
+    force: bool,
+    level: str | None,
+    quiet: bool,
+    no_report: bool,
+    hang_timeout: float | None,
+    subreaper: bool,
+    job: tuple[str, ...],
 ) -> int:
     """See HELP."""
     launch.core_library()
@@ -85,20 +80,13 @@ def command(
     program = find_program(job[0])
     run = launch.create_run(job, output, force=force)
     record = launch.start_record(job)
-    launch.write_record(run, record)
     for note in run.notes:
         say(note)
-    try:
-        with helper(run) as note:
-            if note:
-                say(note)
-            ending = supervise(program, job, launch.environment(run, level), lambda pid: _note_child(run, record, pid))
-    except OSError as error:
-        raise command_error(job[0], error) from error
+    ending = _attend(run, record, program, job, launch.environment(run, level), hang_timeout, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
-    record["exit_code"], record["signal"] = ending.exit_code, ending.signal
+    record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
     # A SIGTERM that comes now is late: the job has ended, and its status is what counts. Ctrl-C ends the report.
-    with _held(FORWARDED), _one_line_for_an_error():
+    with held(FORWARDED), _one_line_for_an_error():
         with _one_line_for_an_error():
             launch.write_record(run, record)
         with _one_line_for_an_error():
@@ -153,95 +141,54 @@ def command_error(word: str, error: OSError) -> CommandError:
     return CommandError(f"cannot execute {word}: {error.strerror}", "run `pytracer doctor`", 126)
 
 
-def supervise(
-    program: str, job: tuple[str, ...], environment: dict[str, str], started: Callable[[int], None]
-) -> Ending:
-    """Starts `program`, forwards signals, and waits for its end.
-
-    Signals are blocked here and taken one by one with their origin, so none is lost between start and wait, and an
-    interrupt that the terminal sent to the whole process group is not sent a second time. The child gets the mask
-    and the dispositions that this process was started with.
-
-    Args:
-        program: path of the executable.
-        job: its arguments, `argv[0]` first.
-        environment: all of it.
-        started: called with the child's pid.
-
-    Raises:
-        OSError: it could not be executed.
-    """
-    watched = {signum for signum in (*FORWARDED, signal.SIGINT) if signal.getsignal(signum) is not signal.SIG_IGN}
-    watched.add(signal.SIGCHLD)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would throw the status away
-    interrupted = False
-    with _held(watched) as before:
-        pid = os.posix_spawn(program, job, environment, setsigmask=before, setsigdef=_to_reset())
-        started(pid)
-        while True:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                break
-            info = signal.sigwaitinfo(watched)
-            interrupted = interrupted or info.si_signo == signal.SIGINT
-            if info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, info.si_signo)
-    if os.WIFSIGNALED(status):
-        return Ending(pid, None, os.WTERMSIG(status), interrupted)
-    return Ending(pid, os.WEXITSTATUS(status), None, interrupted)
-
-
-def signal_name(number: int) -> str:
-    """The name of a signal, or "signal 64"."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def say(line: str) -> None:
     """One line for the user, on stderr; a closed stderr is no reason to fail."""
     with contextlib.suppress(OSError, ValueError):
         print(f"pytracer: {' '.join(line.split())}", file=sys.stderr, flush=True)
 
 
-def _to_reset() -> list[signal.Signals]:
-    """The signals that Python ignores on its own and that the job must find at their default.
+def _attend(
+    run: launch.Run,
+    record: dict[str, Any],
+    program: str,
+    job: tuple[str, ...],
+    environment: dict[str, str],
+    hang_seconds: float | None,
+    subreaper: bool,
+) -> Ending:
+    """Runs the job to its end; `record` is kept on disk meanwhile.
 
-    CPython sets SIGPIPE and SIGXFSZ to ignored before any code of ours runs (Modules/signalmodule.c,
-    signal_install_handlers), so what the launcher was started with is gone. Its parent still shows it: a shell
-    after `trap '' PIPE`, or a service manager, ignores the signal itself. A Python parent proves nothing, because
-    subprocess gives its children the default back.
+    Raises:
+        CommandError: it could not be started.
+        RecordingError: run.json cannot be written.
     """
-    own = (signal.SIGPIPE, signal.SIGXFSZ)
+
+    def save() -> None:
+        record["witness"] = attendance.watch.as_dict()
+        with _one_line_for_an_error():
+            launch.write_record(replace(run, directory=run.recording), record)
+
+    def started(pid: int) -> None:
+        record["child_pid"] = pid
+        save()
+
+    attendance = Attendance(run, save, hang_seconds)
+    record["witness"] = attendance.watch.as_dict()
+    launch.write_record(run, record)
+    adopted = adopt(attendance.watch.note_orphan, lambda: attendance.own) if subreaper else None
+    if subreaper and adopted is None:
+        say("this kernel has no subreaper: ends of orphans may be missing")
     try:
-        parent = Path("/proc", str(os.getppid()))
-        status = (parent / "status").read_text(encoding="utf-8", errors="replace")
-        ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
-        if "python" in os.path.basename(os.readlink(parent / "exe")):
-            ignored = 0
-    except (OSError, StopIteration, ValueError, IndexError):
-        ignored = 0
-    return [signum for signum in own if not ignored >> (signum - 1) & 1]
-
-
-def _note_child(run: launch.Run, record: dict[str, Any], pid: int) -> None:
-    record["child_pid"] = pid
-    with _one_line_for_an_error():
-        launch.write_record(run, record)
-
-
-@contextlib.contextmanager
-def _held(signals: Collection[int]) -> Iterator[set[int]]:
-    """Blocks `signals` and yields the mask before; what comes meanwhile and is not taken is dropped at the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    try:
-        yield set(before)
-    finally:
-        while signal.sigtimedwait(signals, 0) is not None:
-            pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with helper(run) as note:
+            if note:
+                say(note)
+            ending = supervise(program, job, environment, started, attendance.pause, adopted)
+    except OSError as error:
+        raise command_error(job[0], error) from error
+    with held(FORWARDED):
+        attendance.finish()
+    record["witness"] = attendance.watch.as_dict()
+    return ending
 
 
 @contextlib.contextmanager

@@ -28,15 +28,33 @@ def helper(run: Run) -> Iterator[str]:
         A note for the user when it could not be started, else "".
     """
     pid, note = _start(run)
+    descriptor = _hold(pid)
     try:
         yield note
     finally:
         if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+            _end(pid, descriptor)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         (run.recording / DOORBELL).unlink(missing_ok=True)
+
+
+def _hold(pid: int) -> int:
+    """A descriptor of the process: as a subreaper the launcher may reap it early, and its pid be used again."""
+    try:
+        return os.pidfd_open(pid) if pid else -1
+    except OSError:
+        return -1
+
+
+def _end(pid: int, descriptor: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if descriptor >= 0:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        else:
+            os.kill(pid, signal.SIGTERM)
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def _start(run: Run) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.cli import run
+from pytracer.record.supervise import Ending
 from tests.conditions import needs_core
 from tests.support.cli import call, clean_environment, only_line, pytracer
 
@@ -254,7 +254,7 @@ def test_plain_failure_is_one_line(tmp_path: Path) -> None:
 
 def test_ending_speaks_like_a_shell() -> None:
     """Status and words of an end."""
-    assert run.Ending(1, 3, None, False).status == 3
-    assert run.Ending(1, None, 11, False).status == 139
-    assert run.Ending(1, None, 11, False).words == "was ended by SIGSEGV"
-    assert run.Ending(1, None, 64, False).words == "was ended by SIGRTMAX"
+    assert Ending(1, 3, None, False).status == 3
+    assert Ending(1, None, 11, False).status == 139
+    assert Ending(1, None, 11, False).words == "was ended by SIGSEGV"
+    assert Ending(1, None, 64, False).words == "was ended by SIGRTMAX"

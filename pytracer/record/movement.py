@@ -1,0 +1,64 @@
+"""Whether a job still records anything: counters at the head of each black box, read from outside.
+
+A mapped file's time of change does not move with it, so the counters themselves are compared.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from pytracer.blackbox import codec, schema
+from pytracer.record.launch import BOX_SUFFIX
+
+_MOST_BYTES = 1 << 20
+
+
+class Movement:
+    """Notices when no record of any process of a run moves."""
+
+    def __init__(self, boxes: Path, seconds: float) -> None:
+        self._boxes = boxes
+        self._seconds = seconds
+        self._seen: dict[str, int] = {}
+        self._since = time.monotonic()
+        self._told = False
+
+    def stands_still(self) -> bool:
+        """True once for each time that nothing has moved for so long."""
+        seen = self._marks()
+        now = time.monotonic()
+        if seen != self._seen:
+            self._seen, self._since, self._told = seen, now, False
+            return False
+        if self._told or not seen or now - self._since < self._seconds:
+            return False
+        self._told = True
+        return True
+
+    def _marks(self) -> dict[str, int]:
+        try:
+            names = [name for name in os.listdir(self._boxes) if name.endswith(BOX_SUFFIX)]
+        except OSError:
+            return {}
+        return {name: hash(counters(self._boxes / name)) for name in names}
+
+
+def counters(path: Path) -> bytes:
+    """What changes in a box with each record: its header and the heads of its threads; b"" when it cannot be read."""
+    entry = codec.layout(schema.REGION_ENTRY)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(schema.HEADER_BYTES)
+            parts = [head[: schema.FILE_HEADER.nbytes]]
+            for number in range(schema.REGION_LIMIT):
+                at = schema.FILE_HEADER.nbytes + number * entry.nbytes
+                if at + entry.nbytes > len(head):
+                    break
+                region = entry.decode(head, at)
+                if region["kind"] == schema.Region.THREADS:
+                    parts.append(os.pread(file.fileno(), min(region["nbytes"], _MOST_BYTES), region["offset"]))
+    except (OSError, ValueError, OverflowError):
+        return b""
+    return b"".join(parts)

@@ -1,0 +1,273 @@
+"""What the launcher notes while it waits: memory, who is alive, and how each traced process ended.
+
+One look takes about a millisecond and comes every two seconds. The job notices nothing of it: processes are held by
+descriptors (pidfd_open(2)), which keep no process from ending and no parent from reaping it. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytracer.blackbox import codec, schema
+from pytracer.record import witness
+from pytracer.record.kernel_log import KernelLog
+from pytracer.record.launch import BOX_SUFFIX, Run
+
+_FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0)  # a job may die young
+LOOK_SECONDS = 2.0
+KEEP_SECONDS = 30.0  # how often run.json is written, in case the launcher dies as well
+_SAMPLES = 30
+_MOST_PROCESSES = 512
+_MOST_HELD = 256  # descriptors; the usual limit is 1024
+_MOST_GROUPS = 32
+
+# struct pidfd_info of linux/pidfd.h; the exit status is there since Linux 6.15, once the process was reaped.
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("<QQ11Ii")
+
+_Groups = dict[tuple[int, str], Path]
+
+
+@dataclass
+class Seen:
+    """A traced process, and the moments between which it ended."""
+
+    pid: int
+    start_ticks: int
+    descriptor: int
+    first_mono_ns: int
+    alive_mono_ns: int
+    rss: int | None = None
+    rss_peak: int | None = None
+    swap: int | None = None
+    cgroup: str | None = None
+    gone_mono_ns: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    how: str | None = None
+    command: list[str] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For run.json."""
+        return {name: value for name, value in vars(self).items() if name != "descriptor" and value is not None}
+
+    def ended(self, status: int, how: str) -> None:
+        """Notes a wait status."""
+        self.how = how
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+        elif os.WIFEXITED(status):
+            self.exit_code = os.WEXITSTATUS(status)
+
+
+class Watch:
+    """Looks at a run from outside."""
+
+    def __init__(self, run: Run, save: Callable[[], None]) -> None:
+        self._boxes = run.boxes if run.directory == run.recording else run.recording / "boxes"
+        self._save = save
+        self._seen: dict[str, Seen] = {}
+        self._ignored: set[str] = set()
+        self._groups: _Groups
+        self._groups, self._groups_why = witness.memory_groups("self")
+        self._own = next(iter(self._groups.items()), None)
+        self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES)
+        self._log = KernelLog()
+        self._before = self._counters()
+        self._after: dict[str, Any] | None = None
+        self._killers: list[dict[str, Any]] | None = None
+        self._ended = False
+        self._began = self._saved = time.monotonic()
+        self._orphans: list[Seen] = []
+
+    def seconds_to_next(self) -> float:
+        """When to look again."""
+        age = time.monotonic() - self._began
+        return next((moment - age for moment in _FIRST_LOOKS if moment > age), LOOK_SECONDS)
+
+    def look(self) -> None:
+        """One look; now and then run.json is written."""
+        with contextlib.suppress(Exception):  # a witness that stumbles must not end the launcher
+            self._look()
+        if time.monotonic() - self._saved >= KEEP_SECONDS:
+            self._saved = time.monotonic()
+            self._after = self._counters()
+            self._save()
+
+    def finish(self) -> None:
+        """The last look, after the job ended."""
+        with contextlib.suppress(Exception):
+            self._look()
+            self._log.finish()
+            self._killers = witness.killers()
+            for seen in self._seen.values():
+                if seen.descriptor >= 0:
+                    os.close(seen.descriptor)
+                    seen.descriptor = -1
+        self._after = self._counters()
+        self._ended = True
+
+    def note_orphan(self, pid: int, status: int, command: list[str], start_ticks: int) -> None:
+        """A child that was not ours by birth: its parent died before it."""
+        now = time.monotonic_ns()
+        orphan = Seen(pid, start_ticks, -1, now, now, gone_mono_ns=now, command=command)
+        orphan.ended(status, "reaped")
+        self._orphans = [*self._orphans, orphan][-_MOST_PROCESSES:]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The value of "witness" in run.json."""
+        return {
+            "before": self._before,
+            "after": self._after,
+            "ended": self._ended,
+            "kernel_log": self._log.as_dict(),
+            "samples": list(self._samples),
+            "processes": [seen.as_dict() for seen in [*self._seen.values(), *self._orphans]],
+            "killers": self._killers,
+            "scheduler": witness.scheduler(os.environ),
+            "first_pid_namespace": witness.in_first_pid_namespace(),
+        }
+
+    def _counters(self) -> dict[str, Any]:
+        try:
+            now = witness.counters(self._groups)
+            now["cgroups_why"] = self._groups_why
+            return now
+        except Exception as error:  # as above
+            return {"mono_ns": time.monotonic_ns(), "cgroups_why": f"{type(error).__name__}: {error}"}
+
+    def _look(self) -> None:
+        self._log.look()
+        self._meet()
+        for seen in self._seen.values():
+            if seen.how is None and seen.descriptor >= 0:
+                _look_at(seen)
+        available, swap = witness.free_memory()
+        sample = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
+        sample["cgroup_current"] = witness.usage(self._own) if self._own else None
+        sample["rss"] = sum(seen.rss or 0 for seen in self._seen.values() if seen.gone_mono_ns is None)
+        self._samples.append(sample)
+
+    def _meet(self) -> None:
+        """Holds the processes whose boxes are new."""
+        for name in os.listdir(self._boxes):
+            if name in self._seen or name in self._ignored or not name.endswith(BOX_SUFFIX):
+                continue
+            if len(self._seen) >= _MOST_PROCESSES:
+                return
+            header = box_header(self._boxes / name)
+            if header is None:
+                continue  # it is being made
+            seen = self._hold(header)
+            if seen is None:
+                self._ignored.add(name)
+                continue
+            self._seen[name] = seen
+            self._note_group(seen)
+
+    def _hold(self, header: dict[str, Any]) -> Seen | None:
+        """The living process that writes a box; None when it has ended or is another one by now."""
+        pid, ticks = header["pid"], header["start_ticks"]
+        if any(seen.pid == pid and seen.start_ticks == ticks for seen in self._seen.values()):
+            return None  # it executed another program; its descriptor goes on
+        held = sum(seen.descriptor >= 0 for seen in self._seen.values())
+        try:
+            descriptor = os.pidfd_open(pid) if held < _MOST_HELD else -1
+        except OSError:
+            return None
+        if start_ticks(pid) != ticks:
+            if descriptor >= 0:
+                os.close(descriptor)
+            return None
+        now = time.monotonic_ns()
+        return Seen(pid, ticks, descriptor, now, now)
+
+    def _note_group(self, seen: Seen) -> None:
+        """A process may run in another cgroup than the launcher; it is watched from the first sight on."""
+        groups, _ = witness.memory_groups(seen.pid)
+        first = next(iter(groups), None)
+        seen.cgroup = first[1] if first else None
+        for key, directory in groups.items():
+            if key not in self._groups and len(self._groups) < _MOST_GROUPS:
+                self._groups[key] = directory
+                self._before.setdefault("cgroups", []).append(witness.read_group(*key, directory))
+
+
+def box_header(path: Path) -> dict[str, Any] | None:
+    """The first bytes of a box, None when they are not all there."""
+    header = codec.layout(schema.FILE_HEADER)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(header.nbytes)
+    except OSError:
+        return None
+    return header.decode(data) if len(data) == header.nbytes and data.startswith(schema.MAGIC) else None
+
+
+def start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat, which tells a process from another one with the same pid (proc(5))."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _look_at(seen: Seen) -> None:
+    """Its memory while it runs, else how it ended, where the kernel tells (Linux 6.15)."""
+    now = time.monotonic_ns()
+    if seen.gone_mono_ns is None and not _has_ended(seen.descriptor):
+        seen.alive_mono_ns = now
+        _note_memory(seen)
+        return
+    if seen.gone_mono_ns is None:
+        seen.gone_mono_ns = now
+    status = exit_status(seen.descriptor)
+    if status is not None:
+        seen.ended(status, "pidfd")
+        os.close(seen.descriptor)
+        seen.descriptor = -1
+
+
+def _has_ended(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def exit_status(descriptor: int) -> int | None:
+    """The wait status of an ended process by its descriptor; None before it was reaped and on older kernels."""
+    info = bytearray(_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
+    try:
+        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    mask, *_, status = _INFO.unpack(info)
+    return int(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def _note_memory(seen: Seen) -> None:
+    try:
+        text = Path(f"/proc/{seen.pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    values = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if name in ("VmRSS", "VmHWM", "VmSwap") and words and words[0].isdigit():
+            values[name] = int(words[0]) * 1024
+    if "VmRSS" in values:
+        seen.rss, seen.swap = values["VmRSS"], values.get("VmSwap")
+        seen.rss_peak = max(seen.rss_peak or 0, values.get("VmHWM", 0), values["VmRSS"])
