@@ -10,13 +10,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pytracer.decode.flight_recorder import DTYPES, OPS, OWN_KEY
+from pytracer.decode.flight_recorder import DTYPES, OWN_KEY
 from pytracer.decode.snapshot import Collective, Process, Snapshot
 
 VERSION = "2.10"
 # What torch's analyzer knows (torch 2.13, flight_recorder/components/types.py); it stops at any other.
 _BACKENDS = ("nccl", "ncclx", "xccl", "gloo", "rccl", "rcclx", "mccl", "hccl")
-_NAMES = {ours: theirs for theirs, ours in reversed(OPS.items())}
+_NAMES = {
+    "all_gather_into_tensor": "_all_gather_base", "reduce_scatter_tensor": "_reduce_scatter_base",
+    "all_reduce_coalesced": "allreduce_coalesced", "all_gather_coalesced": "ALLGATHER_coalesced",
+    "monitored_barrier": "barrier",
+}  # fmt: skip
+# The analyzer takes a message whose number equals that of the collective before it for a part of that one
+# (find_coalesced_group_with_non_p2p compares p2p_seq_id to collective_seq_id). These numbers are never equal.
+_FIRST_MESSAGE = 1 << 20
 _DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
 _WITHOUT_TENSORS = ("barrier", "monitored_barrier")
 _GATHERS = ("all_gather", "gather", "scatter", "reduce_scatter", "all_to_all")
@@ -32,7 +39,7 @@ def flight_form(process: Process) -> dict[str, Any]:
         group = item.group or "0"
         counts = status.setdefault(group, dict.fromkeys(_STATUS, -1))
         if item.point_to_point:
-            messages[group] = messages.get(group, 0) + 1
+            messages[group] = messages.get(group, _FIRST_MESSAGE - 1) + 1
         else:
             _count(counts, item)
         entries.append(_entry(box, item, position, max(0, counts["last_enqueued_collective"]), messages.get(group, 0)))
