@@ -1,0 +1,274 @@
+"""Did all ranks of a group call the same collectives in the same order? Compared by sequence number within the group.
+
+Ranks are added one after another. What is kept is one sample per kind of call of a sequence number, with the ranks that
+made it as intervals; a number that all members called alike is forgotten. 1024 ranks with 1000 collectives take
+seconds. Entries that a ring has overwritten are not absent: nothing is concluded from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytracer.decode.snapshot import Collective, Group, Job, Process
+
+UNFINISHED = ("scheduled", "started", "failed")
+FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")
+VOTERS = 3  # a majority of two would be a guess
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_UNEVEN = ("all_to_all", "all_to_all_single", "gather", "scatter")  # ranks may pass different sizes
+_BARRIERS = ("barrier", "monitored_barrier")
+_LISTS = ("all_gather", "reduce_scatter")  # a list on one side: uneven sizes may be meant
+_PEER_ERROR_NS = 50_000_000
+
+Fingerprint = tuple[object, ...]
+GroupKey = tuple[str | None, tuple[int, ...] | None]
+
+
+@dataclass
+class Variant:
+    """One kind of call at a sequence number: a sample, and the global ranks that made it, as intervals."""
+
+    fingerprint: Fingerprint
+    call: Collective
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """In ascending order."""
+        return tuple(rank for low, high in self.spans for rank in range(low, high + 1))
+
+    @property
+    def count(self) -> int:
+        """How many ranks."""
+        return sum(high - low + 1 for low, high in self.spans)
+
+    def add(self, rank: int) -> None:
+        """One more rank; they come in ascending order."""
+        if self.spans and self.spans[-1][1] == rank - 1:
+            self.spans[-1] = (self.spans[-1][0], rank)
+        else:
+            self.spans.append((rank, rank))
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first sequence number at which ranks disagree. `odd` are the outvoted ranks; None when a vote decides nothing.
+
+    `variants`: the largest first. `absent`: members without a record of this number.
+    """
+
+    sequence_nr: int
+    field: str
+    variants: tuple[Variant, ...]
+    odd: tuple[int, ...] | None
+    absent: tuple[int, ...] = ()
+
+    @property
+    def silent(self) -> bool:
+        """Whether every rank was told that the operation succeeded."""
+        return all(variant.call.state == "completed" for variant in self.variants)
+
+
+@dataclass
+class GroupMatch:
+    """A process group over all its ranks.
+
+    `last` is the number of each known rank's last collective, `open` its collectives that did not complete, by number.
+    `unknown` are members of which nothing can be said: without a readable box, or not recording collectives.
+    """
+
+    name: str | None
+    description: str | None
+    backend: str | None
+    ranks: tuple[int, ...]
+    last: dict[int, int | None] = field(default_factory=dict)
+    open: dict[int, dict[int, Collective]] = field(default_factory=dict)
+    unknown: tuple[int, ...] = ()
+    mismatch: Mismatch | None = None
+    by_number: dict[int, list[Variant]] = field(default_factory=dict)
+
+    def missing(self) -> tuple[int, tuple[int, ...]] | None:
+        """The first number that some rank waits in, and the known members that did not call it.
+
+        None once the group disagreed: what follows a mismatch is not comparable.
+        """
+        known = {rank: number for rank, number in self.last.items() if number is not None}
+        if self.mismatch is not None or len(known) < 2:
+            return None
+        least = min(known.values())
+        waited = [number for calls in self.open.values() for number in calls if number > least]
+        if not waited:
+            return None
+        first = min(waited)
+        return first, tuple(sorted(rank for rank, number in known.items() if number < first))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """All groups of a job, in order of creation."""
+
+    groups: tuple[GroupMatch, ...] = ()
+
+
+def match_job(job: Job) -> Matches:
+    """Compares the collectives of all ranks."""
+    matcher = Matcher()
+    for process in job.ranks:
+        if process.rank is not None:
+            matcher.add(process.rank, process)
+    return matcher.result()
+
+
+class Matcher:
+    """Takes one rank after the other, in ascending order."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, GroupMatch] = {}
+        self._made: dict[GroupKey, int] = {}
+        self._known: set[int] = set()
+
+    def add(self, rank: int, process: Process) -> None:
+        """Compares one rank's collectives with what came before."""
+        snapshot = process.snapshot
+        if records_collectives(process):
+            self._known.add(rank)
+        by_name: dict[str | None, GroupMatch] = {}
+        for group in snapshot.groups:
+            if group.name is not None and (group.own_rank is not None or rank in (group.ranks or (rank,))):
+                by_name[group.name] = self._group(group, process)
+        for item in snapshot.collectives:
+            if item.point_to_point or item.group is None:
+                continue
+            match = by_name.get(item.group)
+            if match is None:
+                continue
+            last = match.last.get(rank)
+            if last is None or item.sequence_nr > last:
+                match.last[rank] = item.sequence_nr
+            if item.state in UNFINISHED:
+                match.open.setdefault(rank, {})[item.sequence_nr] = item
+            _compare(match, rank, item)
+        for match in by_name.values():
+            match.last.setdefault(rank, None)
+
+    def result(self) -> Matches:
+        """All groups, each with its first mismatch."""
+        for match in self._groups.values():
+            for rank, number in match.last.items():
+                if number is None and rank in self._known:
+                    match.last[rank] = 0  # it records collectives, and has called none here
+            match.unknown = tuple(rank for rank in match.ranks if match.last.get(rank) is None)
+            for number in sorted(match.by_number):
+                match.mismatch = _judge(match, number)
+                if match.mismatch is not None:
+                    break
+            match.by_number = {}
+        return Matches(tuple(sorted(self._groups.values(), key=lambda m: self._made[(m.name, m.ranks or None)])))
+
+    def _group(self, group: Group, process: Process) -> GroupMatch:
+        ranks = group.ranks
+        if ranks is None and group.size is not None and group.size == process.world_size:
+            ranks = tuple(range(group.size))
+        key: GroupKey = (group.name, ranks)
+        if ranks is None:  # Python did not see how it was made: the only one of that name
+            key = next((other for other in self._groups if other[0] == group.name), key)
+        if key not in self._groups:
+            self._groups[key] = GroupMatch(group.name, group.description, group.backend, key[1] or ())
+            self._made[key] = len(self._made)
+        return self._groups[key]
+
+
+def records_collectives(process: Process) -> bool:
+    """Whether the absence of a collective says something: torch's hook is in place, and nothing of the box is damaged."""
+    snapshot = process.snapshot
+    refused = any(
+        fact.kind == "NOTE" and ("hooks are not installed" in str(fact.data) or "hook collective" in str(fact.data))
+        for fact in snapshot.facts
+    )
+    seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
+    return (seen or bool(snapshot.versions.get("torch"))) and not refused and not snapshot.damage
+
+
+def ended_by_peer_error(process: Process, item: Collective) -> bool:
+    """Whether an operation that is recorded as completed ended by the exception that the process died of.
+
+    gloo's send and receive end their work before they throw (torch 2.13).
+    """
+    at = process.exception_mono_ns
+    done = item.completed_ns
+    return at is not None and done is not None and item.point_to_point and 0 <= at - done <= _PEER_ERROR_NS
+
+
+def fingerprint(item: Collective) -> Fingerprint:
+    """What must be the same on all ranks, in the order of `FIELDS`; None where nothing must, or nothing is known."""
+    op = item.op
+    if op in _BARRIERS:
+        return op, None, None, None, None, None
+    root = item.root if op in _ROOTED else None
+    if op in _UNEVEN:
+        return op, root, item.reduce_op, item.dtype, None, None
+    shape = tuple(n for n in item.sizes if n != 1)
+    return op, root, item.reduce_op, item.dtype, (item.numel, item.output_numel), shape if len(shape) > 1 else None
+
+
+def _compare(match: GroupMatch, rank: int, item: Collective) -> None:
+    variants = match.by_number.get(item.sequence_nr)
+    if variants is None:
+        match.by_number[item.sequence_nr] = [Variant(fingerprint(item), item, [(rank, rank)])]
+        return
+    mark = variants[0].fingerprint if _same(variants[0].call, item) else fingerprint(item)
+    for variant in variants:
+        if variant.fingerprint == mark:
+            variant.add(rank)
+            if item.state != "completed":
+                variant.call = item
+            break
+    else:
+        variants.append(Variant(mark, item, [(rank, rank)]))
+    if len(variants) == 1 and variants[0].count == len(match.ranks):
+        del match.by_number[item.sequence_nr]  # all agree
+
+
+def _same(one: Collective, other: Collective) -> bool:
+    """Whether they look the same at first glance: cheaper than a fingerprint each."""
+    return (
+        one.op == other.op and one.numel == other.numel and one.dtype == other.dtype and one.sizes == other.sizes
+        and one.root == other.root and one.reduce_op == other.reduce_op and one.output_numel == other.output_numel
+    )  # fmt: skip
+
+
+def _judge(match: GroupMatch, number: int) -> Mismatch | None:
+    variants = sorted(match.by_number[number], key=lambda item: (-item.count, item.spans[0]))
+    name = _differing(variants)
+    if name is None:
+        return None
+    called = {rank for variant in variants for rank in variant.ranks}
+    absent = tuple(rank for rank in match.ranks if rank not in called)
+    if name == "size" and variants[0].call.op in _LISTS and (absent or _adds_up(variants)):
+        return None
+    return Mismatch(number, name, tuple(variants), _outvoted(variants, len(called)), absent)
+
+
+def _differing(variants: Sequence[Variant]) -> str | None:
+    """The first field on which two of them disagree; what is unknown disagrees with nothing."""
+    for position, name in enumerate(FIELDS):
+        values = {item.fingerprint[position] for item in variants} - {None}
+        if len(values) > 1:
+            return name
+    return None
+
+
+def _adds_up(variants: Sequence[Variant]) -> bool:
+    """Whether ranks gather or scatter parts of different sizes, and all expect the whole."""
+    inputs = sum((item.call.numel or 0) * item.count for item in variants)
+    outputs = sum((item.call.output_numel or 0) * item.count for item in variants)
+    if variants[0].call.op == "all_gather":
+        return {item.call.output_numel for item in variants} == {inputs}
+    return {item.call.numel for item in variants} == {outputs}
+
+
+def _outvoted(variants: Sequence[Variant], voters: int) -> tuple[int, ...] | None:
+    if voters < VOTERS or variants[0].count * 2 <= voters:
+        return None
+    return tuple(sorted(rank for item in variants[1:] for rank in item.ranks))

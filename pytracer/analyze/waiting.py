@@ -1,0 +1,144 @@
+"""Who waits for whom, over all groups and point-to-point operations; where the chains end, and where they go round.
+
+A rank that is in a collective waits for the members that did not call it; a receiver for a sender and a sender for a
+receiver. Whoever waits downstream is not to blame: the chain is followed to ranks that wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytracer.analyze.matching import UNFINISHED, GroupMatch, Matches, ended_by_peer_error, records_collectives
+from pytracer.decode.snapshot import Collective, Job, Process
+
+
+@dataclass(frozen=True)
+class Wait:
+    """These ranks wait for those, in one operation. `tags`: sender and receiver named different ones."""
+
+    waiters: tuple[int, ...]
+    targets: tuple[int, ...]
+    call: Collective
+    group: GroupMatch | None
+    tags: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All waits. `sinks`: ranks that others wait for and that wait for nobody; `cycles`: ranks in order of waiting."""
+
+    waits: tuple[Wait, ...] = ()
+    sinks: tuple[int, ...] = ()
+    cycles: tuple[tuple[int, ...], ...] = ()
+
+    def of(self, rank: int) -> list[Wait]:
+        """What this rank waits in."""
+        return [wait for wait in self.waits if rank in wait.waiters]
+
+    def chain(self, rank: int) -> list[Wait]:
+        """From this rank's wait, one wait after the other, to a sink or until the chain repeats."""
+        found: list[Wait] = []
+        seen: set[int] = set()
+        while rank not in seen:
+            seen.add(rank)
+            wait = next(iter(self.of(rank)), None)
+            if wait is None:
+                break
+            found.append(wait)
+            rank = wait.targets[0]
+        return found
+
+
+def find_waiting(job: Job, matches: Matches) -> Waiting:
+    """The wait-for graph of a job."""
+    waits = [*_in_collectives(matches), *_point_to_point(job, matches)]
+    edges: dict[int, set[int]] = {}
+    for wait in waits:
+        for rank in wait.waiters:
+            edges.setdefault(rank, set()).update(wait.targets)
+    targets = {rank for wait in waits for rank in wait.targets}
+    return Waiting(tuple(waits), tuple(sorted(targets - set(edges))), tuple(_cycles(edges)))
+
+
+def _in_collectives(matches: Matches) -> Iterable[Wait]:
+    for match in matches.groups:
+        missing = match.missing()
+        if missing is None:
+            continue
+        number, targets = missing
+        waiters = tuple(sorted(rank for rank, calls in match.open.items() if number in calls))
+        if waiters:
+            yield Wait(waiters, targets, match.open[waiters[0]][number], match)
+
+
+# ---- point-to-point ----
+
+_Side = tuple[GroupMatch, int, int, str]  # group, rank, peer, "send" | "recv"
+
+
+def _point_to_point(job: Job, matches: Matches) -> Iterable[Wait]:
+    """Operations that did not complete, and for which the other side has no counterpart."""
+    by_rank = {process.rank: process for process in job.ranks if process.rank is not None}
+    sides: dict[tuple[int, int, int, str], list[Collective]] = {}
+    groups: dict[int, GroupMatch] = {}
+    for rank, process in by_rank.items():
+        mine = {match.name: match for match in matches.groups if rank in match.ranks}
+        for item in process.snapshot.collectives:
+            match = mine.get(item.group)
+            if item.point_to_point and match is not None and item.peer is not None and item.peer < len(match.ranks):
+                groups[id(match)] = match
+                sides.setdefault((id(match), rank, match.ranks[item.peer], item.op), []).append(item)
+    for (group, rank, peer, op), items in sides.items():
+        other = by_rank.get(peer)
+        if other is None or not records_collectives(other):
+            continue
+        theirs = sides.get((group, peer, rank, "recv" if op == "send" else "send"), [])
+        item = _unmatched(by_rank[rank], other, items, theirs)
+        if item is not None:
+            yield Wait((rank,), (peer,), item, groups[group], _tags(item, theirs))
+
+
+def _unmatched(own: Process, other: Process, items: list[Collective], theirs: list[Collective]) -> Collective | None:
+    """The first operation that hangs, unless the other side called its counterpart."""
+    complete = not (_forgot(own) or _forgot(other))
+    by_tag = Counter(item.tag for item in theirs)
+    called = max((item.sequence_nr for item in theirs), default=0)
+    seen: Counter[int | None] = Counter()
+    for item in items:
+        seen[item.tag] += 1
+        if item.state not in UNFINISHED and not ended_by_peer_error(own, item):
+            continue
+        if (seen[item.tag] > by_tag[item.tag]) if complete else (item.sequence_nr > called):
+            return item
+    return None
+
+
+def _forgot(process: Process) -> bool:
+    """Whether the ring has overwritten the beginning."""
+    return bool(process.snapshot.collectives) and process.snapshot.collectives[0].number != 1
+
+
+def _tags(item: Collective, theirs: list[Collective]) -> tuple[int, int] | None:
+    """The tags of both sides when the counterpart by number carries another one."""
+    other = next((call for call in theirs if call.sequence_nr == item.sequence_nr), None)
+    if other is None or other.tag is None or item.tag is None or other.tag == item.tag:
+        return None
+    return item.tag, other.tag
+
+
+def _cycles(edges: dict[int, set[int]]) -> Iterable[tuple[int, ...]]:
+    """One cycle per knot, beginning with its smallest rank; ranks already on a printed one are not printed again."""
+    done: set[int] = set()
+    for start in sorted(edges):
+        path: list[int] = []
+        rank = start
+        while rank not in done and rank not in path and rank in edges:
+            path.append(rank)
+            rank = min(edges[rank], key=lambda other: (other not in edges, other))
+        if rank in path:
+            cycle = path[path.index(rank) :]
+            first = cycle.index(min(cycle))
+            yield (*cycle[first:], *cycle[:first])
+        done.update(path)
