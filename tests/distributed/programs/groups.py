@@ -1,21 +1,27 @@
 """Process groups of which ranks have different ideas."""
 
+import datetime
 import time
 
 import torch
 import torch.distributed as dist
-from job import agree, main
+from job import SECONDS, agree, main
 
 GUILTY = 1
 
 
+def group(ranks, description):
+    """A group with the time-out of the default one: by itself it would wait for 30 minutes."""
+    return dist.new_group(ranks, group_desc=description, timeout=datetime.timedelta(seconds=SECONDS))
+
+
 def made_by_a_subset(rank):
-    """new_group() must be called by all ranks, members or not; rank 2 does not, and counts one group less from then on."""
+    """new_group() must be called by all ranks, members or not; rank 2 does not, and counts one group less since."""
     agree()
     if rank != 2:
-        pair = dist.new_group([0, 1], group_desc="tensor parallel")
+        pair = group([0, 1], "tensor parallel")
         dist.all_reduce(torch.ones(8), group=pair)
-    everybody = dist.new_group([0, 1, 2], group_desc="data parallel")
+    everybody = group([0, 1, 2], "data parallel")
     dist.all_reduce(torch.ones(8), group=everybody)
 
 
@@ -25,7 +31,7 @@ def made_in_another_order(rank):
     made = {}
     pairs = [("tensor parallel", [0, 1]), ("pipeline parallel", [1, 2])]
     for description, ranks in reversed(pairs) if rank == GUILTY else pairs:
-        made[description] = dist.new_group(ranks, group_desc=description)
+        made[description] = group(ranks, description)
     for description, ranks in pairs:
         if rank in ranks:
             dist.all_reduce(torch.ones(8), group=made[description])
@@ -35,9 +41,9 @@ def made_in_another_order(rank):
 def stuck_upstream(rank):
     """Rank 3 never comes to its pair; rank 2 waits there, and 0 and 1 wait for rank 2 in the next stage's group."""
     agree()
-    data, stage = dist.new_group([2, 3], group_desc="data"), dist.new_group([0, 1, 2], group_desc="stage")
+    data, stage = group([2, 3], "data parallel"), group([0, 1, 2], "pipeline parallel")
     if rank == 3:
-        time.sleep(12)
+        time.sleep(2 * SECONDS)
     if rank in (2, 3):
         dist.all_reduce(torch.ones(8), group=data)
     if rank in (0, 1, 2):
@@ -46,7 +52,7 @@ def stuck_upstream(rank):
 
 def different_but_legal(rank):
     """Ranks work in different groups, different often."""
-    first, second = dist.new_group([0, 1], group_desc="first"), dist.new_group([1, 2], group_desc="second")
+    first, second = group([0, 1], "first"), group([1, 2], "second")
     for _ in range(3):
         if rank in (0, 1):
             dist.all_reduce(torch.ones(8), group=first)
