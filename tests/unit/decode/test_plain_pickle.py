@@ -1,0 +1,87 @@
+"""Pickles of plain values are read; nothing else in a pickle ever runs."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.decode.plain_pickle import PickleError, load_plain
+
+PLAIN = {
+    "numbers": [0, -1, 255, 65536, -(2**31), 2**40, -(2**70), 1.5, True, False, None],
+    "text": ["", "ä", "\u1234" * 300, b"\0\xff"],
+    "nested": {1: (), 2: (1,), 3: (1, 2), 4: (1, 2, 3), 5: (1, 2, 3, 4), None: [[[]], {}]},
+}
+
+
+class Runs:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_values_are_read_as_pickle_reads_them(protocol: int) -> None:
+    """All protocols, and the Python implementation, which uses other instructions."""
+    value = PLAIN if protocol > 2 else {**PLAIN, "text": PLAIN["text"][:3]}  # bytes are calls before protocol 3
+    assert load_plain(pickle.dumps(value, protocol)) == value
+    assert load_plain(pickle._dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_call_is_refused_and_not_made(protocol: int, tmp_path: Path) -> None:
+    """The message names the instruction."""
+    data = pickle.dumps({"entries": [Runs(tmp_path / "ran")]}, protocol)
+    with pytest.raises(PickleError, match="plain values do not need; nothing of it was run"):
+        load_plain(data)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "value", [collections.OrderedDict(a=1), {1, 2}, bytearray(b"x"), collections.Counter("a"), Path("x"), 1j, len]
+)
+def test_other_types_are_refused(value: object) -> None:
+    """Also harmless ones: a dump has none of them."""
+    with pytest.raises(PickleError):
+        load_plain(pickle.dumps(value, 4))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"abc", b"\x80\x02", b"\x80\x02.", b"\x80\x02(.", b"\x80\x02h\x05.", b"\x80\x02u.", b"\x80\x02]K\x01s.",
+        b"\x80\x02X\xff\xff\xff\xffx.", b"\x80\x04\x8d" + b"\xff" * 8 + b".", b"\x80\x02\x8b\xff\xff\xff\x7f.",
+        b"\x80\x02r\xff\xff\xff\x7f.", b"I" + b"9" * 10_000 + b"\n.", b"}](K\x01e]s.", b"\x80\x02a.",
+        b"K\x01K\x02K\x03e.",
+    ],
+)  # fmt: skip
+def test_damage_is_an_error_of_ours(data: bytes) -> None:
+    """Cut off, without a mark, with sizes and places that are not there."""
+    with pytest.raises(PickleError):
+        load_plain(data)
+
+
+def test_every_cut_and_many_flips_are_survived() -> None:
+    """Either a value or PickleError comes out."""
+    data = pickle.dumps(PLAIN, 4)
+    chance = random.Random(4)
+    for at in range(len(data)):
+        with pytest.raises(PickleError):
+            load_plain(data[:at])
+    for _ in range(5000):
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            load_plain(bytes(changed))
+        except PickleError:
+            continue
