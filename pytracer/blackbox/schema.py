@@ -96,10 +96,12 @@ class Entry(IntEnum):
     NODE = 17  # name of an autograd node's class
     SITE = 18  # SiteEntry: innermost place and the first one of the user's own
     VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
-    RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}
+    RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}; with "left": it begins to leave the job
     MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
-    EXCEPTION = 36  # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first
+    # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
+    # while it had not reached the top.
+    EXCEPTION = 36
     GROUP = 37  # JSON {"name","description","backend","ranks"}
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
@@ -243,7 +245,11 @@ FILE_HEADER = Struct(
         _f("thread_count", "u32", "thread contexts handed out so far", "count"),
         _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
         _f("reserved", "u8[32]", "zero"),
-        _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
+        _f(
+            "epoch",
+            "u32",
+            "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line",
+        ),
         _f("reserved_line", "u8[188]", "zero"),
     ),
 )
@@ -279,7 +285,12 @@ THREAD = Struct(
         _f("free_count", "u64", "storages freed", "count"),
         _f("sequence", "u32", "storage records of this thread, wrapping", "count"),
         _f("generation", "u32", "how often this context was handed out", "count"),
-        _f("first_record", "u64", "record_count when this thread got the context: earlier records are another thread's", "count"),
+        _f(
+            "first_record",
+            "u64",
+            "record_count when this thread got the context: earlier records are another thread's",
+            "count",
+        ),
         _f("reserved", "u64[5]", "zero"),
     ),
 )
@@ -304,7 +315,9 @@ LIVE_STORAGE = Struct(
         _f("key", "u64", "sequence, address and state, see KEY_*"),
         _f("size_thread", "u64", "[47:0] bytes, [63:48] thread index of the allocation"),
         _f("who_id", "u32", "who allocated"),
-        _f("who_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"),
+        _f(
+            "who_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"
+        ),
         _f("epoch", "u32", "when"),
         _f("sequence", "u32", "order within the thread"),
     ),
@@ -383,7 +396,11 @@ COLLECTIVE_SLOT = Struct(
         _f("order", "u32", "low 32 bits of number; 0 while being written; stored last"),
         _f("state", "u32", "see CollectiveState"),
         _f("number", "u64", "order of the call in this process, from 1"),
-        _f("sequence_nr", "u64", "from 1: among the collectives of its group; of point-to-point operations among those of the group with that peer and direction"),
+        _f(
+            "sequence_nr",
+            "u64",
+            "from 1: among the collectives of its group; of point-to-point operations among those of the group with that peer and direction",
+        ),
         _f("scheduled_ns", "u64", "CLOCK_MONOTONIC when it was called", "ns"),
         _f("started_ns", "u64", "when the backend took it; 0: not seen", "ns"),
         _f("ended_ns", "u64", "when it completed or failed; 0: not seen", "ns"),
@@ -521,7 +538,11 @@ CRASH_HEADER = Struct(
         _f("native_count", "u32", "frames from the innermost on", "count"),
         _f("native_tail", "u32", "outermost frames kept after a gap", "count"),
         _f("native_total", "u64", "frames walked", "count"),
-        _f("native_how", "u32", "bit 0 call-frame information, 1 popped a wild program counter, 2 frame pointers, 3 stack scan, 4 reached the thread's first function"),
+        _f(
+            "native_how",
+            "u32",
+            "bit 0 call-frame information, 1 popped a wild program counter, 2 frame pointers, 3 stack scan, 4 reached the thread's first function",
+        ),
         _f("python_thread_count", "u32", "entries of PYTHON_THREADS", "count"),
         _f("python_frame_count", "u32", "entries of PYTHON_FRAMES", "count"),
         _f("python_matched", "u32", "1: the first Python thread is the crashed one"),
@@ -533,12 +554,25 @@ CRASH_HEADER = Struct(
         _f("maps_truncated", "u32", "1: MAPS was too small"),
         _f("siginfo", "u8[128]", "as the kernel gave it"),
         _f("steps_late", "u32", "bit per Step: it took too long and was given up"),
-        _f("abort_text", "u32", "offset in ARENA of what the C library printed before abort(): a failed assertion, a damaged heap"),
+        _f(
+            "abort_text",
+            "u32",
+            "offset in ARENA of what the C library printed before abort(): a failed assertion, a damaged heap",
+        ),
         _f("abort_text_nbytes", "u32", "its size; 0: none", "bytes"),
-        _f("sender_text", "u32", "offset in ARENA of the command line of the process that sent the signal, NUL-separated"),
+        _f(
+            "sender_text",
+            "u32",
+            "offset in ARENA of the command line of the process that sent the signal, NUL-separated",
+        ),
         _f("sender_text_nbytes", "u32", "its size; 0: unknown", "bytes"),
         _f("memory_count", "u32", "entries of MEMORY", "count"),
-        _f("file_nbytes", "u64", "size of the mapped file that the fault address lies in, at the crash; ~0: unknown", "bytes"),
+        _f(
+            "file_nbytes",
+            "u64",
+            "size of the mapped file that the fault address lies in, at the crash; ~0: unknown",
+            "bytes",
+        ),
         _f("file_room", "u64", "bytes free on its file system; ~0: unknown", "bytes"),
         _f("file_system", "u64", "its statfs(2) f_type"),
         _f("helper_state", "u32", "see HelperState"),
@@ -614,7 +648,11 @@ STORAGE_HIT = Struct(
     80,
     "A storage near the fault address, as the handler found it before other threads could change the table.",
     (
-        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 grave covering, 5 grave below, 6 grave above"),
+        _f(
+            "kind",
+            "u32",
+            "1 live and covering, 2 live below, 3 live above, 4 grave covering, 5 grave below, 6 grave above",
+        ),
         _f("thread_index", "u32", "whose grave ring; for live storages the allocating thread"),
         _f("reserved", "u64", "zero"),
         _f("grave", "u8[64]", "a Grave; of live storages only the first half of the life is set"),
@@ -666,7 +704,11 @@ THREAD_STACK = Struct(
         _f("syscall", "i32", "system call it was inside of; -1: none or unknown"),
         _f("stopped", "u32", "1: the helper stopped it"),
         _f("registers", "u64[34]", "as in CrashHeader, when the helper read them"),
-        _f("guessed_from", "u32", "valid when guessed_how is not 0: the first frame that call-frame information did not lead to"),
+        _f(
+            "guessed_from",
+            "u32",
+            "valid when guessed_how is not 0: the first frame that call-frame information did not lead to",
+        ),
         _f("guessed_how", "u32", "those frames: as NativeFrame.found; 0: there are none"),
         _f("reserved", "u8[48]", "zero"),
     ),

@@ -273,8 +273,22 @@ def _is_running(s: Snapshot) -> bool:
 
 
 def _exception(s: Snapshot) -> Fact | None:
-    """The uncaught exception that ended the process: the main thread's if there is one, else the last."""
+    """The uncaught exception that began the end: the main thread's if there is one, else the last.
+
+    With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
+    """
     own = [f for f in s.facts if f.kind == "EXCEPTION" and f.mono_ns >= s.created_mono_ns]
     main = [f for f in own if f.data.get("thread") in (None, "MainThread")]
     candidates = main or own
-    return candidates[-1] if candidates else None
+    top = next((f for f in reversed(candidates) if not f.data.get("on_its_way")), None)
+    first = next((f for f in candidates if f.data.get("on_its_way") and not _went_on(s, f.mono_ns)), None)
+    if first is None or (top is not None and top.mono_ns < first.mono_ns):
+        return top
+    same = top is not None and all(top.data.get(name) == first.data.get(name) for name in ("type", "message"))
+    return replace(first, data=top.data) if top is not None and same else first
+
+
+def _went_on(s: Snapshot, mono_ns: int) -> bool:
+    """Whether the process worked with its peers after a moment: then an exception of that moment was caught."""
+    later = (f for f in s.facts if f.kind == "RANK" and f.mono_ns > mono_ns and not f.data.get("left"))
+    return any(later) or any((c.scheduled_ns or 0) > mono_ns for c in s.collectives)

@@ -18,12 +18,13 @@ class Versions(msgspec.Struct):
 
 
 class Rank(msgspec.Struct):
-    """RANK."""
+    """RANK: the process became one, or with `left`, began to leave its job: the function that does so."""
 
     rank: int
     local_rank: Int = None
     world_size: Int = None
     backend: Text = None
+    left: Text = None
 
 
 class Tensor(msgspec.Struct):
@@ -83,12 +84,13 @@ class Frame(msgspec.Struct):
 
 
 class UncaughtException(msgspec.Struct):
-    """EXCEPTION."""
+    """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later."""
 
     type: str
     message: Text = None
     thread: Text = None
     python_stack: list[Frame] = []
+    on_its_way: Text = None
 
 
 class Group(msgspec.Struct):

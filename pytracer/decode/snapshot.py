@@ -410,7 +410,7 @@ class Process:
     reported_by: str | None
     ended_mono_ns: int | None
     exception: dict[str, Any] | None  # EXCEPTION entry that ended it
-    exception_mono_ns: int | None = None  # when it reached the top
+    exception_mono_ns: int | None = None  # when it was first seen; it may have reached the top later
     parent_rank: int | None = None  # of a process that is no rank: the rank that started it, or its parent
     attempt: int | None = None  # of torchrun, from 0
 

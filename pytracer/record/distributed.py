@@ -1,10 +1,16 @@
-"""Which rank this is: noted when the default process group is made. Also exceptions that mp.spawn catches itself."""
+"""Which rank this is: noted when the default process group is made, and when the process begins to leave it.
+
+Also exceptions that nothing else shows in time: those that mp.spawn catches itself, and those that are on their way
+while `destroy_process_group` runs in a `finally`. The peers fail at once then, the exception reaches the top later, or
+never, when the launcher ends the process in its cleanup.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import os
+import sys
 from typing import Any
 
 from pytracer.blackbox.schema import Entry
@@ -14,6 +20,7 @@ from pytracer.record.patches import Patches
 
 _patches = Patches()
 _noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked child notes again
+LEAVING = "destroy_process_group"
 
 
 def install(box: Core) -> None:
@@ -35,6 +42,18 @@ def install(box: Core) -> None:
 
     _patches.replace(distributed_c10d, "init_process_group", init_process_group)
     _patches.replace(dist, "init_process_group", init_process_group)
+
+    destroy = distributed_c10d.destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        group = kwargs.get("group", args[0] if args else None)
+        if group is None or group is dist.group.WORLD:
+            note_leaving(box)
+        return destroy(*args, **kwargs)
+
+    _patches.replace(distributed_c10d, "destroy_process_group", destroy_process_group)
+    _patches.replace(dist, "destroy_process_group", destroy_process_group)
 
     for name in ("_new_group_with_tag", "split_group"):
         _note_groups_of(box, name)
@@ -71,21 +90,40 @@ def note_rank(box: Core) -> None:
         if _noted == (os.getpid(), rank):
             return
         _noted = (os.getpid(), rank)
-        local = os.environ.get("LOCAL_RANK")
-        box.journal(
-            Entry.RANK,
-            {
-                "rank": rank,
-                "local_rank": int(local) if local is not None and local.isdigit() else None,
-                "world_size": dist.get_world_size(),
-                "backend": str(dist.get_backend()),
-                "init": "init_process_group",
-            },
-        )
+        box.journal(Entry.RANK, {**_rank(), "init": "init_process_group"})
         note_group(box, dist.group.WORLD, list(range(dist.get_world_size())))
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(f"the rank could not be noted: {type(error).__name__}: {error}")
+
+
+def note_leaving(box: Core) -> None:
+    """Writes RANK with `left`, before it the exception that is on its way, if there is one. Never raises."""
+    global _noted
+    try:
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            return
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception):
+            exceptions.write(box, error, error.__traceback__, on_its_way=LEAVING)
+        box.journal(Entry.RANK, {**_rank(), "left": LEAVING})
+        _noted = None  # whoever makes a process group again becomes a rank again
+    except Exception:
+        box.lib.pytracer_count_hook_error()
+
+
+def _rank() -> dict[str, Any]:
+    import torch.distributed as dist
+
+    local = os.environ.get("LOCAL_RANK")
+    return {
+        "rank": dist.get_rank(),
+        "local_rank": int(local) if local is not None and local.isdigit() else None,
+        "world_size": dist.get_world_size(),
+        "backend": str(dist.get_backend()),
+    }
 
 
 def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:

@@ -57,8 +57,11 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def write(box: Core, error: BaseException, trace: TracebackType | None) -> None:
-    """Writes an EXCEPTION fact. Never raises: the exception at hand matters more."""
+def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
+    """Writes an EXCEPTION fact. Never raises: the exception at hand matters more.
+
+    `on_its_way`: the function that runs while the exception has not reached the top, and may still be caught.
+    """
     try:
         box.journal(
             Entry.EXCEPTION,
@@ -67,6 +70,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None) -> None:
                 "message": _message(error)[:MESSAGE_CHARACTERS],
                 "thread": threading.current_thread().name,
                 "python_stack": _stack(trace),
+                **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
     except Exception:

@@ -262,10 +262,19 @@ class Box:
             out.append({"index": b.get("index", i), "addr": b["addr"], "nbytes": b["nbytes"], "parameters": parameters})
         return self._json(35, {"module": module, "generation": generation, "has_rebuilt": rebuilt, "buckets": out})
 
-    def exception(self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "MainThread") -> Box:
+    def exception(
+        self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "MainThread", **more: Any
+    ) -> Box:
         """EXCEPTION; `stack` innermost first."""
         frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
-        return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames})
+        return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames, **more})
+
+    def leaves(self, error: tuple[str, str] | None = None, stack: Sequence[Frame] = ()) -> Box:
+        """destroy_process_group() is called, perhaps while an exception is on its way."""
+        if error is not None:
+            self.exception(*error, stack, on_its_way="destroy_process_group")
+        number, size = int(self.variables.get("RANK", 0)), int(self.variables.get("WORLD_SIZE", 2))
+        return self.rank(number, size, left="destroy_process_group")
 
     def cpp_exception(self, type: str, what: str = "", tid: int | None = None) -> Box:
         """CPP_EXCEPTION: std::terminate() was called."""

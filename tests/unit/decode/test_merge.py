@@ -355,3 +355,27 @@ def test_dataloader_worker_is_told_by_its_thread_or_its_stack(tmp_path: Path) ->
     crashed.crash(python=[("D.__getitem__", "d.py", 3), ("_worker_loop", "/x/torch/utils/data/_utils/worker.py", 300)])
     job = load_job(write_run(tmp_path, rank, named, crashed, other.crash(python=[("f", "d.py", 3)])))
     assert [roles(job)[pid][0] for pid in (102, 103, 104)] == ["dataloader-worker", "dataloader-worker", "child"]
+
+
+def test_exception_counts_from_the_moment_when_it_was_first_seen(tmp_path: Path) -> None:
+    """It was on its way while `finally` left the process group, and reached the top three seconds later."""
+    box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad"), [("main", "train.py", 3)])
+    box.at(3500).exception("ValueError", "bad", [("main", "train.py", 3), ("<module>", "train.py", 9)]).exit(1)
+    p = process(load_job(write_run(tmp_path, box)), 101)
+    assert p.exception is not None and len(p.exception["python_stack"]) == 2
+    assert p.exception_mono_ns is not None and p.exception_mono_ns < box.created_ns + 501 * MS
+
+
+def test_exception_that_never_reached_the_top_is_known(tmp_path: Path) -> None:
+    """The launcher ended the process in its cleanup. With another one on top, the first one began it."""
+    for name, finish in (("term", lambda box: box), ("other", lambda box: box.exception("OSError", "disk").exit(1))):
+        parent = Box(pid=100, ppid=1).at(900).wait(101, **({"signal": 15} if name == "term" else {"exit_code": 1}))
+        box = finish(Box(pid=101, ppid=100, rank=0).at(500).leaves(("ValueError", "bad")).at(800))
+        p = process(load_job(write_run(tmp_path / name, parent, box)), 101)
+        assert p.exception is not None and p.exception["type"] == "ValueError"
+
+
+def test_exception_that_was_caught_after_all_is_none(tmp_path: Path) -> None:
+    """The program left one process group, made another and worked on; it ended for another reason."""
+    box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad")).at(600).rank(0).at(900).exit(1)
+    assert process(load_job(write_run(tmp_path, box)), 101).exception is None
