@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pytracer._words import function_words, ranks_words
 from pytracer.analyze.address import Place
 from pytracer.analyze.instruction import Instruction
+from pytracer.analyze.matching import Matches
 from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
+from pytracer.analyze.waiting import Waiting
 from pytracer.decode.snapshot import Crash, Job, Process
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
@@ -94,9 +96,12 @@ class ProcessView:
 class Death:
     """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
 
-    `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit" or "vanished"; `lost_peer` says that the
-    exception speaks of another process.
-    `primary` and `why` are the judgement of `deaths.py`.
+    `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit", "left" or "vanished"; "left" is an end that
+    is known by what it did to others: they waited for the process in a collective, and it never came.
+    `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it says about its end
+    speaks of another process. `cleanup`: it had begun to leave the job before.
+    `primary`, `kind` and `why` are the judgement of `deaths.py`; `kind` is "primary", "undecided", "reported", "sent",
+    "network", "teardown" or "cleanup".
     """
 
     view: ProcessView
@@ -104,20 +109,47 @@ class Death:
     what: str
     early_ns: int | None
     late_ns: int | None
-    local: bool
+    boot: str = ""
+    error_ns: int = 0
     lost_peer: bool = False
+    cleanup: bool = False
     primary: bool | None = None
+    kind: str | None = None
     why: str | None = None
+
+    @property
+    def first_ns(self) -> float:
+        """The earliest moment, on the run's clock."""
+        return 0.0 if self.early_ns is None else self.early_ns
+
+    @property
+    def last_ns(self) -> float:
+        """The latest moment, on the run's clock; endless when nobody saw the end."""
+        return float("inf") if self.late_ns is None else self.late_ns
+
+    def surely_before(self, other: Death) -> bool:
+        """Whether the evidence leaves no other order. Exact on one boot, with both errors between two."""
+        errors = 0 if self.boot == other.boot else self.error_ns + other.error_ns
+        return self.last_ns + errors < other.first_ns
+
+    def maybe_before(self, other: Death) -> bool:
+        """Whether this death may have come before, or with, the other one."""
+        return not other.surely_before(self)
 
 
 @dataclass(frozen=True)
 class JobView:
-    """The whole job. `explained`: indices of processes for which an earlier rule has a finding (for the last rule)."""
+    """The whole job. `explained`: indices of processes for which an earlier rule has a finding (for the last rule).
+
+    `matches` and `waiting`: what the ranks' collectives say together.
+    """
 
     job: Job
     views: tuple[ProcessView, ...]
     deaths: tuple[Death, ...] = ()
     explained: frozenset[int] = field(default_factory=frozenset)
+    matches: Matches = field(default_factory=Matches)
+    waiting: Waiting = field(default_factory=Waiting)
 
     @property
     def suspects(self) -> tuple[ProcessView, ...]:
@@ -130,12 +162,16 @@ class Draft:
     """A finding, with the verdict class that it would give and the processes it is about.
 
     `accompanies`: a circumstance, not a cause. It is told beside the verdict and explains no death by itself.
+    `leads`: it lies behind the deaths in `explains`, each with the reason, which then are consequences; when that is all
+    deaths there are, it comes before all findings about them.
     """
 
     finding: Finding
     verdict_class: str
     views: tuple[ProcessView, ...]
     accompanies: bool = False
+    leads: bool = False
+    explains: tuple[tuple[ProcessView, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,13 +208,19 @@ def draft(
     finding = Finding(
         id=rule,
         confidence=confidence,
-        ranks=sorted({view.process.rank for view in views if view.process.rank is not None}),
+        ranks=sorted({rank for view in views if (rank := rank_or_parents(view)) is not None}),
         summary=summary,
         evidence=[item for item in evidence if item],
         missing=[item for item in missing if item],
         advice=advice,
     )
     return Draft(finding, verdict_class, tuple(views))
+
+
+def rank_or_parents(view: ProcessView) -> int | None:
+    """The rank of a process; of a DataLoader worker that of the rank it loads for."""
+    process = view.process
+    return process.parent_rank if process.role == "dataloader-worker" else process.rank
 
 
 def _with_samples(views: Sequence[ProcessView], summary: str) -> str:
