@@ -26,15 +26,15 @@ the main thread. What each cell must leave is data in `tests/crash/matrix/cells.
 
 - the report is complete: every step of the handler was done, the native stack reaches the thread's first function
   (unless it is the stack that is smashed), and all other threads have theirs;
-- the class of the verdict, the thread and the fault address are right, and so are glibc's words, the sender, the size of
-  the file and the C++ exception where the kind has them;
+- the class of the verdict, the thread and the fault address are right, and so are glibc's words, the sender, the size
+  of the file and the C++ exception where the kind has them;
 - the exit status is that of the same process without pytracer, and nothing of the process is left;
 - dying took no longer than the handler's own limits allow;
 - where a core dump is allowed, gdb reads the same siginfo and program counter from it.
 
-*-* was not run. *none* means that no report can be made, which is what the cell asserts: the status is exact, and the box says nothing
-false. Each pair is {ways}. `make test` runs a part of the matrix that has every kind, thread, state and way,
-`make test-crash` all of it.
+*-* was not run. *none* means that no report can be made, which is what the cell asserts: the status is exact, and the
+box says nothing false. Each pair is {ways}. `make test` runs a part of the matrix that has every kind, thread, state
+and way, `make test-crash` all of it.
 
 {verdict} On {machine}.
 

@@ -5,6 +5,7 @@ work.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from pytracer._words import hex_addr
@@ -25,6 +26,7 @@ from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, 
 from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.thread_reports import crashed_thread, thread_reports
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.identity import launcher_name
 from pytracer.decode.snapshot import Crash, Job, Process, Snapshot
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
@@ -71,6 +73,9 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
         environment=dict(snapshot.environment),
         notes=_notes(snapshot, crash),
+        parent_rank=process.parent_rank,
+        attempt=process.attempt,
+        worker=_worker(snapshot, clock),
     )
     view = ProcessView(index, process, report, place, instruction)
     report.exception = _exception(view)
@@ -80,6 +85,21 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     elif report.exception is not None:
         report.python_stack = report.exception.python_stack
     return view
+
+
+def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
+    worker = snapshot.worker
+    if worker is None:
+        return None
+    return r.DataLoaderWorker(
+        worker_id=worker.worker_id,
+        num_workers=worker.num_workers,
+        dataset=worker.dataset,
+        batch_samples=worker.batch_count,
+        batch_indices=worker.batch_indices,
+        batch_started=clock.relative(snapshot, worker.batch_mono_ns),
+        loading=worker.loading,
+    )
 
 
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
@@ -97,7 +117,6 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
     """The run as a whole."""
     snapshots = [process.snapshot for process in job.processes]
     versions = next((item.versions for item in (*(p.snapshot for p in job.ranks), *snapshots) if item.versions), {})
-    torchrun = any(process.role == "launcher" for process in job.processes)
     started = datetime.fromtimestamp(clock.start_wall_ns / 1e9, timezone.utc) if clock.start_wall_ns else None
     root = min(snapshots, key=lambda item: item.created_wall_ns, default=None)
     command = job.launcher.command if job.launcher else root.argv if root else ()
@@ -106,14 +125,21 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
         id=os.path.basename(os.path.abspath(job.directory)),
         directory=job.directory,
         started=started.isoformat(timespec="milliseconds") if started else None,
-        launcher="torchrun" if torchrun else None,
+        launcher=launcher_name(job.processes),
         command=list(command),
         world_size=max(sizes, default=None),
-        hosts=sorted({item.host for item in snapshots}),
+        hosts=_hosts(snapshots),
         torch=versions.get("torch"),
         cuda=versions.get("cuda"),
         python=versions.get("python"),
     )
+
+
+def _hosts(snapshots: Sequence[Snapshot]) -> list[str]:
+    """Their names; containers may share one, and are told apart by the boot then."""
+    boots = {(item.host, item.boot_id) for item in snapshots}
+    names = [host for host, _ in boots]
+    return sorted(host if names.count(host) == 1 else f"{host} (boot {boot_id[:8]})" for host, boot_id in boots)
 
 
 def build_damage(job: Job) -> list[r.DamageReport]:

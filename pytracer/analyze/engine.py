@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytracer._words import count_words
 from pytracer.analyze import report as r
+from pytracer.analyze.attempts import split_attempts
 from pytracer.analyze.build import build_counts, build_damage, build_run, build_view
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import build_collectives
@@ -30,23 +31,37 @@ def build_report(job: Job) -> r.Report:
         that a fault address was mapped from.
     """
     clock = RunClock(job)
-    views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
-    deaths = find_deaths(views, clock)
-    for death in deaths:
-        death.view.report.primary = death.primary
-        death.view.report.why = death.why
-    view = JobView(job, views, deaths)
+    *earlier, (_, last) = split_attempts(job)
+    view = _judged(last, clock)
     drafts, checked = _examine(view)
+    attempts = [(number, _judged(part, clock)) for number, part in earlier]
     return r.Report(
         run=build_run(job, clock),
         verdict=_verdict(view, drafts),
         findings=[draft.finding for draft in drafts],
         checked=checked,
-        processes=[item.report for item in views],
-        collectives=build_collectives(job),
+        processes=_processes(job, [item for _, item in attempts], view),
+        collectives=build_collectives(last),
         damage=build_damage(job),
         counts=build_counts(job),
+        attempts=[r.Attempt(attempt=number, verdict=_verdict(item, _examine(item)[0])) for number, item in attempts],
     )
+
+
+def _judged(job: Job, clock: RunClock) -> JobView:
+    """The processes with everything known about them, and the order of their deaths."""
+    views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
+    deaths = find_deaths(views, clock)
+    for death in deaths:
+        death.view.report.primary = death.primary
+        death.view.report.why = death.why
+    return JobView(job, views, deaths)
+
+
+def _processes(job: Job, earlier: Sequence[JobView], last: JobView) -> list[r.ProcessReport]:
+    """All processes in the job's order, each as its own attempt sees it; the last one sees those of none."""
+    found = {item.process.snapshot.path: item.report for view in (*earlier, last) for item in view.views}
+    return [found[process.snapshot.path] for process in job.processes]
 
 
 def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:

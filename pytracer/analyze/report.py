@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from pytracer.analyze.report_parts import AlsoCrashed as AlsoCrashed
 from pytracer.analyze.report_parts import Bucket as Bucket
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
+from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
@@ -183,7 +184,7 @@ class ProcessReport(Part):
 
     `why` explains `primary`; `notes` are what the recorder itself could not do. `threads_found` says how the stacks of
     the other threads were taken, `threads_total` how many there were. `abort_text` is what the C library printed before
-    it called abort().
+    it called abort(). `parent_rank`: of a process that is no rank, the rank it works for. `attempt`: from 0.
     """
 
     pid: int | None = None
@@ -228,6 +229,9 @@ class ProcessReport(Part):
     memory_blocks: list[MemoryBlock] | None = None
     images: list[Image] | None = None
     mappings: list[MemoryRange] | None = None
+    parent_rank: int | None = None
+    attempt: int | None = None
+    worker: DataLoaderWorker | None = None
 
 
 class Mismatch(Part):
@@ -262,6 +266,13 @@ class DamageReport(Part):
     what: str | None = None
 
 
+class Attempt(Part):
+    """An attempt of torchrun's that was not the last one, judged alone."""
+
+    attempt: int | None = None
+    verdict: Verdict | None = None
+
+
 class Report(Part):
     """The whole report, version 1."""
 
@@ -275,3 +286,4 @@ class Report(Part):
     collectives: Collectives | None = None
     damage: list[DamageReport] | None = None
     counts: dict[str, int] | None = None
+    attempts: list[Attempt] | None = None

@@ -228,3 +228,15 @@ class MemoryRange(Part):
     permissions: str | None = None
     offset: int | None = None
     path: str | None = None
+
+
+class DataLoaderWorker(Part):
+    """What a DataLoader worker was doing. `batch_indices` are words such as "0-3,7"; `loading`: it was not done."""
+
+    worker_id: int | None = None
+    num_workers: int | None = None
+    dataset: str | None = None
+    batch_samples: int | None = None
+    batch_indices: str | None = None
+    batch_started: int | None = None
+    loading: bool | None = None

@@ -168,6 +168,7 @@ def draft(
     missing: Sequence[str | None] = (),
 ) -> Draft:
     """Put a finding together; None among evidence and missing is left out."""
+    summary = _with_samples(views, summary)
     finding = Finding(
         id=rule,
         confidence=confidence,
@@ -178,6 +179,18 @@ def draft(
         advice=advice,
     )
     return Draft(finding, verdict_class, tuple(views))
+
+
+def _with_samples(views: Sequence[ProcessView], summary: str) -> str:
+    """A DataLoader worker is introduced with the samples that it was loading."""
+    subject, worker = subject_words(views), views[0].process.snapshot.worker if len(views) == 1 else None
+    if worker is None or not worker.loading or not summary.startswith(subject):
+        return summary
+    if worker.batch_indices:
+        what = f"sample{'s' * (worker.batch_count != 1)} {worker.batch_indices}"
+    else:
+        what = f"a batch of {worker.batch_count}"
+    return f"{subject}, loading {what},{summary[len(subject) :]}"
 
 
 def group_alike(views: Sequence[ProcessView]) -> list[list[ProcessView]]:
@@ -206,6 +219,10 @@ def subject_words(views: Sequence[ProcessView]) -> str:
     if ranks:
         return ranks_words(ranks)
     process = processes[0]
+    worker, parent = process.snapshot.worker, process.parent_rank
+    if worker is not None and worker.worker_id is not None:
+        of = f" of rank {parent}" if parent is not None else f" (pid {process.snapshot.pid})"
+        return f"DataLoader worker {worker.worker_id}{of}"
     kind = {"dataloader-worker": "DataLoader worker", "launcher": "Launcher"}.get(process.role, "Process")
     program = program_name(process.snapshot.argv)
     return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")

@@ -12,35 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pytracer._errors import InputError
+from pytracer.decode.launcher import RUN_FILE, read_launcher
 from pytracer.decode.reader import read_box
 from pytracer.decode.roles import Standing, decide_roles
 from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import read_symbols, symbolize
+from pytracer.decode.witness import SeenProcess
 
 SUFFIX = ".blackbox"
-RUN_FILE = "run.json"
 SYMBOLS_FILE = "symbols.json"
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 Progress = Callable[[int, int], None]
-
-
-class _RunFile(msgspec.Struct):
-    pid: int
-    host: str
-    boot_id: str
-    command: list[str]
-    started_wall_ns: int
-    started_mono_ns: int
-    cwd: str = ""
-    ended_mono_ns: int | None = None
-    child_pid: int | None = None
-    exit_code: int | None = None
-    signal: int | None = None
 
 
 @dataclass
@@ -73,7 +58,7 @@ def load_job(path: str | os.PathLike[str], progress: Progress | None = None, *, 
     directory, files = _find(target)
     damage: list[Damage] = []
     snapshots = _read_all(files, damage, progress)
-    launcher = _launcher(directory, damage) if target.is_dir() else None
+    launcher = read_launcher(directory, damage) if target.is_dir() else None
     if symbols:
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
     lineages = _lineages(snapshots)
@@ -139,34 +124,6 @@ def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | 
     return snapshots
 
 
-def _launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | None:
-    try:
-        content = (directory / RUN_FILE).read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        damage.append(Damage(RUN_FILE, 0, f"cannot be read: {error.strerror}"))
-        return None
-    try:
-        run = msgspec.json.decode(content, type=_RunFile)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        damage.append(Damage(RUN_FILE, 0, f"cannot be understood: {error}"))
-        return None
-    return LauncherRecord(
-        pid=run.pid,
-        host=run.host,
-        boot_id=run.boot_id,
-        command=tuple(run.command),
-        cwd=run.cwd,
-        started_wall_ns=run.started_wall_ns,
-        started_mono_ns=run.started_mono_ns,
-        ended_mono_ns=run.ended_mono_ns,
-        child_pid=run.child_pid,
-        exit_code=run.exit_code,
-        signal=run.signal,
-    )
-
-
 def _lineages(snapshots: Iterable[Snapshot]) -> list[_Lineage]:
     found: dict[tuple[str, str, int, int], _Lineage] = {}
     for s in sorted(snapshots, key=lambda s: s.created_mono_ns):
@@ -199,6 +156,9 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
     if s.crash is not None and not s.crash.repaired and _survived(s, s.crash, seen):
         s = replace(s, crash=replace(s.crash, repaired=True))
     kind, exit_code, signal, reported_by, ended = _end(s, seen)
+    if kind == "vanished":
+        found = _witnessed(s, launcher)
+        ended = found.gone_mono_ns if found is not None else None
     exception = _exception(s) if exit_code or signal else None
     if kind == "exited" and exit_code and exception is not None:
         kind = "exception"
@@ -238,11 +198,25 @@ def _seen_end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _S
     if wait is not None:
         return _Seen(wait.exit_code, wait.signal, wait.mono_ns, "black-box")
     if launcher is None or launcher.ended_mono_ns is None or not _is_child(s, launcher):
-        return None
+        return _seen_by_witness(s, launcher)
     if launcher.signal is None and launcher.exit_code is None:
         return None
     exit_code = launcher.exit_code if launcher.signal is None else None
     return _Seen(exit_code, launcher.signal, launcher.ended_mono_ns, "launcher")
+
+
+def _seen_by_witness(s: Snapshot, launcher: LauncherRecord | None) -> _Seen | None:
+    """The end of a process that nobody reaped in sight: its parent was killed, or is not traced."""
+    found = _witnessed(s, launcher)
+    if found is None or found.gone_mono_ns is None or (found.exit_code is None and found.signal is None):
+        return None
+    return _Seen(found.exit_code if found.signal is None else None, found.signal, found.gone_mono_ns, "launcher")
+
+
+def _witnessed(s: Snapshot, launcher: LauncherRecord | None) -> SeenProcess | None:
+    if launcher is None or launcher.witness is None or (s.host, s.boot_id) != (launcher.host, launcher.boot_id):
+        return None
+    return launcher.witness.process(s.pid, s.start_ticks)
 
 
 def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytracer.decode.witness import Usage, Witness
+
 
 @dataclass(frozen=True)
 class Damage:
@@ -385,6 +387,8 @@ class LauncherRecord:
     child_pid: int | None
     exit_code: int | None
     signal: int | None
+    usage: Usage | None = None
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def verdict_sentences(report: Any, host: str) -> dict[int, str]:
             continue
         if process.get("primary") is not False and pid == verdict.get("pid") and summary:
             place = _python_place(process)
-            told[pid] = f"pytracer: {summary.rstrip('.')}" + (f", {place}" if place else "")
+            told[pid] = f"pytracer: {summary.rstrip('.')}" + (f", {place}" if place and place not in summary else "")
         elif process.get("primary") is True and summary:
             told[pid] = f"pytracer: {summary}"
         elif process.get("primary") is False and why:

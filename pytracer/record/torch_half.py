@@ -30,11 +30,15 @@ def install(box: Core, level: str) -> None:
 def uninstall() -> None:
     """Takes the hooks and patches back."""
     global _native
+    from pytracer.record import elastic, workers
+
+    for patched in (elastic, workers):
+        patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, elastic, steps, workers
+    from pytracer.record import ddp, distributed, steps
 
-    for part in (workers, steps, elastic, ddp, distributed):
+    for part in (steps, ddp, distributed):
         part.uninstall()
     _native.uninstall()
     _native = None
@@ -78,6 +82,7 @@ def _install(box: Core, level: str) -> None:
             "pytracer": __version__,
         },
     )
+    _install_without_native(box)
     reason = mismatch(torch.__version__)
     if reason is not None:
         box.note(f"the torch hooks are not installed: {reason}")
@@ -89,12 +94,21 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
-    from pytracer.record import ddp, distributed, elastic, handlers, steps, workers
+    from pytracer.record import ddp, distributed, handlers, steps
 
     handlers.install_for_workers(box)
-    workers.install(box)
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)
         ddp.install(box, native)
+
+
+def _install_without_native(box: Core) -> None:
+    """Patches that need torch's Python only: an extension that does not fit must not take them along."""
+    import torch
+
+    from pytracer.record import elastic, workers
+
+    workers.install(box)
+    if torch.distributed.is_available():
         elastic.install(box)

@@ -22,6 +22,9 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
     Ranks that ended in the same way share a row. Below `WIDE` columns, all but the status goes into one column.
     """
     shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
+    if report.attempts and not everything:
+        last = max((item.attempt for item in shown if item.attempt is not None), default=None)
+        shown = [item for item in shown if item.attempt in (None, last)]
     if len(shown) < 2 and not any(item.last_collective for item in shown):
         return None
     rows = _rows(sorted(shown, key=_order), alone=len(shown) == 1)
@@ -73,6 +76,8 @@ def _order(item: r.ProcessReport) -> tuple[int, int, int]:
 
 def _names(items: Sequence[r.ProcessReport]) -> str:
     if not _is_rank(items[0]):
+        if items[0].worker is not None and items[0].parent_rank is not None:
+            return f"worker {items[0].worker.worker_id} of rank {items[0].parent_rank}"
         return f"{items[0].role or 'process'} {items[0].pid}"
     ranks = sorted(item.rank for item in items if item.rank is not None)
     if len(ranks) == 1:

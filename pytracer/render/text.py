@@ -339,6 +339,9 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         first = damage[0]
         more = f"; {len(damage) - 1} more in --json" if len(damage) > 1 else ""
         yield "damage", Text(f"{(first.file or '').rsplit('/', 1)[-1]}: {first.what}{more}")
+    for attempt in report.attempts or []:
+        said = attempt.verdict.summary if attempt.verdict else None
+        yield "earlier", Text(f"attempt {attempt.attempt} of torchrun: {said or 'no verdict'}")
     directory = report.run.directory if report.run else None
     if directory and verdict.class_ != "clean":
         shown = short_file(directory)

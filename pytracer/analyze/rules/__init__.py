@@ -17,11 +17,13 @@ from pytracer.analyze.rules.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.illegal_instruction import IllegalInstruction
 from pytracer.analyze.rules.memory_hardware_error import MemoryHardwareError
 from pytracer.analyze.rules.null_dereference import NullDereference
+from pytracer.analyze.rules.oom_kill import OomKill
 from pytracer.analyze.rules.other_death import OtherDeath
 from pytracer.analyze.rules.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.python_exception import PythonException
 from pytracer.analyze.rules.read_only_memory import ReadOnlyMemory
 from pytracer.analyze.rules.shm_exhausted import ShmExhausted
+from pytracer.analyze.rules.sigkill import Sigkill
 from pytracer.analyze.rules.stack_overflow import StackOverflow
 from pytracer.analyze.rules.trap import Trap
 from pytracer.analyze.rules.truncated_mapping import TruncatedMapping
@@ -65,6 +67,8 @@ RULES: tuple[Rule, ...] = (
     ForbiddenSystemCall(),
     Abort(),
     PythonException(),
+    OomKill(),
+    Sigkill(),
     FirstDeath(),
     OtherDeath(),
     TwoOpenmpRuntimes(),

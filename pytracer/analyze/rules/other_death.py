@@ -7,8 +7,7 @@ Why it happens: see each sentence.
 
 What to do: see each sentence.
 
-How it can be wrong: SIGKILL carries no sender; without the kernel log it cannot be told from the OOM killer, so the
-verdict is unknown. A signal's number alone is not a cause.
+How it can be wrong: a signal's number alone is not a cause.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pytracer.analyze.signals import (
     SIGBUS,
     SIGHUP,
     SIGINT,
-    SIGKILL,
     SIGQUIT,
     SIGTERM,
     signal_name,
@@ -102,12 +100,6 @@ def _sent(job: JobView, view: ProcessView, number: int) -> _Explanation:
     if who is not None:
         advice = "Find out why that process sent the signal; the program itself did nothing wrong at this place."
         return "external-kill", "certain", f"was ended by {name}, sent by {who}", advice, None
-    if number == SIGKILL:
-        advice = (
-            "Check the OOM killer (dmesg, memory.events of the cgroup), then the scheduler and anybody with kill -9."
-        )
-        missing = "who sent SIGKILL: it leaves no trace in the process, and OOM counters were not recorded"
-        return "unknown", "unknown", "was ended by SIGKILL", advice, missing
     if number in _OUTSIDE:
         advice = f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person."
         return "external-kill", "likely", f"was ended by {name} from outside", advice, "the sender of the signal"

@@ -366,7 +366,7 @@ def test_sigkill_is_unknown_and_says_what_is_missing(run: Path) -> None:
     """Nothing in the process tells the OOM killer from kill -9."""
     report = build_report(s.load(run, s.agent((102, {"signal": 9})), s.rank(1).at(500)))
     assert verdict(report) == ("unknown", "unknown")
-    death = finding(report, "other-death")
+    death = finding(report, "sigkill")
     assert death is not None and "OOM" in (death.advice or "") and death.missing
 
 

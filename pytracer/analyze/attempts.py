@@ -1,0 +1,41 @@
+"""A run that torchrun restarted, attempt by attempt: each is judged alone, and the last one is the verdict.
+
+Processes outside of attempts - the agents - live through all of them. They may be the parents that rules look for,
+but their own end belongs to the last attempt only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytracer.decode.snapshot import Job, Process
+
+
+def last_attempt(job: Job) -> int | None:
+    """The number of the last attempt; None when nothing was restarted."""
+    found = {process.attempt for process in job.processes if process.attempt is not None}
+    return max(found) if len(found) > 1 else None
+
+
+def split_attempts(job: Job) -> tuple[tuple[int | None, Job], ...]:
+    """The job of each attempt with its number, the one that counts last; the whole job when nothing was restarted."""
+    last = last_attempt(job)
+    if last is None:
+        return ((None, job),)
+    numbers = sorted({process.attempt for process in job.processes if process.attempt is not None})
+    return tuple((number, _only(job, number, number == last)) for number in numbers)
+
+
+def _only(job: Job, number: int, is_last: bool) -> Job:
+    kept = [process for process in job.processes if process.attempt in (None, number)]
+    seen = (process if is_last or process.attempt == number else _alive(process) for process in kept)
+    return replace(job, processes=tuple(seen))
+
+
+def _alive(process: Process) -> Process:
+    return replace(
+        process,
+        snapshot=replace(process.snapshot, crash=None),
+        status_kind="running", exit_code=None, signal=None, reported_by=None, ended_mono_ns=None,
+        exception=None, exception_mono_ns=None,
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""SIGKILL by elimination: each possible sender, and what was found, not found or could not be read about it.
+
+SIGKILL leaves nothing in the process that it ends, and carries no sender. What is left to look at are counters of the
+kernel, other processes of the job, and whoever manages jobs and memory on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytracer.analyze.deaths import is_interrupt
+from pytracer.analyze.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
+from pytracer.analyze.view import JobView, ProcessView, subject_words
+from pytracer.decode.witness import Killer
+
+# Variable that a scheduler sets, its name, and the command that tells how it ended the job.
+_SCHEDULERS = (
+    ("SLURM_JOB_ID", "Slurm", "sacct -j {} --format=JobID,State,ExitCode,DerivedExitCode,MaxRSS"),
+    ("PBS_JOBID", "PBS", "qstat -xf {}"),
+    ("LSB_JOBID", "LSF", "bjobs -l {}"),
+    ("FLUX_JOB_ID", "Flux", "flux job status {}"),
+)
+
+
+def elimination(job: JobView, view: ProcessView, trace: OomTrace | None) -> list[Line]:
+    """All lines about one killed process: the kernel's OOM killer first, then who else could have sent it."""
+    if trace is not None:
+        lines = list(trace.lines)
+    elif job.job.launcher is not None and job.job.launcher.witness is not None:
+        lines = [Line(NOT_READABLE, "counters and log of the kernel on its host: the launcher ran on another one")]
+    else:
+        lines = [Line(NOT_READABLE, "counters and log of the kernel: no `pytracer run` was there to note them")]
+    return [*lines, _agent_line(job, view), _scheduler_line(job, view), *_killer_lines(job, view)]
+
+
+def other_candidates(job: JobView, view: ProcessView) -> bool:
+    """Whether somebody beside the kernel is known who might have killed the process."""
+    lines = [_agent_line(job, view), _scheduler_line(job, view), *_killer_lines(job, view)]
+    return any(line.result == FOUND for line in lines)
+
+
+def _agent_line(job: JobView, view: ProcessView) -> Line:
+    """torchrun's agent sends SIGTERM, and SIGKILL 30 s later, once a worker failed or it was told to stop itself."""
+    agent = next(
+        (
+            item
+            for item in job.views
+            if item.process.role == "launcher" and item.process.snapshot.pid == view.process.snapshot.ppid
+        ),
+        None,
+    )
+    if agent is None:
+        return Line(NOT_FOUND, "no agent of torchrun started this process")
+    if is_interrupt(agent):
+        return Line(FOUND, "torchrun's agent was told to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
+    earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)
+    if earlier is not None:
+        return Line(FOUND, f"{_subject(earlier.view)} had died before, after which torchrun's agent ends the others")
+    return Line(NOT_FOUND, "torchrun's agent had no reason to end it: nothing else had died, nobody told it to stop")
+
+
+def _before(late_ns: int | None, view: ProcessView) -> bool:
+    return late_ns is not None and view.report.ended is not None and late_ns < view.report.ended
+
+
+def _subject(view: ProcessView) -> str:
+    words = subject_words([view])
+    return words[0].lower() + words[1:]
+
+
+def _scheduler_line(job: JobView, view: ProcessView) -> Line:
+    witness = witness_of(job, view)
+    given: Mapping[str, str] = {**view.process.snapshot.environment, **(witness.scheduler if witness else {})}
+    for variable, name, question in _SCHEDULERS:
+        if given.get(variable):
+            return Line(FOUND, f"{name} runs this job and may have ended it; ask `{question.format(given[variable])}`")
+    if given.get("KUBERNETES_SERVICE_HOST"):
+        pod = given.get("POD_NAME") or given.get("HOSTNAME") or "POD"
+        return Line(FOUND, f"Kubernetes runs this job and may have ended it; ask `kubectl describe pod {pod}`")
+    return Line(NOT_FOUND, "no scheduler shows in the environment (Slurm, PBS, LSF, Flux, Kubernetes)")
+
+
+def _killer_lines(job: JobView, view: ProcessView) -> list[Line]:
+    witness = witness_of(job, view)
+    if witness is None:
+        return []
+    if witness.killers:
+        return [Line(FOUND, _killer_words(killer)) for killer in witness.killers]
+    if witness.killers is None or witness.first_pid_namespace is False:
+        return [Line(NOT_READABLE, "whether earlyoom or systemd-oomd run on the host")]
+    return [Line(NOT_FOUND, "neither earlyoom nor systemd-oomd runs on this machine")]
+
+
+def _killer_words(killer: Killer) -> str:
+    question = f"journalctl -t {killer.name}"
+    return f"{killer.name} (process {killer.pid}) kills when memory gets short; ask `{question}`"

@@ -1,0 +1,132 @@
+"""What the launcher of a run saw from outside, as frozen data; the "witness" of run.json (docs/witness.md).
+
+Values are bytes, counts and CLOCK_MONOTONIC ns; None is "could not be read", for which `why` fields give the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class MemoryGroup:
+    """Counters of one memory cgroup. `limit_hits` is version 1's failcnt, `max` version 2's count of the same."""
+
+    version: int
+    path: str
+    oom_kill: int | None = None
+    oom_group_kill: int | None = None
+    oom: int | None = None
+    max: int | None = None
+    current: int | None = None
+    peak: int | None = None
+    limit: int | None = None  # None also for "no limit"
+    limit_hits: int | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """All counters at one moment. The first cgroup is the launcher's own, its ancestors follow, then others."""
+
+    mono_ns: int
+    cgroups: tuple[MemoryGroup, ...] = ()
+    cgroups_why: str | None = None
+    vmstat_oom_kill: int | None = None
+    vmstat_why: str | None = None
+    psi_memory: dict[str, float] | None = None
+    mem_available: int | None = None
+    swap_free: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """A line of the kernel's log; `log_us` is the kernel's own clock, `seen_mono_ns` when the launcher read it."""
+
+    text: str
+    log_us: int | None = None
+    seen_mono_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelLog:
+    """The lines about kills, faults and hardware while the job ran. `lost`: times that it overflowed unread."""
+
+    readable: bool = False
+    why: str | None = None
+    lines: tuple[KernelLine, ...] = ()
+    left_out: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory at one moment; `rss` of all traced processes together."""
+
+    mono_ns: int
+    mem_available: int | None = None
+    swap_free: int | None = None
+    cgroup_current: int | None = None
+    rss: int | None = None
+
+
+@dataclass(frozen=True)
+class SeenProcess:
+    """A traced process, and the moments between which it ended. `how`: "pidfd" or "reaped"."""
+
+    pid: int
+    start_ticks: int
+    first_mono_ns: int
+    alive_mono_ns: int
+    gone_mono_ns: int | None = None
+    rss: int | None = None
+    rss_peak: int | None = None
+    swap: int | None = None
+    cgroup: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    how: str | None = None
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Killer:
+    """A running program that kills when memory gets short."""
+
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Everything. `ended` is False when the launcher died before its job: then `after` is old or None.
+
+    `first_pid_namespace`: pids of this run are those of the kernel's log.
+    """
+
+    before: Counters
+    after: Counters | None = None
+    ended: bool = False
+    kernel_log: KernelLog = field(default_factory=KernelLog)
+    samples: tuple[MemorySample, ...] = ()
+    processes: tuple[SeenProcess, ...] = ()
+    killers: tuple[Killer, ...] | None = None
+    scheduler: dict[str, str] = field(default_factory=dict)
+    first_pid_namespace: bool | None = None
+
+    def process(self, pid: int, start_ticks: int) -> SeenProcess | None:
+        """What was seen of one process."""
+        known = (item for item in self.processes if item.pid == pid and item.start_ticks == start_ticks)
+        return next(known, None)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the command and its reaped descendants used. `maxrss` is that of the largest process."""
+
+    maxrss: int | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+    major_faults: int | None = None
+    minor_faults: int | None = None
+    core_dumped: bool | None = None

@@ -1,0 +1,59 @@
+"""A DataLoader worker of one rank dies."""
+
+import ctypes
+import os
+import signal
+
+import torch
+import torch.distributed as dist
+from job import agree, main
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+VICTIM = 1
+BAD_SAMPLE = 13
+
+
+class Shard(Dataset):
+    """Decodes samples; one of them is bad on one rank."""
+
+    def __init__(self, rank, act):
+        self.rank, self.act = rank, act
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        if self.rank == VICTIM and index == BAD_SAMPLE and get_worker_info() is not None:
+            self.act()
+        return torch.full((4,), float(index))
+
+
+def decode_badly():
+    ctypes.memset(None, 0, 64)
+
+
+def kill_itself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _load(rank, act):
+    agree()
+    for batch in DataLoader(Shard(rank, act), batch_size=4, num_workers=2):
+        dist.all_reduce(batch)
+    dist.barrier()
+
+
+def segfault(rank):
+    _load(rank, decode_badly)
+
+
+def killed(rank):
+    _load(rank, kill_itself)
+
+
+def healthy(rank):
+    _load(rank, int)
+
+
+if __name__ == "__main__":
+    main(segfault, killed, healthy)
