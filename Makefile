@@ -1,6 +1,6 @@
 # The words people type; CI types the same ones.
 #   make demo     set up everything, run a job that dies, print its report
-#   make test     the same set-up, then all tests; of the crash matrix a part
+#   make test     the same set-up, then all tests; of the crash matrix and the distributed jobs a part
 
 PYTHON ?= python3
 # Any pip requirement, e.g. make demo TORCH=torch==2.12.1
@@ -17,13 +17,14 @@ SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash build lint format docs bench clean help tools
+.PHONY: demo test test-crash test-distributed build lint format docs bench clean help tools
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
 	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/crash-matrix.md')"
+	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
@@ -46,6 +47,10 @@ test: build
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
+
+# Every real job of 2 to 4 ranks. More at a time than two cores can feed runs into their short time-outs.
+test-distributed: build
+	$(BIN)/python -m pytest tests/distributed -n $(JOBS) -m "" --dist worksteal $(ARGS)
 
 build: $(VENV)/.built
 

@@ -15,6 +15,8 @@ from pytracer._errors import InputError, PytracerError, RecordingError, UsageErr
 from pytracer._version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytracer.analyze.report import Evidence, Finding, Report
     from pytracer.decode.snapshot import Job
     from pytracer.record import disable, enable, is_enabled, mark, step
@@ -51,11 +53,12 @@ _LAZY = {
 }
 
 
-def load(path: str) -> Job:
+def load(path: str | Sequence[str]) -> Job:
     """Decodes the black boxes of a run.
 
     Args:
-        path: a run directory, a directory with `*.blackbox` files, or one such file.
+        path: a run directory, a directory with `*.blackbox` files, or one such file; or those of several hosts. Dumps
+            of torch's Flight Recorder that lie in them are read, too.
 
     Returns:
         All processes of the job as frozen data; what could not be read is in `damage`.
@@ -63,12 +66,12 @@ def load(path: str) -> Job:
     Raises:
         InputError: nothing there can be read; the message names the file and the next step.
     """
-    from pytracer.decode.merge import load_job
+    from pytracer.decode.job import load_runs
 
-    return load_job(path)
+    return load_runs(path)
 
 
-def inspect(path: str) -> Report:
+def inspect(path: str | Sequence[str]) -> Report:
     """Explains a run: the object that `pytracer inspect RUN --json` prints.
 
     Args:

@@ -34,6 +34,23 @@ def build_collectives(job: Job) -> r.Collectives:
     )
 
 
+def build_flight_recorder(job: Job) -> list[r.FlightRecorderDump]:
+    """What became of the dumps of torch's Flight Recorder."""
+    return [
+        r.FlightRecorderDump(
+            file=use.path,
+            rank=use.rank,
+            pid=use.pid,
+            entries=use.entries,
+            known=use.known,
+            added=use.added,
+            last=use.last,
+            notes=list(use.notes),
+        )
+        for use in job.flight
+    ]
+
+
 def recent_collectives(snapshot: Snapshot) -> list[r.LastCollective]:
     """The last collective of each op, newest first: a broadcast of bucket indices must not hide the last all-reduce."""
     last = {item.op: item for item in snapshot.collectives}

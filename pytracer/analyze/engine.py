@@ -10,7 +10,7 @@ from pytracer.analyze import report as r
 from pytracer.analyze.attempts import split_attempts
 from pytracer.analyze.build import build_counts, build_damage, build_run, build_view
 from pytracer.analyze.clock import RunClock
-from pytracer.analyze.communication import build_collectives
+from pytracer.analyze.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.deaths import find_deaths
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.view import Draft, JobView
@@ -44,6 +44,7 @@ def build_report(job: Job) -> r.Report:
         collectives=build_collectives(last),
         damage=build_damage(job),
         counts=build_counts(job),
+        flight_recorder=build_flight_recorder(job),
         attempts=[r.Attempt(attempt=number, verdict=_verdict(item, _examine(item)[0])) for number, item in attempts],
     )
 

@@ -273,6 +273,23 @@ class Attempt(Part):
     verdict: Verdict | None = None
 
 
+class FlightRecorderDump(Part):
+    """A dump of torch's Flight Recorder. `pid`: the process it was added to, None when it was not used.
+
+    `known`: its entries that the black box has, too; `added`: those that it has not. `last` maps each group to the
+    highest sequence number.
+    """
+
+    file: str | None = None
+    rank: int | None = None
+    pid: int | None = None
+    entries: int | None = None
+    known: int | None = None
+    added: int | None = None
+    last: dict[str, int] | None = None
+    notes: list[str] | None = None
+
+
 class Report(Part):
     """The whole report, version 1."""
 
@@ -287,3 +304,4 @@ class Report(Part):
     damage: list[DamageReport] | None = None
     counts: dict[str, int] | None = None
     attempts: list[Attempt] | None = None
+    flight_recorder: list[FlightRecorderDump] | None = None

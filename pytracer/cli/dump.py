@@ -9,11 +9,13 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from pytracer._errors import UsageError
 from pytracer.blackbox.schema import Entry, Region
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.journal import Journal
@@ -32,6 +34,7 @@ EXAMPLES = """\b
 Examples:
   pytracer dump runs/latest/boxes/node0.4242.blackbox
   pytracer dump node0.4242.blackbox --kind records --limit 20
+  pytracer dump runs/latest --flight-recorder dumps
   pytracer dump node0.4242.blackbox --kind storages --json | jq '.storages[] | select(.state == "freed")'
 """
 
@@ -41,12 +44,27 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(SECTIONS), help="Only this part; may be repeated.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most the last N items of each list.")
-def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int | None) -> None:
+@click.option(
+    "--flight-recorder", "flight", metavar="DIR", type=click.Path(path_type=Path),
+    help="Write the collectives of all ranks of a run into DIR, as dumps of torch's Flight Recorder.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite the dumps in DIR.")
+def command(
+    file: str, as_json: bool, kinds: tuple[str, ...], limit: int | None, flight: Path | None, force: bool
+) -> None:
     """Print what one black box holds: header, journal, records, storages, crash.
 
     Times are since the box was made, oldest first. The memory map is printed on request (`--kind mappings`) and with
     `--json`. For what it all means, see `pytracer inspect`.
     """
+    if flight is not None:
+        from pytracer.cli.flight import write_flight_recorder
+
+        if as_json or kinds or limit is not None:
+            raise UsageError("--flight-recorder prints nothing", "leave out --json, --kind and --limit")
+        for line in write_flight_recorder(file, flight, force=force):
+            click.echo(line)
+        return
     everything = SECTIONS if as_json else tuple(s for s in SECTIONS if s not in ON_REQUEST)
     content = collect(file, kinds or everything, limit)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,32 +22,45 @@ Examples:
   pytracer inspect runs/latest --all        every process, full stacks
   pytracer inspect runs/latest --json | jq .verdict
   pytracer inspect node3.4711.blackbox -o report.txt
+  pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
 """
 
 
 @click.command("inspect", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/report.md).")
 @click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout; - is stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
+@click.option(
+    "--flight-recorder", "dumps", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
+    help="Add the evidence of a dump of torch's Flight Recorder, or of a directory of them; may be repeated.",
+)  # fmt: skip
 @click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 3 when a death was found.")
 def command(
-    run: Path | None, as_json: bool, everything: bool, output: str | None, force: bool, color: str, exit_code: bool
+    runs: tuple[Path, ...],
+    as_json: bool,
+    everything: bool,
+    output: str | None,
+    force: bool,
+    color: str,
+    dumps: tuple[Path, ...],
+    exit_code: bool,
 ) -> int:
     """Explain how a recorded job ended: who died first, where, touching what, and why.
 
-    RUN is a run directory, a directory with black boxes, or one black box; runs/latest when left out.
+    RUN is a run directory, a directory with black boxes, or one black box; runs/latest when left out. The run
+    directories of several hosts are one job: name them all.
     """
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.merge import load_job
+    from pytracer.decode.job import load_runs
     from pytracer.render.json import render_json
     from pytracer.render.style import Style, decide_style
     from pytracer.render.text import render_text
 
     target = _checked_output(output, force)
-    report = build_report(load_job(_given_or_latest(run)))
+    report = build_report(load_runs(_given_or_latest(runs), dumps))
     if as_json:
         text = render_json(report)
     else:
@@ -61,14 +75,14 @@ def command(
     return EXIT_FOUND if exit_code and died else 0
 
 
-def _given_or_latest(run: Path | None) -> Path:
-    if run is not None:
-        return run
+def _given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
+    if runs:
+        return runs
     if not LATEST.exists():
         raise UsageError(
             "no RUN was given and there is no runs/latest here", hint="name the run directory: pytracer inspect RUN"
         )
-    return LATEST
+    return [LATEST]
 
 
 def _checked_output(output: str | None, force: bool) -> Path | None:

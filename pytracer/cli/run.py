@@ -174,6 +174,8 @@ def _attend(
 
     attendance = Attendance(run, save, hang_seconds)
     record["witness"] = attendance.watch.as_dict()
+    if run.recording != run.directory:
+        record["recording"] = str(run.recording)
     launch.write_record(run, record)
     adopted = adopt(attendance.watch.note_orphan, lambda: attendance.own) if subreaper else None
     if subreaper and adopted is None:

@@ -416,6 +416,24 @@ class Process:
 
 
 @dataclass(frozen=True)
+class FlightUse:
+    """What became of one dump. `known`: entries that the box has, too; `added`: those that it has not.
+
+    `pid` is that of the process it was added to; None when it was not used, which `notes` explain. `last` maps group
+    names to the highest sequence number.
+    """
+
+    path: str
+    rank: int | None
+    entries: int
+    pid: int | None
+    known: int
+    added: int
+    last: dict[str, int]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Job:
     """All processes of one run directory."""
 
@@ -424,6 +442,7 @@ class Job:
     processes: tuple[Process, ...]
     damage: tuple[Damage, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    flight: tuple[FlightUse, ...] = ()
 
     @property
     def ranks(self) -> tuple[Process, ...]:

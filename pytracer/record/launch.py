@@ -31,7 +31,8 @@ RUNS = "runs"
 BUILD_HINT = "run `make build`, or `pip install --no-build-isolation -e .`"
 LATEST = "latest"
 REPORT_FILE = "report.json"
-OWN_FILES = (RUN_FILE, REPORT_FILE, "symbols.json", "doorbell")
+HANG_FILE = "hang.json"
+OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "doorbell")
 
 ROOM_BYTES = 64 * 1024 * 1024
 # A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.

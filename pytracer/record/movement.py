@@ -13,10 +13,14 @@ from pytracer.blackbox import codec, schema
 from pytracer.record.launch import BOX_SUFFIX
 
 _MOST_BYTES = 1 << 20
+_START_SECONDS = 60.0  # importing torch on a busy machine records nothing for a while
 
 
 class Movement:
-    """Notices when no record of any process of a run moves."""
+    """Notices when no record of any process of a run moves.
+
+    Before the first step or collective more patience is needed: until then nothing may mean that torch is imported.
+    """
 
     def __init__(self, boxes: Path, seconds: float) -> None:
         self._boxes = boxes
@@ -24,6 +28,7 @@ class Movement:
         self._seen: dict[str, int] = {}
         self._since = time.monotonic()
         self._told = False
+        self._begun = False
 
     def stands_still(self) -> bool:
         """True once for each time that nothing has moved for so long."""
@@ -32,7 +37,8 @@ class Movement:
         if seen != self._seen:
             self._seen, self._since, self._told = seen, now, False
             return False
-        if self._told or not seen or now - self._since < self._seconds:
+        limit = self._seconds if self._begun else max(self._seconds, _START_SECONDS)
+        if self._told or not seen or now - self._since < limit:
             return False
         self._told = True
         return True
@@ -42,7 +48,14 @@ class Movement:
             names = [name for name in os.listdir(self._boxes) if name.endswith(BOX_SUFFIX)]
         except OSError:
             return {}
-        return {name: hash(counters(self._boxes / name)) for name in names}
+        return {name: self._mark(self._boxes / name) for name in names}
+
+    def _mark(self, path: Path) -> int:
+        found = counters(path)
+        if not self._begun and len(found) >= schema.FILE_HEADER.nbytes:
+            header = codec.layout(schema.FILE_HEADER).decode(found)
+            self._begun = header["collectives"] > 0 or header["step"] >= 0
+        return hash(found)
 
 
 def counters(path: Path) -> bytes:

@@ -16,6 +16,7 @@ from rich.text import Text
 from pytracer._words import count_words, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.details import process_details
+from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
@@ -339,6 +340,8 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         first = damage[0]
         more = f"; {len(damage) - 1} more in --json" if len(damage) > 1 else ""
         yield "damage", Text(f"{(first.file or '').rsplit('/', 1)[-1]}: {first.what}{more}")
+    if report.flight_recorder:
+        yield "dumps", Text("\n".join(flight_lines(report.flight_recorder)))
     for attempt in report.attempts or []:
         said = attempt.verdict.summary if attempt.verdict else None
         yield "earlier", Text(f"attempt {attempt.attempt} of torchrun: {said or 'no verdict'}")

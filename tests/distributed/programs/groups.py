@@ -10,12 +10,13 @@ GUILTY = 1
 
 
 def made_by_a_subset(rank):
-    """new_group() must be called by all ranks, members or not; rank 2 does not."""
+    """new_group() must be called by all ranks, members or not; rank 2 does not, and counts one group less from then on."""
     agree()
     if rank != 2:
         pair = dist.new_group([0, 1], group_desc="tensor parallel")
         dist.all_reduce(torch.ones(8), group=pair)
-    dist.all_reduce(torch.ones(8))
+    everybody = dist.new_group([0, 1, 2], group_desc="data parallel")
+    dist.all_reduce(torch.ones(8), group=everybody)
 
 
 def made_in_another_order(rank):

@@ -1,0 +1,176 @@
+"""`pytracer attach`: what a running job is doing, and who waits for whom. Changes nothing and ends nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from pytracer._errors import InputError, UsageError
+from pytracer.analyze.live import LiveProcess, LiveReport
+
+LATEST = Path("runs/latest")
+_BOXES = "boxes"
+
+EXAMPLES = """\b
+Examples:
+  pytracer attach                     the newest run below runs/
+  pytracer attach runs/latest --all   all threads, whole stacks
+  pytracer attach 4711                one process and those below it, recorded or not
+  pytracer attach 4711 --json | jq .waits
+"""
+
+
+@click.command("attach", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("target", metavar="[RUN|PID]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/witness.md).")
+@click.option("--all", "everything", is_flag=True, help="Show all threads and whole stacks.")
+@click.option("--no-native", is_flag=True, help="Python frames only: each process is stopped for a shorter time.")
+def command(target: str | None, as_json: bool, everything: bool, no_native: bool) -> int:
+    """Say what a running job is doing: open collectives, who has not come to them, stacks of all threads.
+
+    RUN is a run directory, runs/latest when left out; PID a process, which is shown with all below it. Stacks need
+    the extra `pytracer[stacks]`: a process is stopped for the time of one look.
+    """
+    from pytracer.render.live import render_live
+
+    report = live_report(target, native=not no_native)
+    sys.stdout.write(to_json(report) if as_json else render_live(report, everything=everything))
+    sys.stdout.flush()
+    return 0
+
+
+def report_standstill(recording: Path, seconds: float) -> None:
+    """For `run --hang-timeout`: prints the report on stderr and keeps it beside the boxes."""
+    from pytracer.record.launch import HANG_FILE, write_text
+    from pytracer.render.live import render_live
+
+    report = live_report(str(recording), native=False)
+    report.still_for_seconds = seconds
+    write_text(recording / HANG_FILE, to_json(report))
+    sys.stderr.write("\npytracer: " + render_live(report) + "pytracer: the job goes on; nothing was ended\n")
+    sys.stderr.flush()
+
+
+def to_json(report: LiveReport) -> str:
+    """The report as one object."""
+    import msgspec
+
+    return json.dumps(msgspec.to_builtins(report), indent=1) + "\n"
+
+
+def live_report(target: str | None, *, native: bool) -> LiveReport:
+    """Looks once.
+
+    Raises:
+        InputError: nothing runs there, or it may not be looked at.
+        UsageError: no target was given and there is no newest run.
+    """
+    from pytracer.cli.live_stacks import rss_bytes, take_stacks
+
+    if target is None:
+        if not LATEST.exists():
+            raise UsageError(
+                "no RUN or PID was given and there is no runs/latest here", "name one: pytracer attach PID"
+            )
+        target = str(LATEST)
+    report = _of_pid(int(target)) if target.isdigit() and not Path(target).exists() else _of_run(Path(target))
+    report.taken = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    for process in report.processes:
+        process.rss = rss_bytes(process.pid)
+    report.notes += take_stacks(report.processes, native=native)
+    return report
+
+
+def _of_run(directory: Path, only: set[int] | None = None) -> LiveReport:
+    """The running processes of a run, as their boxes show them; `only` those with these pids."""
+    from pytracer.analyze.standstill import find_waits, live_process
+    from pytracer.decode.merge import load_job
+
+    job = load_job(_recording(directory), symbols=False)
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    running = [process for process in job.processes if process.status_kind == "running"]
+    if only is not None:
+        running = [process for process in running if process.snapshot.pid in only]
+    if not running:
+        elsewhere = any(process.snapshot.boot_id != boot_id for process in job.processes)
+        hint = (
+            "attach on the host that runs it" if elsewhere else f"`pytracer inspect {directory}` explains how it ended"
+        )
+        raise InputError(f"no process of {directory} runs on this machine", hint)
+    now = time.monotonic_ns()
+    order = {"rank": 0, "launcher": 1}
+    running.sort(key=lambda item: (order.get(item.role, 2), item.rank or 0, item.snapshot.pid))
+    local = [item for item in job.processes if item.snapshot.boot_id == boot_id]
+    report = LiveReport(run=directory.resolve().name, directory=str(directory.resolve()))
+    report.processes = [live_process(process, now) for process in running]
+    report.waits = find_waits(local, now)
+    if len(local) < len(job.processes):
+        report.notes.append("processes of other hosts are in this run; they are not shown")
+    return report
+
+
+def _recording(directory: Path) -> Path:
+    """Where the boxes of a run are being written: elsewhere when the run directory is on a network file system."""
+    if directory.is_dir() and not any((directory / _BOXES).glob("*")):
+        try:
+            elsewhere = json.loads((directory / "run.json").read_text(encoding="utf-8")).get("recording")
+        except (OSError, ValueError, AttributeError):
+            elsewhere = None
+        if isinstance(elsewhere, str) and Path(elsewhere).is_dir():
+            return Path(elsewhere)
+    return directory
+
+
+def _of_pid(pid: int) -> LiveReport:
+    """One process and its descendants; from their boxes, too, when they are recorded."""
+    below = _descendants(pid)
+    if pid not in below:
+        raise InputError(f"no process {pid} runs here", "look with `ps`, or name a run directory")
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:
+        raise InputError(f"process {pid} may not be looked at", "run as the same user, or as root") from None
+    except OSError:
+        variables = []
+    recorded = next((os.fsdecode(item[13:]) for item in variables if item.startswith(b"PYTRACER_DIR=")), None)
+    report = LiveReport()
+    if recorded is not None:
+        try:
+            report = _of_run(Path(recorded), set(below))
+        except InputError as error:
+            report.notes.append(str(error))
+    else:
+        report.notes.append(f"process {pid} is not recorded: no PYTRACER_DIR in its environment")
+    known = {process.pid for process in report.processes}
+    report.processes += [LiveProcess(item, parent) for item, parent in below.items() if item not in known]
+    return replace(report, processes=sorted(report.processes, key=lambda item: list(below).index(item.pid)))
+
+
+def _descendants(pid: int) -> dict[int, int]:
+    """A process and all below it, with their parents, from the top down."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                words = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
+                if words[0] not in ("Z", "X"):
+                    parents[int(name)] = int(words[1])
+            except (OSError, ValueError, IndexError):
+                continue
+    if pid not in parents:
+        return {}
+    found = {pid: parents[pid]}
+    todo = [pid]
+    while todo:
+        top = todo.pop(0)
+        for child in sorted(item for item, parent in parents.items() if parent == top and item not in found):
+            found[child] = top
+            todo.append(child)
+    return found

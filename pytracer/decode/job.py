@@ -1,0 +1,70 @@
+"""Everything that is known about one job: run directories, and dumps of torch's Flight Recorder.
+
+The agents of a job on several hosts may each have a run directory of their own, or share one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytracer._errors import InputError
+from pytracer.decode.flight_merge import add_dumps
+from pytracer.decode.flight_recorder import find_dumps, read_dumps
+from pytracer.decode.identity import job_keys
+from pytracer.decode.merge import Progress, load_job
+from pytracer.decode.snapshot import Damage, Job, Process
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def load_runs(paths: Paths, dumps: Sequence[Path] = (), progress: Progress | None = None) -> Job:
+    """Reads the black boxes of one job, from one run directory or several, and its Flight Recorder dumps.
+
+    Args:
+        paths: run directories, directories with `*.blackbox` files, or single boxes. Dumps that lie in them under
+            torch's names are read, too.
+        dumps: more dumps, or directories of them.
+        progress: called with (boxes read, boxes in all) for each path.
+
+    Raises:
+        InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    job = _joined([(os.fspath(path), load_job(path, progress)) for path in given])
+    for dump in dumps:
+        if not dump.exists():
+            raise InputError(f"there is no {dump}", "name a Flight Recorder dump, or a directory that holds some")
+    beside = find_dumps([Path(path) for path in given if os.path.isdir(path)])
+    damage: list[Damage] = []
+    read = read_dumps(dict.fromkeys([*find_dumps(dumps), *beside]), damage)
+    job, uses = add_dumps(job, read)
+    return replace(job, damage=(*job.damage, *damage), flight=uses) if read or damage else job
+
+
+def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
+    """Several directories as one job. A box that lies in two of them counts once."""
+    first = jobs[0][1]
+    if len(jobs) == 1:
+        return first
+    _refuse_strangers(jobs)
+    found: dict[tuple[object, ...], Process] = {}
+    for _, job in jobs:
+        for process in job.processes:
+            box = process.snapshot
+            found.setdefault((box.host, box.boot_id, box.pid, box.start_ticks, box.created_mono_ns), process)
+    processes = sorted(found.values(), key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
+    damage = dict.fromkeys(item for _, job in jobs for item in job.damage)
+    return replace(first, processes=tuple(processes), damage=tuple(damage))
+
+
+def _refuse_strangers(jobs: Sequence[tuple[str, Job]]) -> None:
+    """Directories of which both say their job's name, and not the same one, are not merged."""
+    named = [(path, frozenset(k for p in job.ranks for k in job_keys(p.snapshot.environment))) for path, job in jobs]
+    told = [(path, keys) for path, keys in named if keys]
+    for path, keys in told[1:]:
+        if not keys & told[0][1]:
+            words = f"{told[0][0]} is of {min(told[0][1])}, {path} of {min(keys)}"
+            raise InputError(f"these are different jobs: {words}", "inspect them one by one")

@@ -1,0 +1,77 @@
+"""Starts the jobs of scenarios.py, and says whom a report blames."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from pathlib import Path
+
+from pytracer.analyze.report import Finding, Report
+from tests.distributed.scenarios import Scenario
+from tests.support.crash import Ended, ended, environment, healthy, torchrun, traced_run
+
+PROGRAMS = Path(__file__).parent / "programs"
+# Findings that order the deaths or tell followers; they blame nobody.
+ACCOUNTS = ("first-death", "collective-timeout", "lost-connection")
+
+
+def command(scenario: Scenario, run: Path) -> list[str]:
+    """The words that start the job; files that it needs are made beside the run directory."""
+    program = PROGRAMS / f"{scenario.program}.py"
+    if scenario.start == "spawn":
+        store = run.parent / f"store.{run.name}"
+        return [sys.executable, str(program), scenario.function, "--spawn", str(scenario.ranks), str(store)]
+    if scenario.start == "agents":
+        first, second = agents(scenario)
+        return ["sh", "-c", f"{shlex.join(first)} & first=$!; {shlex.join(second)}; wait $first"]
+    return torchrun(program, scenario.function, ranks=scenario.ranks)
+
+
+def agents(scenario: Scenario) -> tuple[list[str], list[str]]:
+    """The commands of two agents of torchrun's on this machine, with half of the ranks each."""
+    start = torchrun(PROGRAMS / f"{scenario.program}.py", scenario.function)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = start[start.index("--standalone") :][3:]
+    both = ["--nnodes", "2", "--nproc-per-node", str(scenario.ranks // 2)]
+    both += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    before = start[: start.index("--standalone")]
+    first, second = ([*before, *both, "--node-rank", str(node), *program] for node in (0, 1))
+    return first, second
+
+
+def traced(scenario: Scenario, run: Path) -> Ended:
+    """The job below `pytracer run`; started twice when torch's own flake ended one that is fine."""
+
+    def once(directory: Path) -> Ended:
+        return traced_run(*command(scenario, directory), run=directory, VICTIM=str(scenario.victim))
+
+    if scenario.status == 0:
+        return healthy(lambda: once(run), lambda: once(run.with_name("again")))
+    return once(run)
+
+
+def untraced(scenario: Scenario, run: Path) -> Ended:
+    """The job as it is without pytracer."""
+
+    def once() -> Ended:
+        return ended(command(scenario, run), environment(VICTIM=str(scenario.victim)), run)
+
+    return healthy(once, once) if scenario.status == 0 else once()
+
+
+def blamed(report: Report) -> tuple[int, ...]:
+    """The rank that the verdict names; without one those that its finding names, in order."""
+    verdict = report.verdict
+    assert verdict is not None
+    if verdict.rank is not None:
+        return (verdict.rank,)
+    return tuple(sorted(next((f.ranks or [] for f in report.findings or [] if f.summary == verdict.summary), [])))
+
+
+def blamed_beside(report: Report) -> list[Finding]:
+    """Further findings that blame ranks which the verdict does not."""
+    verdict = set(blamed(report))
+    return [f for f in report.findings or [] if f.id not in ACCOUNTS and not set(f.ranks or []) <= verdict]

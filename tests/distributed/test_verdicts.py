@@ -1,0 +1,48 @@
+"""Real jobs in which something goes wrong: the report blames whom it must, in the right words, and nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_core, needs_native
+from tests.distributed.jobs import blamed, blamed_beside, traced, untraced
+from tests.distributed.scenarios import WRONG, Scenario
+from tests.support.leftovers import leftovers
+
+pytestmark = [needs_core, needs_native]
+
+
+def _parameters() -> list[object]:
+    marks = {True: [], False: [pytest.mark.every_job]}
+    return [pytest.param(scenario, id=str(scenario), marks=marks[scenario.often]) for scenario in _often_first()]
+
+
+def _often_first() -> list[Scenario]:
+    return sorted(WRONG, key=lambda scenario: not scenario.often)
+
+
+@pytest.mark.parametrize("scenario", _parameters())
+def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
+    """Status as untraced, class, rank or set, words; no bystander is blamed, no process is left."""
+    done = traced(scenario, run)
+    assert done.status == scenario.status, done.stderr
+    assert leftovers(str(done.run)) == []
+    report = done.report
+    verdict = report.verdict
+    assert verdict is not None
+    assert blamed(report) == scenario.guilty, verdict.summary
+    assert verdict.class_ in scenario.classes, verdict.summary
+    assert [word for word in scenario.words if word not in (verdict.summary or "").lower()] == [], verdict.summary
+    assert [word for word in scenario.advice if word not in (verdict.advice or "").lower()] == [], verdict.advice
+    assert blamed_beside(report) == []
+    assert report.damage == []
+
+
+@pytest.mark.every_job
+@pytest.mark.parametrize("scenario", [pytest.param(scenario, id=str(scenario)) for scenario in WRONG])
+def test_status_is_the_one_without_pytracer(scenario: Scenario, run: Path) -> None:
+    """What scenarios.py says about exit statuses is true of untraced jobs."""
+    done = untraced(scenario, run)
+    assert done.status == scenario.status, done.stderr
