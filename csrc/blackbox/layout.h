@@ -22,6 +22,8 @@ inline constexpr uint32_t kEpochSlots = 0x4000;
 inline constexpr uint32_t kJournalBytes = 0x200000;
 inline constexpr uint32_t kJournalMagic = 0x4a45;
 inline constexpr uint32_t kJournalFirst = 8;
+inline constexpr uint32_t kRequestSignal = 60;
+inline constexpr uint32_t kRequestValue = 0x70795472;
 inline constexpr uint64_t kKeyAddrMask = 0xffffffffffc0;
 inline constexpr uint64_t kKeyStateMask = 3;
 inline constexpr uint64_t kKeyEmpty = 0;
@@ -114,6 +116,7 @@ enum class CrashState : uint32_t {
   kComplete = 2,
   kChained = 3,
   kRepaired = 4,
+  kLive = 5,
 };
 
 enum class ThreadsHow : uint32_t {
@@ -182,7 +185,8 @@ struct FileHeader {
   char host[64];
   uint32_t thread_count;
   uint32_t python_offsets_ok;
-  uint8_t reserved[32];
+  uint64_t live_reports;
+  uint8_t reserved[24];
   uint32_t epoch;
   uint8_t reserved_line[188];
 };

@@ -238,7 +238,7 @@ bool nested(int signal, siginfo_t* info, ucontext_t* context) {
   return true;
 }
 
-void report(int signal, siginfo_t* info, ucontext_t* context) {
+void begin_report(int signal, const siginfo_t* info, const ucontext_t* context, CrashState state) {
   CrashHeader& crash = *g_box.crash.data;
   // Not the number of lines: threads that crash at the same moment are leaving theirs.
   constexpr size_t kBefore = offsetof(CrashHeader, also_crashed), kAfter = kBefore + sizeof crash.also_crashed;
@@ -247,13 +247,40 @@ void report(int signal, siginfo_t* info, ucontext_t* context) {
   crash.mono_ns = now_ns();
   crash.tid = sys_gettid();
   crash.node_sequence_nr = -1;
-  crash.state = static_cast<uint32_t>(CrashState::kClaimed);
+  crash.state = static_cast<uint32_t>(state);
   write_signal(signal, info, context);
-  // Risk begins here: faults in the steps below are recoverable because our signals are unblocked.
+  // Risk begins here: faults in the steps that follow are recoverable because our signals are unblocked.
   uint64_t ours = our_signals();
   sys_mask(SIG_UNBLOCK, &ours, nullptr);
+}
+
+void report(int signal, siginfo_t* info, ucontext_t* context) {
+  begin_report(signal, info, context, CrashState::kClaimed);
   run_steps(Step::kSignal, Step::kLoadedImages, context, in_kernel[signal]);
-  std::atomic_ref(crash.state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
+  std::atomic_ref(g_box.crash.data->state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
+}
+
+// Somebody asks for the stacks of this running process (pytracer attach). A crash at the same time comes first or waits.
+void on_request(int signal, siginfo_t* info, void* raw_context) {
+  int saved_errno = errno;
+  auto* context = static_cast<ucontext_t*>(raw_context);
+  bool wanted = info->si_code == SI_QUEUE && static_cast<uint32_t>(info->si_value.sival_int) == kRequestValue;
+  if (!wanted || sys_getpid() != g_box_pid) {  // the same number, for another purpose: as without us
+    requeue_default(signal, info);
+    errno = saved_errno;
+    return;
+  }
+  uint64_t seen = owner.load(std::memory_order_acquire), old_mask = 0;
+  uint64_t mine = ((seen >> 32) + 1) << 32 | static_cast<uint32_t>(sys_gettid());
+  if ((seen & 0xffffffff) == 0 && owner.compare_exchange_strong(seen, mine, std::memory_order_acq_rel)) {
+    sys_mask(SIG_BLOCK, nullptr, &old_mask);
+    begin_report(signal, info, context, CrashState::kLive);
+    run_steps(Step::kSignal, Step::kOtherThreads, context, in_kernel[signal]);
+    std::atomic_ref(g_box.header->live_reports).fetch_add(1, std::memory_order_release);
+    release();
+    sys_mask(SIG_SETMASK, &old_mask, nullptr);
+  }
+  errno = saved_errno;
 }
 
 void handle(int signal, siginfo_t* info, void* raw_context) {
@@ -344,10 +371,19 @@ void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct
     exchange_action(signal, &old, nullptr);  // before ours is live
     if (libc_sigaction(signal, &action, nullptr) == 0) sys_action(signal, nullptr, &in_kernel[signal]);
   }
+  struct sigaction request{};
+  request.sa_sigaction = on_request;
+  request.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  KernelAction now{};
+  if (sys_action(kRequestSignal, nullptr, &now) == 0 && now.handler == nullptr && libc_sigaction(kRequestSignal, &request, nullptr) == 0)
+    sys_action(kRequestSignal, nullptr, &in_kernel[kRequestSignal]);
 }
 
 void uninstall_handlers() noexcept {
   if (!installed.exchange(false)) return;
+  KernelAction request{}, none{};
+  if (sys_action(kRequestSignal, nullptr, &request) == 0 && request.handler == reinterpret_cast<void*>(on_request))
+    sys_action(kRequestSignal, &none, nullptr);
   for (int signal : kSignals) {
     KernelAction now{};
     if (sys_action(signal, nullptr, &now) != 0 || now.handler != reinterpret_cast<void*>(handle)) continue;

@@ -23,7 +23,7 @@ using namespace blackbox;
 // Address space only. Small reservations are tried when the process lives under a limit on it.
 constexpr size_t kReservations[] = {1ull << 30, 256ull << 20, 32ull << 20};
 constexpr int kNameTries = 1000;
-constexpr int kGrowWaits = 1000;  // of 0.1 ms
+constexpr int kGrowWaits = 5000;  // of 0.1 ms
 constexpr size_t kPage = 4096;
 
 char directory_[PATH_MAX];

@@ -18,7 +18,7 @@ struct Failure {
 bool open_box(const char* directory, bool preloaded, Failure& failure) noexcept;
 
 /// Appends a region, preallocated. Null when there is no room in the file system, the directory or the reservation.
-/// Waits, at most 0.1 s, while another thread grows the file.
+/// Waits, at most 0.5 s, while another thread grows the file.
 void* add_region(blackbox::RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t first_thread, uint32_t log2_slots) noexcept;
 
 /// In a forked child: maps a file of its own over the parent's, with the parent's journal and live storages copied.

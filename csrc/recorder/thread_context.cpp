@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t kInUse = 0, kEnded = 1, kTaken = 2;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
-constexpr int kWaits = 1000;  // of 0.1 ms
+constexpr int kWaits = 5000;  // of 0.1 ms: a loaded disk takes its time to preallocate
 
 constinit ThreadContext contexts[kThreadLimit];
 std::atomic<uint32_t> next_index{0}, next_recycled{0};

@@ -44,7 +44,15 @@ def crashed_thread(snapshot: Snapshot, crash: Crash) -> r.Thread:
     """Who crashed."""
     has_python = crash.python_matched or bool(crash.python_stack)
     kind = thread_kind(snapshot, crash.tid, crash.thread_name, has_python, crash.native_stack)
+    if kind == "python" and crash.node is not None and not _began_in_python(crash):
+        kind = "autograd"  # also when its native stack is lost: it runs a node, and no Python code started it
     return r.Thread(tid=crash.tid, name=crash.thread_name, kind=kind)
+
+
+def _began_in_python(crash: Crash) -> bool:
+    """Whether the thread's outermost Python frame is where the threading module starts one."""
+    outermost = crash.python_stack[-1] if crash.python_stack else None
+    return outermost is not None and outermost.function in ("Thread._bootstrap", "_bootstrap")
 
 
 def thread_reports(snapshot: Snapshot, crash: Crash | None) -> list[r.ThreadReport]:

@@ -29,6 +29,9 @@ STORAGE_SLOTS_LOG2 = 16
 EPOCH_SLOTS = 16384
 JOURNAL_BYTES = 2 * 1024 * 1024
 JOURNAL_MAGIC = 0x4A45
+# sigqueue(pid, REQUEST_SIGNAL, REQUEST_VALUE) asks a running process for the stacks of all its threads.
+REQUEST_SIGNAL = 60
+REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 
 # A storage's key word: [63:48] low bits of the thread's sequence number, [47:6] address, [1:0] state.
@@ -168,13 +171,14 @@ class StackState(IntEnum):
 
 
 class CrashState(IntEnum):
-    """`CrashHeader.state`."""
+    """`CrashHeader.state`. LIVE: nothing crashed; the stacks of a running process, taken on request."""
 
     NONE = 0
     CLAIMED = 1
     COMPLETE = 2
     CHAINED = 3
     REPAIRED = 4
+    LIVE = 5
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity: each is declared once
@@ -244,7 +248,8 @@ FILE_HEADER = Struct(
         _f("host", "char[64]", "host name"),
         _f("thread_count", "u32", "thread contexts handed out so far", "count"),
         _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
-        _f("reserved", "u8[32]", "zero"),
+        _f("live_reports", "u64", "requests for the stacks of the running process that were answered", "count"),
+        _f("reserved", "u8[24]", "zero"),
         _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
         _f("reserved_line", "u8[188]", "zero"),
     ),

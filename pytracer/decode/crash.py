@@ -57,8 +57,13 @@ class CrashReader:
         self._arena = box.content(box.region(Region.ARENA))
         self._head: dict[str, Any] = {}
 
+    @property
+    def live(self) -> bool:
+        """True when what was read is the stacks of a running process, taken on request, and nothing crashed."""
+        return bool(self._head) and self._head["state"] == CrashState.LIVE
+
     def read(self) -> Crash | None:
-        """The crash, or None when the handler never ran."""
+        """The crash or, when `live`, the state of the process on request; None when the handler never ran."""
         extent = self._box.region(Region.CRASH, schema.CRASH_HEADER.nbytes)
         if extent is None:
             return None

@@ -31,6 +31,7 @@ _COUNTERS = (
     "faults_repaired",
     "hook_errors",
     "collectives",
+    "live_reports",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
 
@@ -53,7 +54,8 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
     rings = Rings(box)
     storages = Storages(box, journal, Clock(box, journal), rings.threads)
     lives = storages.read()
-    crash = CrashReader(box, storages).read()
+    crash_reader = CrashReader(box, storages)
+    crash = crash_reader.read()
     facts = journal.facts()
     collectives = Collectives(box, journal, facts)
     events = sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
@@ -109,7 +111,8 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
         groups=collectives.groups,
         storages=lives,
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
-        crash=crash,
+        crash=None if crash_reader.live else crash,
+        live=crash if crash_reader.live else None,
         counts=counts,
         damage=_damage(box),
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),

@@ -368,6 +368,7 @@ class Snapshot:
     counts: dict[str, int]
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
+    live: Crash | None = None  # all stacks of the running process, taken on request; nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
 

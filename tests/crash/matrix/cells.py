@@ -86,9 +86,9 @@ THREAD_KIND = {
 # How the stacks of the other threads are taken, in states that start one.
 THREADS_HOW = {"below the launcher": "helper", "ptrace forbidden": "signal"}
 
-# (place, way) whose process has a thread that blocks all signals and so does not answer: multiprocessing's resource
-# sharer. Preloaded, we keep ours out of its mask.
-SILENT_THREADS = {("dataloader-worker", "enable")}
+# Places whose process has a thread that blocks all signals and so does not answer the one that asks for its stack:
+# multiprocessing's resource sharer. The helper's ptrace would reach it.
+SILENT_THREADS = {"dataloader-worker"}
 
 # Steps in which a fault is survived: libgcc follows a smashed stack.
 FAULTED_STEPS = {"smashed-return": {"NATIVE_STACK"}}
