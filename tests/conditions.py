@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import resource
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,14 @@ needs_core_files = pytest.mark.skipif(
 )
 needs_debug_detail_crash = pytest.mark.skipif(
     _torch_minor() not in ("2.13", "2.14"), reason="only torch 2.13 and 2.14 die of TORCH_DISTRIBUTED_DEBUG=DETAIL"
+)
+needs_py_spy = pytest.mark.skipif(
+    shutil.which("py-spy") is None and not os.access(os.path.join(os.path.dirname(sys.executable), "py-spy"), os.X_OK),
+    reason="py-spy is not installed: pip install py-spy",
+)
+needs_exit_by_pidfd = pytest.mark.skipif(
+    tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) < (6, 15),
+    reason="Linux tells the exit status by a pidfd since 6.15",
 )
 
 

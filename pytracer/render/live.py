@@ -51,7 +51,8 @@ def _process(process: LiveProcess, everything: bool) -> Iterator[str]:
         yield f"  waits in     {_collective(item)}"
     if not process.open_collectives and process.last_collective is not None:
         yield f"  last done    {_collective(process.last_collective)}"
-    yield from _threads(process, everything)
+    if everything or process.role != "launcher":  # the agent of torchrun waits for its workers, always
+        yield from _threads(process, everything)
     for note in process.notes:
         yield f"  note         {note}"
 
