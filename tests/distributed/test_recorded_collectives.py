@@ -119,8 +119,8 @@ def test_functional_asynchronous_and_inference_mode(run: Path) -> None:
     for items in both(spawned("other_ways", run)):
         assert shown(items, "op", "sizes", "async_op") == [
             ("all_reduce", (4, 2), True), ("all_gather_into_tensor_coalesced", (4, 2), True),
-            ("all_reduce", (2,), False), ("all_reduce", (3,), True), ("all_reduce", (5,), True), ("all_gather", (1,), False),
-            ("all_gather", items[6].sizes, False), ("monitored_barrier", (0,), False),
+            ("all_reduce", (2,), False), ("all_reduce", (3,), True), ("all_reduce", (5,), True),
+            ("all_gather", (1,), False), ("all_gather", items[6].sizes, False), ("monitored_barrier", (0,), False),
         ]  # fmt: skip
         assert [item.sequence_nr for item in items] == list(range(1, 9))
         assert items[0].caller is not None

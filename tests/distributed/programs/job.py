@@ -5,7 +5,10 @@ PROGRAM SCENARIO runs as one rank below torchrun; PROGRAM SCENARIO --spawn N STO
 
 import datetime
 import os
+import pathlib
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -26,9 +29,25 @@ def join(rank=None, world=None, store=None):
     )  # fmt: skip
 
 
+def keep_dumping(directory):
+    """Torch's Flight Recorder into DIRECTORY/dump_RANK, again and again: more than a job that dies usually leaves."""
+    path = pathlib.Path(directory, f"dump_{dist.get_rank()}")
+    aside = path.with_name(f"new.{path.name}")
+
+    def dump():
+        while True:
+            aside.write_bytes(torch._C._distributed_c10d._dump_fr_trace(True, False, False))
+            aside.rename(path)
+            time.sleep(0.3)
+
+    threading.Thread(target=dump, daemon=True).start()
+
+
 def take_part(rank, scenario, world, store):
     """One rank from its beginning to its end."""
     join(rank, world, store)
+    if "FLIGHT_RECORDER_DUMPS" in os.environ:
+        keep_dumping(os.environ["FLIGHT_RECORDER_DUMPS"])
     scenario(dist.get_rank())
     dist.destroy_process_group()
 
