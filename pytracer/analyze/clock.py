@@ -1,14 +1,9 @@
-"""One clock for a whole run: ns since it started, from the monotonic clocks of several hosts.
-
-Processes of one boot share CLOCK_MONOTONIC and are compared exactly. Boxes of other hosts are placed by their
-wall clocks, which may disagree by `FOREIGN_ERROR_NS` or more; `deaths.py` takes that into account.
-"""
+"""One clock for a whole run: ns since it started, from the monotonic clocks of several hosts (`order.py`)."""
 
 from __future__ import annotations
 
+from pytracer.analyze.order import WALL_ERROR_NS, HostClock, host_clocks
 from pytracer.decode.snapshot import Job, Snapshot
-
-FOREIGN_ERROR_NS = 2_000_000_000
 
 
 class RunClock:
@@ -17,24 +12,29 @@ class RunClock:
     def __init__(self, job: Job) -> None:
         """Take the launcher's start, else the first box's, as zero."""
         snapshots = [process.snapshot for process in job.processes]
+        first = min(snapshots, key=lambda snapshot: snapshot.created_wall_ns, default=None)
         if job.launcher is not None:
             self.boot_id = job.launcher.boot_id
             self.start_mono_ns = job.launcher.started_mono_ns
             self.start_wall_ns: int = job.launcher.started_wall_ns
-            return
-        first = min(snapshots, key=lambda snapshot: snapshot.created_wall_ns, default=None)
-        self.boot_id = first.boot_id if first else ""
-        self.start_mono_ns = first.created_mono_ns if first else 0
-        self.start_wall_ns = first.created_wall_ns if first else 0
+        else:
+            self.boot_id = first.boot_id if first else ""
+            self.start_mono_ns = first.created_mono_ns if first else 0
+            self.start_wall_ns = first.created_wall_ns if first else 0
+        self._hosts = host_clocks(job, self.boot_id)
 
     def relative(self, snapshot: Snapshot, mono_ns: int | None) -> int | None:
-        """`mono_ns` of `snapshot`'s host as ns since the run started; None stays None."""
-        if mono_ns is None:
-            return None
-        if self.is_local(snapshot):
-            return mono_ns - self.start_mono_ns
-        return mono_ns - snapshot.created_mono_ns + snapshot.created_wall_ns - self.start_wall_ns
+        """`mono_ns` of `snapshot`'s host as ns since the run started, right to `error_ns`; None stays None."""
+        return None if mono_ns is None else mono_ns + self.host(snapshot).offset_ns - self.start_mono_ns
 
-    def is_local(self, snapshot: Snapshot) -> bool:
-        """Whether the box shares the run's monotonic clock."""
-        return snapshot.boot_id == self.boot_id
+    def error_ns(self, snapshot: Snapshot) -> int:
+        """How far times of this box may be off against those of the run's own host; 0 on that host."""
+        return self.host(snapshot).error_ns
+
+    def host(self, snapshot: Snapshot) -> HostClock:
+        """The clock of the host that a box was written on."""
+        known = self._hosts.get(snapshot.boot_id)
+        if known is not None:
+            return known
+        offset = snapshot.created_wall_ns - self.start_wall_ns + self.start_mono_ns - snapshot.created_mono_ns
+        return HostClock(offset, WALL_ERROR_NS, "wall clock")

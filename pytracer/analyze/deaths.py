@@ -1,61 +1,50 @@
 """Who died, in which order, and which deaths are consequences of another one.
 
 torchrun's own "root cause" is the order in which its poll noticed the ends. Here the order comes, strongest first,
-from what a death says about itself (a lost connection, a signal from the agent), from the monotonic clock at the
-crash or exception, and only then from when a parent noticed it. Where times overlap, nothing is decided.
+from what a death says about itself (`followers.py`), from who was missing where others waited and from the clocks of
+the hosts (`order.py`), and only then from when a parent noticed it. Where times overlap, nothing is decided.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pytracer._words import time_words
-from pytracer.analyze.clock import FOREIGN_ERROR_NS, RunClock
+from pytracer._words import list_words, ranks_words, time_words
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.followers import PROMPT, Followers, Tree, mentions_lost_peer, peer_gone, subject
+from pytracer.analyze.order import Absence, absences, left_ns
 from pytracer.analyze.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
-from pytracer.analyze.view import Death, ProcessView, death_signature, subject_words
+from pytracer.analyze.view import Death, ProcessView, death_signature
 
-# Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
-_PEER_LOST = re.compile(
-    r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe"
-    r"|socket (was )?closed|remote process exited|connection lost"
-    r"|read error \[|write error \[|failed to (recv|send)|timed out|timeout",
-    re.IGNORECASE,
-)
-# Exceptions by which a parent passes on the failure of a child.
-_CHILD_FAILED = re.compile(
-    r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
-)
-_WORKER_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
+__all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]
+
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
-_PROMPT = ("fault", "abort")
 
 
 def find_deaths(views: Sequence[ProcessView], clock: RunClock) -> tuple[Death, ...]:
     """Every death that matters, judged, the cause first and the rest in order of time.
 
     Left out are helpers that end as part of normal work: a subprocess with a nonzero status, or one stopped by a
-    signal, whose parent went on to succeed.
+    signal, whose parent went on to succeed. A rank that ended well counts when others waited for it.
     """
     deaths = [death for view in views if (death := _death(view, clock)) is not None]
-    tree = _Tree(views)
+    if not deaths:
+        return ()
+    tree = Tree(views)
     deaths = [death for death in deaths if _matters(death, deaths, tree)]
-    followers = {death.view.index: why for death in deaths if (why := _follows(death, deaths, tree)) is not None}
+    missing = absences((view.index, view.process) for view in views if view.process.role == "rank")
+    deaths += _early_leavers(views, deaths, missing, clock)
+    followers = Followers(deaths, tree, missing)
     judged = [
-        replace(death, primary=False, why=followers[death.view.index])
+        replace(death, primary=False, kind=follows.kind, why=follows.why)
         for death in deaths
-        if death.view.index in followers
+        if (follows := followers.found.get(death.view.index)) is not None
     ]
-    judged += _judge_order([death for death in deaths if death.view.index not in followers])
+    rest = [death for death in deaths if death.view.index not in followers.found]
+    judged += _judge_order([_as_leaver(death, followers.came_first, views) for death in rest], followers.came_first)
     rank_of = {True: 0, None: 1, False: 2}
-    return tuple(sorted(judged, key=lambda death: (rank_of[death.primary], _late(death), death.view.index)))
-
-
-def mentions_lost_peer(view: ProcessView) -> bool:
-    """Whether the exception says that another process went away or did not answer."""
-    exception = view.report.exception
-    return exception is not None and bool(_PEER_LOST.search(exception.message or ""))
+    return tuple(sorted(judged, key=lambda death: (rank_of[death.primary], death.last_ns, death.view.index)))
 
 
 def is_interrupt(view: ProcessView) -> bool:
@@ -65,58 +54,35 @@ def is_interrupt(view: ProcessView) -> bool:
     return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
 
 
-class _Tree:
-    """Parents and children among the recorded processes."""
-
-    def __init__(self, views: Sequence[ProcessView]) -> None:
-        keys = {self._key(view, view.process.snapshot.pid): view for view in views}
-        self.parent = {view.index: keys.get(self._key(view, view.process.snapshot.ppid)) for view in views}
-        self.children: dict[int, list[ProcessView]] = {}
-        for view in views:
-            parent = self.parent[view.index]
-            if parent is not None and parent.index != view.index:
-                self.children.setdefault(parent.index, []).append(view)
-
-    @staticmethod
-    def _key(view: ProcessView, pid: int) -> tuple[str, str, int]:
-        snapshot = view.process.snapshot
-        return snapshot.host, snapshot.boot_id, pid
-
-    def descendants(self, view: ProcessView) -> Iterator[ProcessView]:
-        """All recorded processes below `view`."""
-        todo, seen = [view.index], {view.index}
-        while todo:
-            for child in self.children.get(todo.pop(), ()):
-                if child.index not in seen:
-                    seen.add(child.index)
-                    todo.append(child.index)
-                    yield child
-
-
 def _death(view: ProcessView, clock: RunClock) -> Death | None:
-    process, snapshot = view.process, view.process.snapshot
-    status = process.status_kind
-    if status == "running" or (status == "exited" and not process.exit_code):
+    process = view.process
+    if process.status_kind == "running" or (process.status_kind == "exited" and not process.exit_code):
         return None
-    nature, what = _nature(view)
+    return _as_death(view, clock, *_nature(view))
+
+
+def _as_death(view: ProcessView, clock: RunClock, nature: str, what: str) -> Death:
+    process, snapshot = view.process, view.process.snapshot
     exact: int | None = None
     if view.raised:
         exact = process.exception_mono_ns
     elif view.crash is not None:
         exact = view.crash.mono_ns
-    elif status == "exited":
+    elif process.status_kind == "exited":
         exact = snapshot.exit_mono_ns
-    recorded = [event.mono_ns for event in snapshot.events[-1:]] + [fact.mono_ns for fact in snapshot.facts[-1:]]
-    early = exact if exact is not None else max((snapshot.created_mono_ns, *recorded))
+    early = exact if exact is not None else max(snapshot.created_mono_ns, snapshot.last_mono_ns or 0)
     late = exact if exact is not None else process.ended_mono_ns
+    left = left_ns(snapshot)
     return Death(
         view=view,
         nature=nature,
         what=what,
         early_ns=clock.relative(snapshot, early),
         late_ns=clock.relative(snapshot, late),
-        local=clock.is_local(snapshot),
+        boot=snapshot.boot_id,
+        error_ns=clock.error_ns(snapshot),
         lost_peer=mentions_lost_peer(view),
+        cleanup=left is not None and left < early,
     )
 
 
@@ -143,9 +109,9 @@ def _nature(view: ProcessView) -> tuple[str, str]:
     return "exit", f"exit status {process.exit_code}"
 
 
-def _matters(death: Death, deaths: Sequence[Death], tree: _Tree) -> bool:
+def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     """Whether this end is news: always for ranks, roots and crashes, else only if the parent failed as well."""
-    if death.nature in _PROMPT or death.view.process.role in ("rank", "launcher"):
+    if death.nature in PROMPT or death.view.process.role in ("rank", "launcher"):
         return True
     parent = tree.parent[death.view.index]
     if parent is None:
@@ -155,148 +121,91 @@ def _matters(death: Death, deaths: Sequence[Death], tree: _Tree) -> bool:
     return any(other.view.index == parent.index for other in deaths)
 
 
-def _follows(death: Death, deaths: Sequence[Death], tree: _Tree) -> str | None:
-    """Why this death is the consequence of another one, by what it says about itself; None when it is not."""
-    others = [other for other in deaths if other.view.index != death.view.index]
-    below = {view.index for view in tree.descendants(death.view)}
-    failed_below = [other for other in others if other.view.index in below]
+def _early_leavers(
+    views: Sequence[ProcessView], deaths: Sequence[Death], missing: Sequence[Absence], clock: RunClock
+) -> list[Death]:
+    """Ranks that ended with status 0 while others waited for them in a collective, and died of that."""
+    complaining = {death.view.index for death in deaths if death.lost_peer}
+    found = {i for absence in missing if complaining.intersection(absence.waiting) for i in absence.absent}
+    by_index = {view.index: view for view in views}
+    gone = (by_index[i] for i in sorted(found))
+    return [
+        _as_death(view, clock, "left", "exit status 0")
+        for view in gone
+        if view.process.status_kind == "exited" and view.process.exit_code == 0
+    ]
+
+
+def _as_leaver(death: Death, came_first: dict[int, Absence], views: Sequence[ProcessView]) -> Death:
+    """A death as what it did to others, where its own end says less: a signal that came when all was over."""
+    absence = came_first.get(death.view.index)
+    if absence is None or death.nature not in ("sent", "left"):
+        return death
+    by_index = {view.index: view for view in views}
+    if death.nature == "sent" and any(peer_gone(by_index[i]) for i in absence.waiting) and not _had_left(death):
+        return death  # nothing but its end can have closed the connections: the signal came first
+    return replace(death, nature="left", why=_absence_words(absence, views))
+
+
+def _had_left(death: Death) -> bool:
+    return left_ns(death.view.process.snapshot) is not None
+
+
+def _absence_words(absence: Absence, views: Sequence[ProcessView]) -> str:
+    by_index = {view.index: view for view in views}
+    ranks = sorted(rank for i in absence.waiting if (rank := by_index[i].process.rank) is not None)
+    who = ranks_words(ranks)
     return (
-        _passes_on(death, failed_below)
-        or _lost_worker(death, others)
-        or _ended_by_launcher(death, others, tree)
-        or _lost_peer(death, others)
-        or _ended_with_parent(death, others, tree)
+        f"never came to {absence.op} {absence.sequence_nr} of group {absence.group}, in which "
+        f"{who[:1].lower()}{who[1:]} waited"
     )
 
 
-def _passes_on(death: Death, failed_below: Sequence[Death]) -> str | None:
-    if not failed_below or death.nature in _PROMPT:
-        return None
-    exception = death.view.report.exception
-    if death.nature == "interrupt" and death.view.process.role == "launcher":
-        return None
-    wrapper = death.nature == "exit" or (
-        exception is not None and _CHILD_FAILED.search(exception.type or "") is not None
-    )
-    if death.view.process.role == "launcher" or wrapper:
-        first = min(failed_below, key=_late)
-        return f"reports the failure of {_subject(first)}"
-    return None
-
-
-def _lost_worker(death: Death, others: Sequence[Death]) -> str | None:
-    exception = death.view.report.exception
-    match = _WORKER_DIED.search(exception.message or "") if exception else None
-    if match is None:
-        return None
-    pids = {int(pid) for pid in re.findall(r"\d+", match[1])}
-    worker = next((other for other in others if other.view.process.snapshot.pid in pids), None)
-    return f"reports the death of {_subject(worker)}" if worker else None
-
-
-def _ended_by_launcher(death: Death, others: Sequence[Death], tree: _Tree) -> str | None:
-    """SIGTERM, then SIGKILL, is how torchrun's agent ends the remaining workers."""
-    if death.nature != "sent":
-        return None
-    number = death.view.process.signal
-    parent = tree.parent[death.view.index]
-    by_launcher = parent is not None and parent.process.role == "launcher"
-    earlier = [other for other in others if other.view.process.role != "launcher" and _early(other) <= _late(death)]
-    causes = [
-        other
-        for other in earlier
-        if other.nature != "sent" or (number == SIGTERM and other.view.process.signal == SIGKILL)
-    ]
-    if parent is None or not causes:
-        return None
-    first = min(causes, key=_late)
-    who = "torchrun's agent" if by_launcher else f"its parent, process {parent.process.snapshot.pid},"
-    return f"probably ended by {who} after {_subject(first)} died"
-
-
-def _lost_peer(death: Death, others: Sequence[Death]) -> str | None:
-    if not death.lost_peer:
-        return None
-    causes = [
-        other
-        for other in others
-        if not other.lost_peer
-        and other.view.process.role == "rank"
-        and other.nature not in ("sent", "interrupt")
-        and _early(other) <= _late(death)
-    ]
-    killed = [
-        other
-        for other in others
-        if other.nature == "sent" and other.view.process.role == "rank" and _early(other) <= _late(death)
-        and other.view.process.signal == SIGKILL
-    ]  # fmt: skip
-    if not (causes or killed):
-        return None
-    return f"lost the connection to {_subject(min(causes or killed, key=_late))}"
-
-
-def _ended_with_parent(death: Death, others: Sequence[Death], tree: _Tree) -> str | None:
-    parent = tree.parent[death.view.index]
-    if death.nature not in ("sent", "exit", "exception") or death.view.process.role == "rank" or parent is None:
-        return None
-    cause = next((other for other in others if other.view.index == parent.index), None)
-    if cause is None or cause.nature not in (*_PROMPT, "sent") or _late(cause) > _late(death):
-        return None
-    return f"ended after its parent, {_subject(cause)}"
-
-
-def _judge_order(deaths: list[Death]) -> list[Death]:
-    """Decide among deaths that are nobody's plain consequence, by time."""
+def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> list[Death]:
+    """Decide among deaths that are nobody's plain consequence: who was missing, then by time."""
     if not deaths:
         return []
-    deaths = sorted(deaths, key=_late)
-    first = deaths[0]
+    deaths = sorted(deaths, key=lambda death: (death.view.index not in came_first, death.last_ns, death.view.index))
+    leavers = [death for death in deaths if death.view.index in came_first]
+    earliest = leavers or [death for death in deaths if not any(other.surely_before(death) for other in deaths)]
+    first = earliest[0]
     alike = [death for death in deaths if death_signature(death.view) == death_signature(first.view)]
-    rest = [death for death in deaths if death not in alike]
-    overlapping = [death for death in rest if _early(death) <= _late(first)]
+    undecided = [death for death in earliest if death not in alike]
+    rest_primary: bool | None = False
     # A process does not answer the loss of a peer with a fault of its own: against a bare end it is the cause.
-    faults = [death for death in (*alike, *overlapping) if death.nature in _PROMPT]
-    if overlapping and len(faults) == 1:
-        first, alike = faults[0], faults
-        rest = [death for death in deaths if death is not first]
-        overlapping = []
-        rest_primary: bool | None = None
-    else:
-        rest_primary = False
-    if overlapping:
-        return [
-            replace(death, primary=None, why="died at about the same time as others")
-            if death in alike or death in overlapping
-            else _later(death, first, False)
-            for death in deaths
-        ]
-    same = "the same fault, independently" if len(alike) > 1 else None
-    judged = [replace(death, primary=True, why="first" if death is first else same) for death in alike]
-    return judged + [_later(death, first, None if death.nature in _PROMPT else rest_primary) for death in rest]
+    faults = [death for death in (*alike, *undecided) if death.nature in PROMPT and not death.lost_peer]
+    bare = [death for death in undecided if death not in faults and (death.nature != "exception" or death.lost_peer)]
+    if undecided and len(faults) == 1 and len(bare) + (faults[0] in undecided) == len(undecided):
+        first, alike, undecided, rest_primary = faults[0], faults, [], None
+    if undecided:
+        overlap = [death for death in deaths if death in alike or death in undecided]
+        return [_overlapping(death, overlap) if death in overlap else _later(death, first, False) for death in deaths]
+    judged = [replace(death, primary=True, kind="primary", why=_first_words(death, first)) for death in alike]
+    rest = [death for death in deaths if death not in alike]
+    return judged + [_later(death, first, None if death.nature in PROMPT else rest_primary) for death in rest]
+
+
+def _first_words(death: Death, first: Death) -> str:
+    if death is not first:
+        return "the same fault, independently"
+    return f"first: it {death.why}" if death.why else "first"
+
+
+def _overlapping(death: Death, overlap: Sequence[Death]) -> Death:
+    """Part of a set among which the evidence does not decide."""
+    others = [other for other in overlap if other is not death]
+    boots = {other.boot for other in others} - {death.boot}
+    doubt = max((death.error_ns + other.error_ns for other in others if other.boot in boots), default=0)
+    clocks = f"; the clocks of their hosts are compared to within {time_words(doubt)}" if doubt else ""
+    names = list_words([subject(other) for other in others])
+    why = f"died at about the same time as others ({names}){clocks}"
+    return replace(death, primary=None, kind="undecided", why=why)
 
 
 def _later(death: Death, first: Death, primary: bool | None) -> Death:
-    after = f"{time_words(_late(death) - _late(first))} after {_subject(first)}" if _late(death) < _UNKNOWN else "later"
+    seen = death.late_ns is not None and first.late_ns is not None
+    gap = (death.late_ns or 0) - (first.late_ns or 0)
+    after = f"{time_words(gap)} after {subject(first)}" if seen and gap >= 0 else f"after {subject(first)}"
     note = "" if primary is False else "; it may be a consequence"
-    return replace(death, primary=primary, why=f"died {after}{note}")
-
-
-_UNKNOWN = 1 << 62
-
-
-def _late(death: Death) -> int:
-    if death.late_ns is None:
-        return _UNKNOWN
-    return death.late_ns + (0 if death.local else FOREIGN_ERROR_NS)
-
-
-def _early(death: Death) -> int:
-    if death.early_ns is None:
-        return 0
-    return death.early_ns - (0 if death.local else FOREIGN_ERROR_NS)
-
-
-def _subject(death: Death) -> str:
-    words = subject_words([death.view])
-    return words[0].lower() + words[1:] if words.startswith(("Rank", "Process", "Launcher")) else words
+    kind = "teardown" if primary is False else "undecided"
+    return replace(death, primary=primary, kind=kind, why=f"died {after}{note}")

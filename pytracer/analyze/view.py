@@ -162,8 +162,8 @@ class Draft:
     """A finding, with the verdict class that it would give and the processes it is about.
 
     `accompanies`: a circumstance, not a cause. It is told beside the verdict and explains no death by itself.
-    `leads`: it lies behind the deaths in `explains`, each with the reason, which then are consequences; when that is all
-    deaths there are, it comes before all findings about them.
+    `leads`: it lies behind the deaths in `explains`, each with the reason, which then are consequences; when these are
+    all deaths, it comes before all findings about them. `undecided`: no process is named as the guilty one.
     """
 
     finding: Finding
@@ -172,6 +172,7 @@ class Draft:
     accompanies: bool = False
     leads: bool = False
     explains: tuple[tuple[ProcessView, str], ...] = ()
+    undecided: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ all processes to `merge.py`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pytracer.blackbox.schema import State
@@ -16,7 +17,7 @@ from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.rings import Rings
-from pytracer.decode.snapshot import Damage, Snapshot
+from pytracer.decode.snapshot import Collective, Damage, Event, Fact, Snapshot
 from pytracer.decode.storages import Clock, Storages
 from pytracer.decode.workers import worker_of
 
@@ -117,7 +118,15 @@ def read_box(path: str | os.PathLike[str]) -> Snapshot:
         damage=_damage(box),
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
         worker=worker,
+        last_mono_ns=_last_moment(facts, events, collectives.items),
     )
+
+
+def _last_moment(facts: Sequence[Fact], events: Sequence[Event], collectives: Sequence[Collective]) -> int | None:
+    """The process was alive then, whatever came later."""
+    times = [fact.mono_ns for fact in facts[-1:]] + [event.mono_ns for event in events[-1:]]
+    times += [item.completed_ns or item.started_ns or item.scheduled_ns or 0 for item in collectives]
+    return max(times, default=0) or None
 
 
 def _state(number: int) -> str:

@@ -371,6 +371,7 @@ class Snapshot:
     live: Crash | None = None  # all stacks of the running process, taken on request; nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
+    last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,248 @@
+"""Deaths that are consequences of another one, by what they say about themselves, with the kind and the reason.
+
+    reported   a launcher, a shell or mp.spawn passes the failure of a child on; a rank reports its DataLoader worker
+    sent       the launcher ended a remaining process, by SIGTERM or, when its patience ended, by SIGKILL
+    network    an exception or a watchdog's abort says that a peer went away or did not answer
+    teardown   a process ended because its parent did
+    cleanup    it died while it was leaving a job in which somebody else had died before
+
+Whoever never came to the collective in which all others waited is no follower of theirs, though it may be the last
+one to end: `came_first` finds it. torchrun blames the others then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._words import time_words
+from pytracer.analyze.order import Absence, left_ns
+from pytracer.analyze.signals import SIGKILL, SIGTERM
+from pytracer.analyze.view import Death, ProcessView, subject_words
+
+# Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
+_PEER_GONE = re.compile(
+    r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe"
+    r"|socket (was )?closed|remote process exited|connection lost"
+    r"|read error \[|write error \[|failed to (recv|send)|ncclRemoteError",
+    re.IGNORECASE,
+)
+_PEER_SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
+# Exceptions by which a parent passes on the failure of a child.
+_CHILD_FAILED = re.compile(
+    r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
+)
+_WORKER_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
+_WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupNCCL.cpp
+PROMPT = ("fault", "abort")
+# torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
+_GRACE_NS = 25_000_000_000
+# A launcher looks at all its children in one go; what it ends itself takes longer than this to be gone.
+_ONE_LOOK_NS = 1_000_000
+
+
+def peer_gone(view: ProcessView) -> bool:
+    """Whether the exception says that another process closed its connection."""
+    return _says(view, _PEER_GONE)
+
+
+def mentions_lost_peer(view: ProcessView) -> bool:
+    """Whether the end speaks of another process: a connection that was lost, an answer that did not come in time."""
+    thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
+    return peer_gone(view) or _says(view, _PEER_SILENT) or thread.startswith(_WATCHDOGS)
+
+
+def _says(view: ProcessView, pattern: re.Pattern[str]) -> bool:
+    exception = view.report.exception
+    return exception is not None and pattern.search(exception.message or "") is not None
+
+
+class Tree:
+    """Parents and children among the recorded processes."""
+
+    def __init__(self, views: Sequence[ProcessView]) -> None:
+        keys = {self._key(view, view.process.snapshot.pid): view for view in views}
+        self.parent = {view.index: keys.get(self._key(view, view.process.snapshot.ppid)) for view in views}
+        self.children: dict[int, list[ProcessView]] = {}
+        for view in views:
+            parent = self.parent[view.index]
+            if parent is not None and parent.index != view.index:
+                self.children.setdefault(parent.index, []).append(view)
+
+    @staticmethod
+    def _key(view: ProcessView, pid: int) -> tuple[str, str, int]:
+        snapshot = view.process.snapshot
+        return snapshot.host, snapshot.boot_id, pid
+
+    def descendants(self, view: ProcessView) -> Iterator[ProcessView]:
+        """All recorded processes below `view`."""
+        todo, seen = [view.index], {view.index}
+        while todo:
+            for child in self.children.get(todo.pop(), ()):
+                if child.index not in seen:
+                    seen.add(child.index)
+                    todo.append(child.index)
+                    yield child
+
+
+@dataclass(frozen=True)
+class Following:
+    """Why a death is a consequence."""
+
+    kind: str
+    why: str
+
+
+class Followers:
+    """Judges the deaths of one job by what they say; `found` holds those that follow, by index."""
+
+    def __init__(self, deaths: Sequence[Death], tree: Tree, absences: Sequence[Absence]) -> None:
+        self._tree = tree
+        self._by_index = {death.view.index: death for death in deaths}
+        # Who may be the reason of something else, the earliest first; whatever follows is taken out, step by step.
+        self._deaths = sorted(deaths, key=lambda death: (death.last_ns, death.view.index))
+        self.found: dict[int, Following] = {}
+        self._judge(self._passes_on)
+        self._judge(self._lost_worker)
+        self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
+        for step in (self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
+            self._judge(step)
+
+    def _judge(self, step: object) -> None:
+        assert callable(step)
+        found = {}
+        for death in self._deaths:
+            index = death.view.index
+            if index in self.found or index in getattr(self, "came_first", ()):
+                continue
+            following = step(death)
+            if following is not None:
+                found[index] = following
+        self.found.update(found)
+
+    def _others(self, death: Death) -> Iterator[Death]:
+        """The deaths that are not consequences so far, the earliest first."""
+        for other in self._deaths:
+            if other.view.index != death.view.index and other.view.index not in self.found:
+                yield other
+
+    def _passes_on(self, death: Death) -> Following | None:
+        role, exception = death.view.process.role, death.view.report.exception
+        wrapper = death.nature == "exit" or (
+            exception is not None and _CHILD_FAILED.search(exception.type or "") is not None
+        )
+        if death.nature in PROMPT or not (role == "launcher" or wrapper):
+            return None
+        if death.nature == "interrupt" and role == "launcher":
+            return None
+        below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]
+        failed = min((item for item in below if item is not None), key=lambda item: item.last_ns, default=None)
+        return Following("reported", f"reports the failure of {subject(failed)}") if failed is not None else None
+
+    def _lost_worker(self, death: Death) -> Following | None:
+        exception = death.view.report.exception
+        match = _WORKER_DIED.search(exception.message or "") if exception else None
+        if match is None:
+            return None
+        pids = {int(pid) for pid in re.findall(r"\d+", match[1])}
+        worker = next((o for o in self._deaths if o.view.process.snapshot.pid in pids and o.boot == death.boot), None)
+        return Following("reported", f"reports the death of {subject(worker)}") if worker is not None else None
+
+    def _left_first(self, absence: Absence) -> list[int]:
+        """Those who never came, when nothing else explains why the waiting ranks ended."""
+        complaints = [d for i in absence.waiting if (d := self._by_index.get(i)) is not None and d.lost_peer]
+        dead = [d for i in absence.absent if (d := self._by_index.get(i)) is not None and not d.lost_peer]
+        if not complaints:
+            return []
+        return [death.view.index for death in dead if not any(self._explains(o, death) for o in self._others(death))]
+
+    @staticmethod
+    def _explains(other: Death, death: Death) -> bool:
+        """Whether another death, by itself and not later, may be why everybody ended."""
+        symptom = other.lost_peer or other.nature in ("left", "vanished") or other.view.process.role == "launcher"
+        signal = other.view.process.signal if other.nature == "sent" else None
+        return not symptom and signal != SIGTERM and other.maybe_before(death)
+
+    def _cleanup(self, death: Death) -> Following | None:
+        if not death.cleanup:
+            return None
+        left = left_ns(death.view.process.snapshot)
+        cause = next((o for o in self._others(death) if not o.cleanup and o.surely_before(death)), None)
+        if cause is None or left is None:
+            return None
+        return Following("cleanup", f"had begun to leave the job, after the death of {subject(cause)}")
+
+    def _ended_by_launcher(self, death: Death) -> Following | None:
+        """SIGTERM, then SIGKILL, is how torchrun's agent ends the remaining workers."""
+        parent = self._tree.parent[death.view.index]
+        if death.nature != "sent" or parent is None or not self._may_have_sent(parent, death):
+            return None
+        number = death.view.process.signal
+        causes = [o for o in self._others(death) if o.view.process.role != "launcher" and o.maybe_before(death)]
+        if number == SIGKILL:
+            causes = [o for o in causes if death.last_ns - o.last_ns >= _GRACE_NS and death.last_ns < float("inf")]
+        else:
+            causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
+        if not causes or self._was_seen_first(parent, death, causes):
+            return None
+        by_agent = parent.process.role == "launcher"
+        who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
+        first = causes[0]
+        if number == SIGKILL:
+            after = time_words(int(death.last_ns - first.last_ns))
+            why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"
+            return Following("sent", why)
+        return Following("sent", f"probably ended by {who} after {subject(first)} died")
+
+    @staticmethod
+    def _may_have_sent(parent: ProcessView, death: Death) -> bool:
+        """Not when the handler wrote down another sender."""
+        crash = death.view.crash
+        return crash is None or not crash.sender_pid or crash.sender_pid == parent.process.snapshot.pid
+
+    @staticmethod
+    def _was_seen_first(parent: ProcessView, death: Death, causes: Sequence[Death]) -> bool:
+        """Whether the launcher noticed this end no later than those that only complain of a peer.
+
+        Then it had no reason yet to send a signal, and this end may be what they complain of.
+        """
+        if not all(cause.lost_peer for cause in causes):
+            return False
+        seen = {wait.pid: wait.mono_ns for wait in parent.process.snapshot.waits}
+        own = seen.get(death.view.process.snapshot.pid)
+        if own is None:
+            return False
+        here = [o for o in causes if o.boot == death.boot]
+        noticed = [seen[pid] for o in here if (pid := o.view.process.snapshot.pid) in seen]
+        return len(here) == len(causes) == len(noticed) and own <= min(noticed) + _ONE_LOOK_NS
+
+    def _lost_peer(self, death: Death) -> Following | None:
+        if not death.lost_peer:
+            return None
+        missing = next((self._by_index[i] for i, a in self.came_first.items() if death.view.index in a.waiting), None)
+        if missing is None:
+            others = (o for o in self._others(death) if o.view.process.role == "rank" and not o.lost_peer)
+            missing = next((o for o in others if o.nature != "interrupt" and o.maybe_before(death)), None)
+        if missing is None:
+            return None
+        if death.nature == "abort":
+            return Following("network", f"its watchdog gave up waiting for {subject(missing)}")
+        if not peer_gone(death.view):
+            return Following("network", f"waited in vain for {subject(missing)}")
+        return Following("network", f"lost the connection to {subject(missing)}")
+
+    def _ended_with_parent(self, death: Death) -> Following | None:
+        parent = self._tree.parent[death.view.index]
+        if death.nature not in ("sent", "exit", "exception") or death.view.process.role == "rank" or parent is None:
+            return None
+        cause = self._by_index.get(parent.index)
+        if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
+            return None
+        return Following("teardown", f"ended after its parent, {subject(cause)}")
+
+
+def subject(death: Death) -> str:
+    """`rank 1`, for the middle of a sentence."""
+    words = subject_words([death.view])
+    return words[0].lower() + words[1:] if words.startswith(("Rank", "Process", "Launcher")) else words

@@ -1,0 +1,172 @@
+"""The order of events across processes: clocks of several hosts, and who was missing where others waited.
+
+Processes of one boot share CLOCK_MONOTONIC and are compared exactly. Between hosts, collectives are the proof: in an
+all-reduce nobody is done before everybody has come. Each one that was completed bounds how far two clocks differ, from
+both sides, and the bounds of many leave a millisecond or so. Where no collective joins two hosts, their wall clocks
+have to do, with an error that is wide. Nothing here says who is to blame; `deaths.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
+
+WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
+_DRIFT = 500e-6  # the kernel slews a clock by at most 500 ppm (adjtimex(2)); doubts grow with the time since a proof
+_NO_BOUND = float("inf")
+# Nobody completes these before everybody has called them.
+_MEETINGS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+OPEN = ("scheduled", "started", "failed")
+_Meeting = tuple[object, ...]  # attempt, group, its ranks, number and op: what the ranks of a group have in common
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """CLOCK_MONOTONIC of a boot on the run's own clock: add `offset_ns`, right to `error_ns`.
+
+    `how`: "same clock", "collectives" or "wall clock".
+    """
+
+    offset_ns: int
+    error_ns: int
+    how: str
+
+
+def host_clocks(job: Job, reference: str) -> dict[str, HostClock]:
+    """The clock of every boot of the job, relative to CLOCK_MONOTONIC of the boot `reference`."""
+    boots = _wall_offsets(job)
+    if not boots:
+        return {}
+    own = boots.get(reference, median(boots.values()))
+    bounds = _closed(_bounds(job), reference) if len(boots) > 1 else {}
+    clocks = {}
+    for boot, wall in boots.items():
+        low, high = bounds.get(boot, (-_NO_BOUND, _NO_BOUND))
+        if boot == reference:
+            clocks[boot] = HostClock(0, 0, "same clock")
+        elif -_NO_BOUND < low <= high < _NO_BOUND:
+            clocks[boot] = HostClock(round((low + high) / 2), round((high - low) / 2) + 1, "collectives")
+        else:  # nothing joins the two, or what does is a contradiction
+            clocks[boot] = HostClock(round(wall - own), WALL_ERROR_NS, "wall clock")
+    return clocks
+
+
+def _wall_offsets(job: Job) -> dict[str, float]:
+    """Wall clock minus CLOCK_MONOTONIC of each boot; the middle of its boxes, for the wall clock may be set."""
+    found: dict[str, list[int]] = {}
+    for process in job.processes:
+        box = process.snapshot
+        found.setdefault(box.boot_id, []).append(box.created_wall_ns - box.created_mono_ns)
+    if job.launcher is not None:
+        launcher = job.launcher
+        found.setdefault(launcher.boot_id, []).append(launcher.started_wall_ns - launcher.started_mono_ns)
+    return {boot: median(values) for boot, values in found.items()}
+
+
+@dataclass
+class _Met:
+    """One collective as one host saw it: when its last rank came, and when its first one was done."""
+
+    came_ns: int = 0
+    done_ns: float = _NO_BOUND
+
+
+def _bounds(job: Job) -> dict[tuple[str, str], float]:
+    """For two boots (a, b): an upper bound of clock b's offset minus clock a's."""
+    meetings: dict[_Meeting, dict[str, _Met]] = {}
+    latest: dict[str, int] = {}
+    for process in job.processes:
+        boot = process.snapshot.boot_id
+        for item, key in _completed_meetings(process):
+            met = meetings.setdefault(key, {}).setdefault(boot, _Met())
+            met.came_ns = max(met.came_ns, item.scheduled_ns or 0)
+            met.done_ns = min(met.done_ns, item.completed_ns or _NO_BOUND)
+            latest[boot] = max(latest.get(boot, 0), item.completed_ns or 0)
+    bounds: dict[tuple[str, str], float] = {}
+    for hosts in meetings.values():
+        hub, *others = sorted(hosts)
+        for other in others:
+            for a, b in ((hub, other), (other, hub)):
+                # Host b's first rank was not done before host a's last one came, and the other way round.
+                drift = _DRIFT * max(0, latest[a] - hosts[a].came_ns)
+                bound = hosts[a].done_ns - hosts[b].came_ns + drift
+                bounds[a, b] = min(bounds.get((a, b), _NO_BOUND), bound)
+    return bounds
+
+
+def _completed_meetings(process: Process) -> Iterator[tuple[Collective, _Meeting]]:
+    ranks = {group.name: group.ranks for group in process.snapshot.groups}
+    for item in process.snapshot.collectives:
+        if item.state != "completed" or item.group is None or not item.scheduled_ns or not item.completed_ns:
+            continue
+        if item.op.startswith(_MEETINGS) and not item.point_to_point:
+            yield item, (process.attempt, item.group, ranks.get(item.group), item.sequence_nr, item.op)
+
+
+def _closed(bounds: Mapping[tuple[str, str], float], reference: str) -> dict[str, tuple[float, float]]:
+    """Lowest and highest offset of each boot, through all boots in between."""
+    boots = {boot for pair in bounds for boot in pair} | {reference}
+    high = dict.fromkeys(boots, _NO_BOUND) | {reference: 0.0}
+    low = dict.fromkeys(boots, -_NO_BOUND) | {reference: 0.0}
+    for _ in boots:
+        changed = False
+        for (a, b), bound in bounds.items():
+            if high[a] + bound < high[b]:
+                high[b], changed = high[a] + bound, True
+            if low[b] - bound > low[a]:
+                low[a], changed = low[b] - bound, True
+        if not changed:
+            break
+    return {boot: (low[boot], high[boot]) for boot in boots}
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A rank that never came to a collective in which others of its group waited. All are indices in the job."""
+
+    group: str
+    op: str
+    sequence_nr: int
+    absent: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+
+def absences(processes: Iterable[tuple[int, Process]]) -> list[Absence]:
+    """For each process group, the last collective that some of its ranks called and others did not.
+
+    A rank that is held up in a collective of another group is not absent by itself, and is left out. So is one of
+    which no collective was recorded: what its box lost proves nothing.
+    """
+    members: dict[tuple[int | None, str, tuple[int, ...] | None], dict[int, Collective]] = {}
+    held: dict[int, set[str]] = {}
+    for index, process in processes:
+        names = {group.name: group.ranks for group in process.snapshot.groups}
+        for name, last in _last_of_groups(process.snapshot).items():
+            members.setdefault((process.attempt, name, names.get(name)), {})[index] = last
+            if last.state in ("scheduled", "started") and not last.async_op:
+                held.setdefault(index, set()).add(name)
+    found = []
+    for (_, name, _), lasts in members.items():
+        newest = max(lasts.values(), key=lambda item: item.sequence_nr)
+        waiting = tuple(i for i, item in lasts.items() if _waits_in(item, newest))
+        absent = tuple(i for i, item in lasts.items() if item.sequence_nr < newest.sequence_nr and not held.get(i))
+        if waiting and absent:
+            found.append(Absence(str(name), newest.op, newest.sequence_nr, absent, waiting))
+    return found
+
+
+def _waits_in(item: Collective, newest: Collective) -> bool:
+    return item.sequence_nr == newest.sequence_nr and item.state in OPEN
+
+
+def _last_of_groups(snapshot: Snapshot) -> dict[str, Collective]:
+    return {item.group: item for item in snapshot.collectives if item.group is not None and not item.point_to_point}
+
+
+def left_ns(snapshot: Snapshot) -> int | None:
+    """When the process began to leave its job's process group, for good."""
+    own = [f for f in snapshot.facts if f.kind == "RANK" and f.mono_ns >= snapshot.created_mono_ns]
+    return own[-1].mono_ns if own and isinstance(own[-1].data, dict) and own[-1].data.get("left") else None
