@@ -9,11 +9,15 @@ import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pytracer._errors import InputError, UsageError
 from pytracer.analyze.live import LiveProcess, LiveReport
+
+if TYPE_CHECKING:
+    from pytracer.decode.snapshot import Snapshot
 
 LATEST = Path("runs/latest")
 _BOXES = "boxes"
@@ -31,12 +35,13 @@ Examples:
 @click.argument("target", metavar="[RUN|PID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/witness.md).")
 @click.option("--all", "everything", is_flag=True, help="Show all threads and whole stacks.")
-@click.option("--no-native", is_flag=True, help="Python frames only: each process is stopped for a shorter time.")
+@click.option("--no-native", is_flag=True, help="Python frames only: quicker.")
 def command(target: str | None, as_json: bool, everything: bool, no_native: bool) -> int:
     """Say what a running job is doing: open collectives, who has not come to them, stacks of all threads.
 
-    RUN is a run directory, runs/latest when left out; PID a process, which is shown with all below it. Stacks need
-    the extra `pytracer[stacks]`: a process is stopped for the time of one look.
+    RUN is a run directory, runs/latest when left out; PID a process, which is shown with all below it. Recorded
+    processes give their stacks themselves, others by py-spy or pystack (extra `pytracer[stacks]`) where installed;
+    each is stopped for some milliseconds.
     """
     from pytracer.render.live import render_live
 
@@ -72,7 +77,8 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
         InputError: nothing runs there, or it may not be looked at.
         UsageError: no target was given and there is no newest run.
     """
-    from pytracer.cli.live_stacks import rss_bytes, take_stacks
+    from pytracer.cli.live_request import request_stacks
+    from pytracer.cli.live_stacks import kernel_threads, rss_bytes, take_stacks
 
     if target is None:
         if not LATEST.exists():
@@ -80,16 +86,19 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
                 "no RUN or PID was given and there is no runs/latest here", "name one: pytracer attach PID"
             )
         target = str(LATEST)
-    report = _of_pid(int(target)) if target.isdigit() and not Path(target).exists() else _of_run(Path(target))
+    of_pid = target.isdigit() and not Path(target).exists()
+    report, boxes = _of_pid(int(target)) if of_pid else _of_run(Path(target))
     report.taken = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     for process in report.processes:
         process.rss = rss_bytes(process.pid)
+        process.threads = kernel_threads(process.pid)
+    request_stacks([(item, boxes[item.pid]) for item in report.processes if item.pid in boxes], native=native)
     report.notes += take_stacks(report.processes, native=native)
     return report
 
 
-def _of_run(directory: Path, only: set[int] | None = None) -> LiveReport:
-    """The running processes of a run, as their boxes show them; `only` those with these pids."""
+def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, dict[int, Snapshot]]:
+    """The running processes of a run, as their boxes show them, and these by pid; `only` those with these pids."""
     from pytracer.analyze.standstill import find_waits, live_process
     from pytracer.decode.merge import load_job
 
@@ -113,7 +122,7 @@ def _of_run(directory: Path, only: set[int] | None = None) -> LiveReport:
     report.waits = find_waits(local, now)
     if len(local) < len(job.processes):
         report.notes.append("processes of other hosts are in this run; they are not shown")
-    return report
+    return report, {process.snapshot.pid: process.snapshot for process in running}
 
 
 def _recording(directory: Path) -> Path:
@@ -128,7 +137,7 @@ def _recording(directory: Path) -> Path:
     return directory
 
 
-def _of_pid(pid: int) -> LiveReport:
+def _of_pid(pid: int) -> tuple[LiveReport, dict[int, Snapshot]]:
     """One process and its descendants; from their boxes, too, when they are recorded."""
     below = _descendants(pid)
     if pid not in below:
@@ -141,16 +150,18 @@ def _of_pid(pid: int) -> LiveReport:
         variables = []
     recorded = next((os.fsdecode(item[13:]) for item in variables if item.startswith(b"PYTRACER_DIR=")), None)
     report = LiveReport()
+    boxes: dict[int, Snapshot] = {}
     if recorded is not None:
         try:
-            report = _of_run(Path(recorded), set(below))
+            report, boxes = _of_run(Path(recorded), set(below))
         except InputError as error:
             report.notes.append(str(error))
     else:
         report.notes.append(f"process {pid} is not recorded: no PYTRACER_DIR in its environment")
     known = {process.pid for process in report.processes}
     report.processes += [LiveProcess(item, parent) for item, parent in below.items() if item not in known]
-    return replace(report, processes=sorted(report.processes, key=lambda item: list(below).index(item.pid)))
+    order = list(below)
+    return replace(report, processes=sorted(report.processes, key=lambda item: order.index(item.pid))), boxes
 
 
 def _descendants(pid: int) -> dict[int, int]:

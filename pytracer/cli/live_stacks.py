@@ -1,4 +1,4 @@
-"""Stacks of running processes: the kernel's words for each thread, frames by py-spy or pystack where installed.
+"""Threads of running processes: the kernel's words for each, and frames by py-spy or pystack where installed.
 
 Both tools read from outside and stop a process for the time of one look, some ten milliseconds; each gets a time
 limit. What a tool cannot do is a note, never an error.
@@ -24,18 +24,19 @@ _AT_ONCE = 4
 _STATES = {"R": "running", "S": "sleeping", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "ended"}
 _PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*)\))? \[(.*?)\]")
 _PYSTACK_FRAME = re.compile(r'^\s+\((Python|C)\) File "(.*)", line (\d+), in (.+?)(?: \((/.*)\))?$')
-HINT = "install the extra `pytracer[stacks]` (py-spy, pystack) to see the stacks"
+HINT = "the extra `pytracer[stacks]` (py-spy, pystack) sees those that are not recorded"
 
 
 def take_stacks(processes: list[LiveProcess], *, native: bool) -> list[str]:
-    """Fills the threads of each process; returns notes about all of them."""
+    """Fills the threads of each process that has no stacks yet; returns notes about all of them."""
+    silent = [process for process in processes if process.stacks_by is None and "python" in _exe(process.pid)]
+    if not silent:
+        return []
     tool = _tool("py-spy") or _tool("pystack")
-    for process in processes:
-        process.threads = kernel_threads(process.pid)
     if tool is None:
-        return [f"no stacks: {HINT}"]
+        return [f"not every process shows its stacks: {HINT}"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(lambda process: _fill(process, tool, native), processes))
+        list(pool.map(lambda process: _fill(process, tool, native), silent))
     return []
 
 
@@ -103,8 +104,6 @@ def pystack_threads(text: str) -> dict[int, LiveThread]:
 
 def _fill(process: LiveProcess, tool: str, native: bool) -> None:
     by = os.path.basename(tool)
-    if "python" not in _exe(process.pid):
-        return
     found, why = _ask(tool, process.pid, native)
     if not found and native:
         found, _ = _ask(tool, process.pid, False)

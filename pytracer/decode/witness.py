@@ -72,7 +72,7 @@ class MemorySample:
 
 @dataclass(frozen=True)
 class SeenProcess:
-    """A traced process, and the moments between which it ended. `how`: "pidfd" or "reaped"."""
+    """A traced process, and the moments between which it ended. `how`: "pidfd", "zombie" or "reaped"."""
 
     pid: int
     start_ticks: int

@@ -64,7 +64,7 @@ def counters(path: Path) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             head = file.read(schema.HEADER_BYTES)
-            parts = [head[: schema.FILE_HEADER.nbytes]]
+            parts = [_without_reports(head[: schema.FILE_HEADER.nbytes])]
             for number in range(schema.REGION_LIMIT):
                 at = schema.FILE_HEADER.nbytes + number * entry.nbytes
                 if at + entry.nbytes > len(head):
@@ -75,3 +75,9 @@ def counters(path: Path) -> bytes:
     except (OSError, ValueError, OverflowError):
         return b""
     return b"".join(parts)
+
+
+def _without_reports(header: bytes) -> bytes:
+    """A process that answers `pytracer attach` does not move by that."""
+    at = codec.layout(schema.FILE_HEADER).offsets["live_reports"]
+    return header[:at] + bytes(8) + header[at + 8 :]

@@ -233,9 +233,11 @@ def _look_at(seen: Seen) -> None:
         return
     if seen.gone_mono_ns is None:
         seen.gone_mono_ns = now
-    status = exit_status(seen.descriptor)
+    status, how = exit_status(seen.descriptor), "pidfd"
+    if status is None:
+        status, how = zombie_status(seen), "zombie"
     if status is not None:
-        seen.ended(status, "pidfd")
+        seen.ended(status, how)
         os.close(seen.descriptor)
         seen.descriptor = -1
 
@@ -255,6 +257,21 @@ def exit_status(descriptor: int) -> int | None:
         return None
     mask, *_, status = _INFO.unpack(info)
     return int(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def zombie_status(seen: Seen) -> int | None:
+    """The wait status of a process that ended and was not reaped yet: field 52 of /proc/PID/stat (proc(5)).
+
+    Without the right to know it the kernel writes 0, so that 0 says nothing.
+    """
+    if start_ticks(seen.pid) != seen.start_ticks:
+        return None
+    try:
+        text = Path(f"/proc/{seen.pid}/stat").read_text(encoding="utf-8", errors="replace")
+        words = text.rpartition(")")[2].split()
+        return int(words[49]) or None if words[0] == "Z" else None
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _note_memory(seen: Seen) -> None:

@@ -19,6 +19,7 @@ from tests.conditions import needs_native, needs_py_spy
 from tests.support.cli import only_line, pytracer
 from tests.support.crash import PROGRAMS, environment, torchrun, traced_run
 
+SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 pytestmark = [needs_native, pytest.mark.slow]
 
 
@@ -72,15 +73,16 @@ def test_attach_says_who_has_not_come(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
-@needs_py_spy
 def test_attach_shows_the_line_that_each_rank_is_at(tmp_path: Path) -> None:
-    """With py-spy, Python stacks of all ranks."""
+    """Each process answers by itself, and goes on."""
     run = tmp_path / "run"
     with standing_job(run):
         ranks = {item["rank"]: item for item in attached(run, run)["processes"] if item["rank"] is not None}
         lines = (PROGRAMS / "rank_that_is_late.py").read_text(encoding="utf-8").splitlines()
-        frame = ranks[1]["threads"][0]["python_stack"][0]
-        assert "time.sleep" in lines[frame["line"] - 1]
+        for rank, words in ((0, "dist.all_reduce"), (1, "time.sleep")):
+            assert ranks[rank]["stacks_by"] == "black box"
+            frames = [item for item in ranks[rank]["threads"][0]["python_stack"] if "rank_that_is_late" in item["file"]]
+            assert words in lines[frames[0]["line"] - 1]
 
 
 def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
@@ -117,11 +119,25 @@ def test_attach_to_an_ended_run_is_one_line(tmp_path: Path) -> None:
     assert "runs on this machine; `pytracer inspect" in only_line(done)
 
 
+@needs_py_spy
+def test_py_spy_shows_what_is_not_recorded(tmp_path: Path) -> None:
+    """A process without a black box."""
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        try:
+            (seen,) = attached(process.pid, tmp_path)["processes"]
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+    assert seen["stacks_by"] == "py-spy"
+    assert seen["threads"][0]["python_stack"][0]["line"] == 1
+
+
 def test_attach_to_a_process_that_is_not_recorded(tmp_path: Path) -> None:
-    """Its threads are shown, and that there is no record."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=environment()) as process:
+    """Its threads are shown, and that there is no record; it is not asked by a signal, which would end it."""
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:
         try:
             report = attached(process.pid, tmp_path)
+            assert process.poll() is None
         finally:
             os.kill(process.pid, signal.SIGKILL)
     assert [item["pid"] for item in report["processes"]] == [process.pid]

@@ -1,0 +1,104 @@
+"""Stacks of running processes by their own black boxes: a queued signal asks, the recorder inside answers.
+
+The answer takes some milliseconds and needs no other tool. To a process without the recorder that signal would be
+deadly, so it is sent only to one whose box is being recorded, which is still the same process, and which catches it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytracer._errors import InputError
+from pytracer.analyze.live import LiveFrame, LiveProcess, LiveThread
+from pytracer.analyze.report import ThreadReport
+from pytracer.analyze.thread_reports import thread_reports
+from pytracer.blackbox.schema import REQUEST_SIGNAL, REQUEST_VALUE, State
+from pytracer.decode.reader import read_box
+from pytracer.decode.snapshot import Snapshot
+from pytracer.decode.symbolize import symbolize
+from pytracer.record.watch import box_header, start_ticks
+
+_SECONDS = 2.0
+_BY = "black box"
+Asked = Sequence[tuple[LiveProcess, Snapshot]]
+
+
+def request_stacks(processes: Asked, *, native: bool) -> None:
+    """Fills the threads of each process that answers; the others are left as they are.
+
+    Args:
+        processes: each with its box.
+        native: also native frames, whose names take a second to look up.
+    """
+    open_requests = {}
+    for process, snapshot in processes:
+        before = _answers(snapshot)
+        if before is not None and _may_ask(snapshot) and _ask(snapshot.pid):
+            open_requests[process.pid] = (process, snapshot, before)
+    until = time.monotonic() + _SECONDS
+    answered: list[tuple[LiveProcess, Snapshot]] = []
+    while open_requests and time.monotonic() < until:
+        for pid, (process, snapshot, before) in list(open_requests.items()):
+            if (_answers(snapshot) or 0) > before:
+                del open_requests[pid]
+                answered.append((process, snapshot))
+        time.sleep(0.01)
+    _read(answered, native)
+    for process, _, _ in open_requests.values():
+        process.notes.append(f"it did not answer the request for its stacks within {_SECONDS:.0f} s")
+
+
+def _read(answered: Asked, native: bool) -> None:
+    boxes = []
+    for process, old in answered:
+        try:
+            box = read_box(old.path)
+        except InputError:
+            continue
+        if box.live is not None:
+            boxes.append((process, replace(box, crash=box.live, live=None)))
+    snapshots = [box for _, box in boxes]
+    for (process, _), box in zip(boxes, symbolize(snapshots) if native else snapshots, strict=True):
+        process.stacks_by = _BY
+        _fill(process, thread_reports(box, box.crash), native)
+
+
+def _fill(process: LiveProcess, reports: Sequence[ThreadReport], native: bool) -> None:
+    known = {thread.tid: thread for thread in process.threads}
+    for report in reports:
+        thread = known.get(report.tid or 0)
+        if thread is None:
+            if report.tid is None:
+                continue
+            thread = LiveThread(report.tid, report.name)
+            process.threads.append(thread)
+        thread.python_stack = [LiveFrame(item.function, item.file, item.line) for item in report.python_stack or []]
+        if native:
+            thread.native_stack = [LiveFrame(item.function, image=item.image) for item in report.native_stack or []]
+
+
+def _may_ask(snapshot: Snapshot) -> bool:
+    header = box_header(Path(snapshot.path))
+    if header is None or header["state"] != State.RECORDING or start_ticks(snapshot.pid) != snapshot.start_ticks:
+        return False
+    try:
+        status = Path(f"/proc/{snapshot.pid}/status").read_text(encoding="utf-8", errors="replace")
+        caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return False
+    return bool(caught >> (REQUEST_SIGNAL - 1) & 1)
+
+
+def _ask(pid: int) -> bool:
+    queue = ctypes.CDLL(None).sigqueue
+    queue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    return bool(queue(pid, REQUEST_SIGNAL, REQUEST_VALUE) == 0)
+
+
+def _answers(snapshot: Snapshot) -> int | None:
+    header = box_header(Path(snapshot.path))
+    return header["live_reports"] if header is not None else None
