@@ -53,11 +53,11 @@ def traced(scenario: Scenario, run: Path) -> Ended:
     return once(run)
 
 
-def untraced(scenario: Scenario, run: Path) -> Ended:
-    """The job as it is without pytracer."""
+def untraced(scenario: Scenario, run: Path, **extra: str) -> Ended:
+    """The job as it is without pytracer; `extra` are environment variables."""
 
     def once() -> Ended:
-        return ended(command(scenario, run), environment(VICTIM=str(scenario.victim)), run)
+        return ended(command(scenario, run), environment(VICTIM=str(scenario.victim), **extra), run)
 
     return healthy(once, once) if scenario.status == 0 else once()
 

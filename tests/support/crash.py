@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def victim(
     return ended([python, *options, *words], env, run, core_bytes=core_bytes)
 
 
-def ended(command: list[str | Path], env: dict[str, str], run: Path, *, core_bytes: int = 0) -> Ended:
+def ended(command: Sequence[str | Path], env: dict[str, str], run: Path, *, core_bytes: int = 0) -> Ended:
     """Any command, run to its end beside the run directory."""
     process = subprocess.Popen(
         [str(word) for word in command], env=env, cwd=run.parent, stdin=subprocess.DEVNULL,
@@ -169,7 +170,17 @@ def compiled(directory: Path) -> Path:
     compiler = shutil.which("cc") or "gcc"
     library = directory / "libfaults.so"
     subprocess.run(
-        [compiler, "-O1", "-g", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-o", library, PROGRAMS / "faults.c"]
+        [
+            compiler,
+            "-O1",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-fno-omit-frame-pointer",
+            "-o",
+            str(library),
+            str(PROGRAMS / "faults.c"),
+        ]
         + ["-lpthread"],
         check=True,
         env={**os.environ, "LD_PRELOAD": ""},

@@ -32,7 +32,7 @@ def join(rank=None, world=None, store=None):
 def keep_dumping(directory):
     """Torch's Flight Recorder into DIRECTORY/dump_RANK, again and again: more than a job that dies usually leaves."""
     path = pathlib.Path(directory, f"dump_{dist.get_rank()}")
-    aside = path.with_name(f"new.{path.name}")
+    aside = path.with_name(f"new.{dist.get_rank()}")
 
     def dump():
         while True:

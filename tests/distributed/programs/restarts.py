@@ -1,0 +1,27 @@
+"""Two ranks; in the first attempt rank 1 reads through a null pointer, in the second rank 0 raises."""
+
+import ctypes
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def main():
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    # A store of its own for each attempt: torch 2.13 leaves addresses of gloo's first one in the agent's.
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}.{attempt}")
+    rank = dist.get_rank()
+    dist.all_reduce(torch.ones(4))
+    if attempt == "0" and rank == 1:
+        ctypes.memset(None, 0, 64)
+    if attempt == "1" and rank == 0 and sys.argv[2] == "fail":
+        raise ValueError("the second attempt")
+    if attempt == "0":
+        time.sleep(20)
+
+
+if __name__ == "__main__":
+    main()

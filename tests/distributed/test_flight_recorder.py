@@ -1,0 +1,68 @@
+"""Torch's own dumps of a real job are read, and torch's own analyzer reads ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytracer.decode.job import load_runs
+from tests.conditions import needs_core, needs_native
+from tests.distributed.jobs import PROGRAMS
+from tests.support.cli import pytracer
+from tests.support.crash import Ended, environment, torchrun, traced_run
+
+pytestmark = [needs_core, needs_native]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Three ranks; rank 2 calls all_reduce where the others call broadcast."""
+    run = tmp_path_factory.mktemp("dumps") / "run"
+    done = traced_run(*torchrun(PROGRAMS / "dumps.py", ranks=3), run=run, options=("--no-report",))
+    assert done.status == 1
+    return done
+
+
+def analyze(directory: Path, *options: str) -> str:
+    """What torch's analyzer says."""
+    words = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(directory), *options]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120, check=False)
+    return done.stdout + done.stderr
+
+
+def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
+    """A pickle or JSON beside the boxes is found by its name; nothing in it is new, and nothing is doubled."""
+    before = load_runs(job.run / "boxes")
+    merged = load_runs(job.run)
+    assert [(use.rank, use.added, use.known) for use in merged.flight] == [(0, 0, 6), (1, 0, 6), (2, 0, 5)]
+    for old, new in zip(before.ranks, merged.ranks, strict=True):
+        assert [(c.number, c.op, c.state) for c in old.snapshot.collectives] == [
+            (c.number, c.op, c.state) for c in new.snapshot.collectives
+        ]
+    assert all("not known whether they failed" in use.notes[0] for use in merged.flight)
+
+
+def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
+    """The reason to write ours: the group of every entry is missing from `pg_config`."""
+    (job.run / "comm_lib_trace_rank_2").rename(job.run.parent / "json")
+    try:
+        assert "KeyError: ('0', 0)" in analyze(job.run, "--prefix", "comm_lib_trace_rank_")
+    finally:
+        (job.run.parent / "json").rename(job.run / "comm_lib_trace_rank_2")
+
+
+def test_torchs_analyzer_reads_ours(job: Ended, tmp_path: Path) -> None:
+    """It finds the mismatch. It may well blame the others: the first dump that it reads is the one it trusts."""
+    done = pytracer("dump", job.run, "--flight-recorder", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {f"nccl_trace_rank_{n}" for n in range(3)} | {f"rank{n}.json" for n in range(3)}
+    said = analyze(tmp_path / "out")
+    assert "Traceback" not in said
+    assert "Collective sequence number: 6 has errors" in said
+    assert "COLLECTIVE_TYPE_MISMATCH" in said
+    assert pytracer("dump", job.run, "--flight-recorder", "out", cwd=tmp_path).returncode == 2
+    assert pytracer("dump", job.run, "--flight-recorder", "out", "--force", cwd=tmp_path).returncode == 0

@@ -1,0 +1,114 @@
+"""torchrun's own table carries the verdict, its restarts are attempts, and two of its agents are one job."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.job import load_runs
+from tests.conditions import needs_core, needs_native
+from tests.distributed.jobs import PROGRAMS, agents
+from tests.distributed.scenarios import WRONG
+from tests.support.cli import ROOT
+from tests.support.crash import ended, environment, torchrun, traced_run
+
+pytestmark = [needs_core, needs_native]
+DEATHS = PROGRAMS / "deaths.py"
+
+
+def rows(stderr: str) -> dict[int, str]:
+    """The rows of torchrun's table, by rank."""
+    table = stderr.partition("Failures:")[2].partition("=====")[0]
+    return {int(m[1]): m[0] for m in re.finditer(r"rank +: (\d+).*?(?=\n-----|\n\[|\n=|\Z)", table, re.DOTALL)}
+
+
+def test_table_names_what_a_signal_hid(run: Path) -> None:
+    """The victim's row says why and where, the other's that it follows; the exit code is the one without pytracer."""
+    job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
+    done = traced_run(*job, run=run)
+    plain = ended(list(job), environment(), run)
+    assert done.status == plain.status == 1
+    assert "pytracer" not in plain.stderr
+    found = rows(done.stderr)
+    assert re.search(r"Signal 11 \(SIGSEGV\) received by PID \d+\n +pytracer: Rank 1 wrote .*null", found[1])
+    assert "restarts.py:" in found[1]
+    assert "pytracer: a consequence: " in found[0]
+    path = re.search(r"error_file: (\S+)", found[1])
+    assert path is not None
+    content = json.loads(Path(path[1]).read_text(encoding="utf-8"))["message"]
+    assert content["errorCode"] == -11
+    assert content["pytracer"].startswith("Rank 1 wrote")
+    assert content["extraInfo"]["timestamp"].isdigit()
+
+
+def test_table_is_torchs_own_when_the_report_cannot_be_made(run: Path) -> None:
+    """The sentence is missing then, a note says why, and nothing else changes."""
+    job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
+    broken = run.with_name("broken")
+    broken.mkdir()
+    (broken / "msgspec.py").write_text("raise ImportError('broken on purpose')\n", encoding="utf-8")
+    done = traced_run(*job, run=run, PYTHONPATH=f"{broken}:{ROOT}", options=("--no-report",))
+    assert done.status == 1
+    assert "pytracer:" not in "".join(rows(done.stderr).values())
+    notes = [fact.data for box in done.boxes for fact in box.facts if fact.kind == "NOTE"]
+    assert any("torchrun's table was not completed" in note for note in notes)
+
+
+def test_restarts_are_attempts(run: Path) -> None:
+    """The verdict is about the last attempt; the first one keeps its own, with another rank and cause."""
+    job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
+    at = job.index("--nproc-per-node")
+    done = traced_run(*job[:at], "--max-restarts", "1", *job[at:], run=run)
+    assert done.status == 1
+    report = done.report
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.rank) == ("python-exception", 0), report.verdict.summary
+    assert report.attempts is not None
+    (first,) = report.attempts
+    assert first.verdict is not None
+    assert (first.attempt, first.verdict.class_, first.verdict.rank) == (0, "null-dereference", 1)
+    ranks = [(p.rank, p.attempt) for p in report.processes or [] if p.role == "rank"]
+    assert sorted(ranks, key=str) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert "earlier" in done.stderr
+    assert "attempt 0 of torchrun: Rank 1 wrote" in " ".join(done.stderr.split())
+
+
+def test_a_restart_that_helped_is_no_death(run: Path) -> None:
+    """Clean, and the attempt that failed is still told."""
+    job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "go on")
+    at = job.index("--nproc-per-node")
+    done = traced_run(*job[:at], "--max-restarts", "1", *job[at:], run=run)
+    assert done.status == 0
+    report = done.report
+    assert report.verdict is not None
+    assert report.verdict.class_ == "clean"
+    assert [a.verdict.rank for a in report.attempts or [] if a.verdict] == [1]
+
+
+def test_two_agents_with_a_directory_each_are_one_job(run: Path) -> None:
+    """Two nodes, played by two agents: each report alone misses a half, both together blame the right rank."""
+    scenario = next(s for s in WRONG if s.start == "agents")
+    parts = [run.with_name(f"node{n}") for n in (0, 1)]
+    commands = [
+        [sys.executable, "-m", "pytracer", "run", "--no-report", "-o", str(part), "--", *words]
+        for part, words in zip(parts, agents(scenario), strict=True)
+    ]
+    env = environment(VICTIM=str(scenario.victim))
+    started = [subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL) for words in commands]
+    try:
+        for process in started:
+            process.wait(120)
+    finally:
+        for process in started:
+            process.kill()
+    report = build_report(load_runs(parts))
+    assert report.run is not None
+    assert (report.run.world_size, report.run.launcher) == (scenario.ranks, "torchrun")
+    ranks = sorted(p.rank for p in report.processes or [] if p.role == "rank" and p.rank is not None)
+    assert ranks == list(range(scenario.ranks))
+    assert report.verdict is not None
+    assert report.verdict.rank in scenario.guilty, report.verdict.summary
