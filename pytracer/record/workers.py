@@ -79,9 +79,10 @@ def _recorded(box: Core, fetch: Any) -> Any:
             _sample(box, batch_words(indices))
         except Exception:  # an index with a broken __repr__
             box.lib.pytracer_count_hook_error()
-        result = fetch(indices)
-        _sample(box, "")
-        return result
+        try:
+            return fetch(indices)
+        finally:  # an exception, too, is handed over: the loading is over
+            _sample(box, "")
 
     return fetch_and_record
 
