@@ -39,9 +39,9 @@ RAISED = ("python-exception",)
 CLEAN_UP = "rank {} raised and then cleaned up for 3 s"
 
 DEATHS = (
-    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "sigsegv"),
+    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "null pointer"),
              often=True),
-    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "sigsegv"),
+    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "null pointer"),
              start="spawn", ranks=2),
     Scenario("deaths", "killed", "somebody killed rank 1 with SIGKILL", (1,), ("external-kill",), ("rank 1", "sigkill"),
              often=True),
@@ -54,7 +54,7 @@ DEATHS = (
     Scenario("deaths", "terminated", "somebody ended rank 1 with SIGTERM", (1,), ("external-kill",),
              ("rank 1", "sigterm"), ranks=2),
     Scenario("deaths", "segfault_in_backward", "rank 3 faulted, below the second agent", (3,), NULL,
-             ("rank 3", "sigsegv"), start="agents", ranks=4, victim=3, often=True),
+             ("rank 3", "null pointer"), start="agents", ranks=4, victim=3, often=True),
     Scenario("deaths", "slow_cleanup", CLEAN_UP.format(3) + ", below the second agent", (3,), RAISED,
              ("rank 3", "shard 3 has 0 rows"), start="agents", ranks=4, victim=3),
 )  # fmt: skip
