@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from functools import cache
+from mmap import mmap
 from typing import Any
 
 from pytracer.blackbox.schema import Struct
@@ -45,7 +46,7 @@ class Layout:
             raise AssertionError(f"{self.name} declares {self.nbytes} bytes, its fields take {offset}")
         self._struct = struct.Struct(fmt)
 
-    def decode(self, data: bytes | memoryview, offset: int = 0) -> dict[str, Any]:
+    def decode(self, data: bytes | memoryview | mmap, offset: int = 0) -> dict[str, Any]:
         """Decodes one structure at `offset`; raises `struct.error` when it does not fit."""
         values = self._struct.unpack_from(data, offset)
         out: dict[str, Any] = {}

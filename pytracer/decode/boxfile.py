@@ -1,15 +1,16 @@
 """One black box as bytes: header, region directory, and reads that stay inside the file.
 
 Nothing here knows what a region means. Every number that comes from the file is checked before use; what does not
-fit is noted as `Damage` and left out.
+fit is noted as `Damage` and left out. A reader that wants little gets little: the other regions are then not read.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,21 +40,26 @@ class Extent:
 class BoxFile:
     """The bytes of one file, its header and regions; collects damage."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Reads the file.
+    def __init__(self, path: str | os.PathLike[str], only: Collection[schema.Region] | None = None) -> None:
+        """Reads the file, or the regions `only` of it: the others are as if they were not there.
 
         Raises:
             InputError: missing, empty, a directory, unreadable, foreign, or of a newer major version.
         """
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)
-        self.data = _read(self.path)
+        self._only = only
+        self.data: bytes | mmap.mmap = _read(self.path, None if only is None else schema.HEADER_BYTES)
         self.damage: list[Damage] = []
         self.damage_left_out = 0
         self._check_identity()
         header = self.data[: schema.FILE_HEADER.nbytes]
         self.header: dict[str, Any] = layout(schema.FILE_HEADER).decode(header.ljust(schema.FILE_HEADER.nbytes, b"\0"))
         self.extents = self._regions() if len(header) == schema.FILE_HEADER.nbytes else []
+        self.unread = [] if only is None else [extent for extent in self.extents if extent.kind not in only]
+        self.extents = [extent for extent in self.extents if extent not in self.unread]
+        if only is not None:
+            self._fetch(self.extents)
         if len(header) < schema.FILE_HEADER.nbytes:
             self.note(len(header), f"cut off at byte {len(header)}, inside the header")
 
@@ -82,9 +88,28 @@ class BoxFile:
         found = self.regions(kind, item_bytes)
         return found[0] if found else None
 
-    def content(self, extent: Extent | None) -> bytes:
-        """The bytes of a region."""
-        return b"" if extent is None else self.data[extent.offset : extent.offset + extent.nbytes]
+    def content(self, extent: Extent | None, nbytes: int | None = None) -> bytes:
+        """The bytes of a region, or its first `nbytes`."""
+        if extent is None:
+            return b""
+        end = extent.nbytes if nbytes is None else min(nbytes, extent.nbytes)
+        return self.data[extent.offset : extent.offset + end]
+
+    def peek(self, spans: Collection[tuple[int, int]]) -> Iterator[bytes]:
+        """(offset, size) of the file as bytes, also where nothing was read."""
+        with open(self.path, "rb", buffering=0) as file:
+            for offset, nbytes in spans:
+                yield os.pread(file.fileno(), nbytes, offset)
+
+    def _fetch(self, extents: Collection[Extent]) -> None:
+        """Reads regions into their places; of the journal what was used, of the others all."""
+        assert isinstance(self.data, mmap.mmap)
+        with open(self.path, "rb", buffering=0) as file, memoryview(self.data) as view:
+            for extent in extents:
+                nbytes = extent.nbytes
+                if extent.kind == schema.Region.JOURNAL and self.header["journal_used"]:
+                    nbytes = min(nbytes, self.header["journal_used"])
+                os.preadv(file.fileno(), [view[extent.offset : extent.offset + nbytes]], extent.offset)
 
     def items(self, kind: schema.Region, definition: schema.Struct, count: int) -> Iterator[dict[str, Any]]:
         """Decodes up to `count` items of a region; notes damage when it holds fewer."""
@@ -164,7 +189,8 @@ class BoxFile:
         return Extent(name, item, offset, readable, count, entry["first_thread"], declared)
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, first: int | None = None) -> bytes | mmap.mmap:
+    """The whole file, or its `first` bytes in memory that is as large as the file and takes none where it is empty."""
     try:
         status = os.stat(path)  # before open(), which would wait for the other end of a named pipe
         if stat.S_ISDIR(status.st_mode):
@@ -174,6 +200,10 @@ def _read(path: str) -> bytes:
         if status.st_size > _LARGEST_FILE:
             raise InputError(f"{path} is too large for a black box ({status.st_size} bytes)", "name another file")
         with open(path, "rb") as file:  # read, not mapped: a mapping of a file that is being cut off would kill us
+            if first is not None and status.st_size > 0:
+                some = mmap.mmap(-1, status.st_size)
+                some.write(file.read(min(first, status.st_size)))
+                return some
             data = file.read(status.st_size)
     except FileNotFoundError:
         raise InputError(

@@ -9,11 +9,13 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CollectiveState, Region
-from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.boxfile import BoxFile, Extent
 from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Collective, Event, Fact, Group
 
 _ORDER = struct.Struct("<I")
+_PLACES = layout(schema.COLLECTIVE_SLOT).offsets
+_GLANCE = struct.Struct(f"<IIQ{_PLACES['group_id'] - 16}xI{schema.COLLECTIVE_SLOT.nbytes - _PLACES['group_id'] - 4}x")
 _STATES = {state.value: state.name.lower() for state in CollectiveState}
 # c10d::ReduceOp::RedOpType (torch 2.13, Types.hpp).
 _REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused")
@@ -40,16 +42,19 @@ _POINT_TO_POINT, _ASYNCHRONOUS = 1, 2
 
 
 class Collectives:
-    """Reads the ring; `items` are those that could be read, oldest first."""
+    """Reads the ring; `items` are those that could be read, oldest first.
 
-    def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...]) -> None:
+    With `most`, the last ones only, beside those that were not completed and the last one of each group.
+    """
+
+    def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...], most: int | None = None) -> None:
         self.groups, self._seen = _groups(facts, journal)
         self.torn = 0
         self.items: list[Collective] = []
         extent = box.region(Region.COLLECTIVES, schema.COLLECTIVE_SLOT.nbytes)
         if extent is not None:
             total = box.header["collectives"]
-            for slot in range(extent.item_count):
+            for slot in range(extent.item_count) if most is None else _last_slots(box, extent, most):
                 at = extent.offset + slot * extent.item_bytes
                 (order,) = _ORDER.unpack_from(box.data, at)
                 if order == 0:
@@ -105,6 +110,23 @@ class Collectives:
             caller=who.caller,
             step=c["step"] if c["step"] >= 0 else None,
         )
+
+
+def _last_slots(box: BoxFile, extent: Extent, most: int) -> list[int]:
+    """Slots to look at when only the last ones are wanted; the whole ring is looked at, but little of each slot."""
+    open_ones: list[tuple[int, int]] = []
+    last_of_group: dict[int, tuple[int, int]] = {}
+    wanted: set[int] = set()
+    from_number = box.header["collectives"] - most
+    for slot, (order, state, number, group) in enumerate(box.unpack(extent, _GLANCE)):
+        if order == 0:
+            continue
+        if number > from_number:
+            wanted.add(slot)
+        elif state != CollectiveState.COMPLETED:
+            open_ones.append((number, slot))
+        last_of_group[group] = max(last_of_group.get(group, (0, 0)), (number, slot))
+    return sorted({*wanted, *(slot for _, slot in sorted(open_ones)[-most:]), *(s for _, s in last_of_group.values())})
 
 
 def plain_op(name: str) -> str:

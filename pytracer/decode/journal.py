@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,12 @@ class Journal:
         self._box = box
         extent = box.region(schema.Region.JOURNAL)
         self._start = extent.offset if extent else 0
-        content = box.content(extent)
         used = box.header["journal_used"]
+        content = box.content(extent, used or None)
         declared = extent.item_count if extent else 0
         if extent and used > extent.declared_count * extent.item_bytes:
             box.note(self._start, f"the journal says {used} bytes are used, it has {declared}")
-        self._content = content[:used] if used else content
+        self._content = content
         self.torn = 0
         self.unknown_who = 0
         self.entries: dict[int, RawEntry] = {e.offset: e for e in self._walk()}
@@ -107,11 +107,11 @@ class Journal:
 
     # Facts
 
-    def facts(self) -> tuple[Fact, ...]:
-        """All entries but CODE, NODE and SITE, decoded, in the order of the file."""
+    def facts(self, but: Collection[Entry] = ()) -> tuple[Fact, ...]:
+        """All entries but CODE, NODE, SITE and those that are not wanted, decoded, in the order of the file."""
         found = []
         for entry in self.entries.values():
-            if entry.kind in INTERNED:
+            if entry.kind in INTERNED or entry.kind in but:
                 continue
             decoder = _DECODERS.get(entry.kind)
             name = Entry(entry.kind).name if decoder else f"UNKNOWN_{entry.kind}"
@@ -122,6 +122,10 @@ class Journal:
                 continue
             found.append(Fact(entry.mono_ns, entry.epoch, name, data))
         return tuple(found)
+
+    def mentions(self, text: str) -> bool:
+        """Whether a text stands anywhere, in one of the ways in which Python keeps strings: a quick look."""
+        return any(text.encode(code) in self._content for code in ("latin-1", "utf-16-le", "utf-32-le"))
 
     def files_since(self, mono_ns: int) -> Iterator[str]:
         """File names of the code objects that were interned at or after a moment."""

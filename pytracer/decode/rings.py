@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from pytracer.blackbox import schema
@@ -31,6 +32,24 @@ class Rings:
         for extent in box.regions(Region.THREADS, schema.THREAD.nbytes):
             self._chunk(extent, rings.get(extent.first_thread))
         self.events.sort(key=lambda e: e.mono_ns)
+
+    def last_moments(self) -> Iterator[int]:
+        """When each thread wrote its last record, for a box whose records were not read."""
+        rings = {extent.first_thread: extent for extent in self._box.unread if extent.kind == Region.RECORDS}
+        spans = []
+        for heads in self._box.regions(Region.THREADS, schema.THREAD.nbytes):
+            ring = rings.get(heads.first_thread)
+            slots = ring.declared_count // heads.declared_count if ring and heads.declared_count else 0
+            if ring is None or not slots:
+                continue
+            for i in range(heads.item_count):
+                info = self.threads.by_index.get(heads.first_thread + i)
+                if info is not None and info.record_count:
+                    slot = i * slots + (info.record_count - 1) % slots
+                    spans.append((ring.offset + slot * ring.item_bytes, _HEADER.size))
+        for record in self._box.peek(spans):
+            if len(record) == _HEADER.size and record[0:4] != bytes(4):
+                yield _HEADER.unpack(record)[3]
 
     def _chunk(self, heads: Extent, ring: Extent | None) -> None:
         per_thread = ring.declared_count // heads.declared_count if ring and heads.declared_count else 0

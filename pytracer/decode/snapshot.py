@@ -372,6 +372,7 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
 
 
 @dataclass(frozen=True)
