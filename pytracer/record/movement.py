@@ -54,7 +54,8 @@ class Movement:
         found = counters(path)
         if not self._begun and len(found) >= schema.FILE_HEADER.nbytes:
             header = codec.layout(schema.FILE_HEADER).decode(found)
-            self._begun = header["collectives"] > 0 or header["step"] >= 0
+            made = header["state"] != schema.State.CREATING  # before that, all is zero, also the step
+            self._begun = made and (header["collectives"] > 0 or header["step"] >= 0)
         return hash(found)
 
 

@@ -113,6 +113,7 @@ def test_killed_launcher_leaves_counters_and_boxes(tmp_path: Path) -> None:
     report = build_report(job)
     assert report.verdict is not None
     assert report.verdict.class_ == "unknown"
+    assert any("the launcher died, too" in item for item in report.verdict.evidence or [])
 
 
 @needs_exit_by_pidfd

@@ -13,7 +13,9 @@ How it can be wrong: a signal's number alone is not a cause.
 from __future__ import annotations
 
 from pytracer.analyze.deaths import is_interrupt
+from pytracer.analyze.elimination import elimination
 from pytracer.analyze.mapped_file import mapped_file
+from pytracer.analyze.oom import oom_trace
 from pytracer.analyze.senders import command_evidence, sender_words
 from pytracer.analyze.signals import (
     SIGBUS,
@@ -60,6 +62,8 @@ class OtherDeath:
             python_evidence(view),
             collective_evidence(views),
         ]
+        if view.process.status_kind == "vanished":
+            evidence += map(str, elimination(job, view, oom_trace(job, view)))
         summary = f"{subject_words(views)} {says}."
         return draft(self.id, verdict_class, confidence, views, summary, evidence, advice, [missing])
 

@@ -1,0 +1,90 @@
+"""Whether a run moves: counters of boxes, compared from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.blackbox import codec, schema
+from pytracer.record import movement
+from pytracer.record.movement import Movement
+from tests.support.synth import Box
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, to be moved by hand."""
+    now = [0.0]
+    monkeypatch.setattr(movement.time, "monotonic", lambda: now[0])
+    return now
+
+
+def working(boxes: Path, step: int = 3) -> Path:
+    boxes.mkdir(exist_ok=True)
+    path = boxes / "node0.101.blackbox"
+    Box(pid=101, ppid=99).at(100).step(step).write(path)
+    return path
+
+
+def set_header(path: Path, name: str, value: int) -> None:
+    data = bytearray(path.read_bytes())
+    at = codec.layout(schema.FILE_HEADER).offsets[name]
+    data[at : at + 4] = value.to_bytes(4, "little")
+    path.write_bytes(data)
+
+
+def test_still_counters_are_told_once(tmp_path: Path, clock: list[float]) -> None:
+    """And again after something moved."""
+    path = working(tmp_path / "boxes")
+    watched = Movement(tmp_path / "boxes", 10)
+    told = []
+    for now in (0, 5, 11, 12, 30):
+        clock[0] = now
+        told.append(watched.stands_still())
+    assert told == [False, False, True, False, False]
+    set_header(path, "epoch", 77)
+    clock[0] = 31
+    assert not watched.stands_still()
+    clock[0] = 42
+    assert watched.stands_still()
+
+
+def test_records_of_a_thread_are_movement(tmp_path: Path, clock: list[float]) -> None:
+    """Not only what the header counts."""
+    path = working(tmp_path / "boxes")
+    first = movement.counters(path)
+    Box(pid=101, ppid=99).at(100).step(3).mark("more").write(path)
+    assert movement.counters(path) != first
+
+
+def test_answer_to_attach_is_no_movement(tmp_path: Path) -> None:
+    """Else the report of a standstill would look like its end."""
+    path = working(tmp_path / "boxes")
+    first = movement.counters(path)
+    set_header(path, "live_reports", 9)
+    assert movement.counters(path) == first
+
+
+def test_start_of_a_job_needs_more_patience(tmp_path: Path, clock: list[float]) -> None:
+    """Nothing is recorded while torch is imported."""
+    (tmp_path / "boxes").mkdir()
+    Box(pid=101, ppid=99).write(tmp_path / "boxes" / "node0.101.blackbox")
+    watched = Movement(tmp_path / "boxes", 10)
+    told = []
+    for now in (0, 20, 59, 61):
+        clock[0] = now
+        told.append(watched.stands_still())
+    assert told == [False, False, False, True]
+
+
+def test_job_without_boxes_and_broken_ones_are_no_standstill(tmp_path: Path, clock: list[float]) -> None:
+    """Nothing raises; half a box is not a beginning."""
+    watched = Movement(tmp_path / "boxes", 1)
+    clock[0] = 100
+    assert not watched.stands_still()
+    (tmp_path / "boxes").mkdir()
+    (tmp_path / "boxes" / "half.blackbox").write_bytes(bytes(700))
+    assert not watched.stands_still()
+    clock[0] = 110
+    assert not watched.stands_still()
