@@ -38,7 +38,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot, crash)
     place = _place(snapshot, crash, instruction)
-    recent = recent_collectives(snapshot)
+    recent = recent_collectives(process)
     report = r.ProcessReport(
         pid=snapshot.pid,
         ppid=snapshot.ppid,

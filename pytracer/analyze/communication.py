@@ -5,32 +5,48 @@ from __future__ import annotations
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.address import bucket_at, objects_in
-from pytracer.decode.snapshot import Collective, Job, Snapshot
+from pytracer.analyze.calls import call_words, place_of, value_of
+from pytracer.analyze.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
+from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
 
 
-def build_collectives(job: Job) -> r.Collectives:
-    """Process groups as far as known.
+def build_collectives(matches: Matches) -> r.Collectives:
+    """Process groups, where each rank was in them, and the first collective on which ranks disagree."""
+    return r.Collectives(groups=[_group(match) for match in matches.groups])
 
-    Sequence numbers count per process, so `last` is given for a single group only.
-    """
-    groups: dict[str, list[int]] = {}
-    for process in job.ranks:
-        for fact in process.snapshot.facts:
-            if fact.kind == "GROUP" and isinstance(fact.data, dict):
-                ranks = fact.data.get("ranks")
-                groups[str(fact.data.get("name"))] = (
-                    [rank for rank in ranks if isinstance(rank, int)] if isinstance(ranks, list) else []
-                )
-    last: dict[str, int | None] = {
-        str(process.rank): process.snapshot.collectives[-1].sequence_nr if process.snapshot.collectives else None
-        for process in job.ranks
-    }
-    if not groups and any(last.values()):
-        ranks = [process.rank for process in job.ranks if process.rank is not None]
-        return r.Collectives(groups=[r.Group(ranks=ranks, last=last)])
-    single = len(groups) == 1
-    return r.Collectives(
-        groups=[r.Group(name=name, ranks=ranks, last=last if single else None) for name, ranks in groups.items()]
+
+def _group(match: GroupMatch) -> r.Group:
+    missing = match.missing()
+    return r.Group(
+        name=match.name,
+        description=match.description,
+        backend=match.backend,
+        ranks=list(match.ranks),
+        last={str(rank): match.last.get(rank) for rank in match.ranks},
+        mismatch=_mismatch(match, match.mismatch) if match.mismatch is not None else None,
+        missing_ranks=list(missing[1]) if missing is not None else [],
+        missing_sequence_nr=missing[0] if missing is not None else None,
+        unknown_ranks=list(match.unknown),
+    )
+
+
+def _mismatch(match: GroupMatch, found: Mismatch) -> r.Mismatch:
+    values = [(rank, value_of(item.call, found.field, match)) for item in found.variants for rank in item.ranks]
+    return r.Mismatch(
+        sequence_nr=found.sequence_nr,
+        field=found.field,
+        by_rank={str(rank): value for rank, value in sorted(values)},
+        variants=[
+            r.MismatchVariant(
+                ranks=list(item.ranks),
+                call=call_words(item.call, match),
+                state=item.call.state,
+                python=place_of(item.call),
+            )
+            for item in found.variants
+        ],
+        odd_ranks=list(found.odd) if found.odd is not None else None,
+        silent=found.silent,
     )
 
 
@@ -51,33 +67,36 @@ def build_flight_recorder(job: Job) -> list[r.FlightRecorderDump]:
     ]
 
 
-def recent_collectives(snapshot: Snapshot) -> list[r.LastCollective]:
+def recent_collectives(process: Process) -> list[r.LastCollective]:
     """The last collective of each op, newest first: a broadcast of bucket indices must not hide the last all-reduce."""
-    last = {item.op: item for item in snapshot.collectives}
-    return [_collective(snapshot, item) for item in sorted(last.values(), key=lambda item: -item.sequence_nr)]
+    last = {item.op: item for item in process.snapshot.collectives}
+    return [_collective(process, item) for item in sorted(last.values(), key=lambda item: -item.number)]
 
 
-def _collective(snapshot: Snapshot, last: Collective) -> r.LastCollective:
+def _collective(process: Process, last: Collective) -> r.LastCollective:
     """One collective, and the DDP bucket that it worked on."""
-    groups = {
-        str(fact.data.get("name"))
-        for fact in snapshot.facts
-        if fact.kind == "GROUP" and isinstance(fact.data, dict) and fact.data.get("name") is not None
-    }
     addr = last.buffer_addr
-    bucket = bucket_at(snapshot, addr, last.started_ns) if addr else None
+    bucket = bucket_at(process.snapshot, addr, last.started_ns or last.scheduled_ns) if addr else None
+    until = last.completed_ns or process.ended_mono_ns
+    waited = until is not None and last.scheduled_ns is not None and until >= last.scheduled_ns
     return r.LastCollective(
-        group=groups.pop() if len(groups) == 1 else None,
+        group=last.group,
         op=last.op,
         sequence_nr=last.sequence_nr,
-        state=last.state,
+        state="failed" if ended_by_peer_error(process, last) else last.state,
         sizes=list(last.sizes),
         dtypes=[last.dtype] if last.dtype else None,
+        root=last.root,
+        reduce_op=last.reduce_op,
+        peer=last.peer,
+        tag=last.tag,
         buffer=r.CollectiveBuffer(
             addr=hex_addr(addr) if addr else None,
             names=[bucket.name] if bucket else [],
             bucket_index=bucket.index if bucket else None,
         ),
+        python=place_of(last),
+        waited_ns=until - last.scheduled_ns if waited and until is not None and last.scheduled_ns is not None else None,
     )
 
 

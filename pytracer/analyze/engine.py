@@ -12,8 +12,10 @@ from pytracer.analyze.build import build_counts, build_damage, build_run, build_
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.deaths import find_deaths
+from pytracer.analyze.matching import match_job
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.view import Draft, JobView
+from pytracer.analyze.waiting import find_waiting
 from pytracer.decode.snapshot import Job
 
 CONFIDENCES = ("certain", "likely", "possible", "unknown")
@@ -41,7 +43,7 @@ def build_report(job: Job) -> r.Report:
         findings=[draft.finding for draft in drafts],
         checked=checked,
         processes=_processes(job, [item for _, item in attempts], view),
-        collectives=build_collectives(last),
+        collectives=build_collectives(view.matches),
         damage=build_damage(job),
         counts=build_counts(job),
         flight_recorder=build_flight_recorder(job),
@@ -56,7 +58,8 @@ def _judged(job: Job, clock: RunClock) -> JobView:
     for death in deaths:
         death.view.report.primary = death.primary
         death.view.report.why = death.why
-    return JobView(job, views, deaths)
+    matches = match_job(job)
+    return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 
 
 def _processes(job: Job, earlier: Sequence[JobView], last: JobView) -> list[r.ProcessReport]:
@@ -73,9 +76,27 @@ def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
         explained = frozenset(item.index for draft in drafts if _is_cause(draft) for item in draft.views)
         outcome = rule.examine(replace(view, explained=explained))
         drafts.extend(outcome.drafts)
+        for draft in outcome.drafts:
+            view = _with_cause(view, draft)
         if not outcome.drafts:
             checked.append(r.Checked(id=rule.id, result=outcome.result, why=outcome.why))
     return sorted(drafts, key=lambda draft: _weight(view, draft)), checked
+
+
+def _with_cause(view: JobView, draft: Draft) -> JobView:
+    """The job with the deaths that a finding of another process's or of no process's doing explains: consequences."""
+    reasons = {item.index: why for item, why in draft.explains}
+    if not draft.leads or not reasons:
+        return view
+    culprits = {item.index for item in draft.views}
+    deaths = []
+    for death in view.deaths:
+        if death.view.index in reasons and (death.primary is not False or death.view.index in culprits):
+            death = replace(death, primary=False, why=reasons[death.view.index])
+            death.view.report.primary = None if death.view.index in culprits else False
+            death.view.report.why = death.why
+        deaths.append(death)
+    return replace(view, deaths=tuple(deaths))
 
 
 def _is_cause(draft: Draft) -> bool:
@@ -83,11 +104,11 @@ def _is_cause(draft: Draft) -> bool:
     return draft.finding.id != ORDER_RULE and not draft.accompanies
 
 
-def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, bool, int]:
+def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, bool, bool, int]:
     primary = {death.view.index for death in view.deaths if death.primary}
     about_primary = any(item.index in primary for item in draft.views)
     confidence = CONFIDENCES.index(draft.finding.confidence) if draft.finding.confidence in CONFIDENCES else 3
-    return draft.finding.id == ORDER_RULE, draft.accompanies, not about_primary, confidence
+    return draft.finding.id == ORDER_RULE, draft.accompanies, not draft.leads, not about_primary, confidence
 
 
 def _verdict(view: JobView, drafts: Sequence[Draft]) -> r.Verdict:
@@ -97,12 +118,11 @@ def _verdict(view: JobView, drafts: Sequence[Draft]) -> r.Verdict:
         return _no_cause(view)
     best = causes[0]
     first = best.views[0].process
-    single = len(best.finding.ranks or []) <= 1
     return r.Verdict(
         class_=best.verdict_class,
         confidence=best.finding.confidence if best.verdict_class != "unknown" else "unknown",
-        rank=first.rank if first.role == "rank" and (single or first.rank is not None) else None,
-        pid=first.snapshot.pid,
+        rank=None if best.undecided or first.role != "rank" else first.rank,
+        pid=None if best.undecided else first.snapshot.pid,
         summary=best.finding.summary,
         advice=best.finding.advice,
         evidence=list(best.finding.evidence or []),

@@ -53,7 +53,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first sequence number at which ranks disagree. `odd` are the outvoted ranks; None when a vote decides nothing.
+    """The first sequence number at which ranks disagree. `odd` are the outvoted ranks; None: a vote decides nothing.
 
     `variants`: the largest first. `absent`: members without a record of this number.
     """
@@ -91,10 +91,11 @@ class GroupMatch:
     def missing(self) -> tuple[int, tuple[int, ...]] | None:
         """The first number that some rank waits in, and the known members that did not call it.
 
-        None once the group disagreed: what follows a mismatch is not comparable.
+        None once the group went apart: what follows is not comparable.
         """
         known = {rank: number for rank, number in self.last.items() if number is not None}
-        if self.mismatch is not None or len(known) < 2:
+        apart = self.mismatch is not None and (self.mismatch.field == "op" or not self.mismatch.silent)
+        if apart or len(known) < 2:
             return None
         least = min(known.values())
         waited = [number for calls in self.open.values() for number in calls if number > least]
@@ -180,7 +181,7 @@ class Matcher:
 
 
 def records_collectives(process: Process) -> bool:
-    """Whether the absence of a collective says something: torch's hook is in place, and nothing of the box is damaged."""
+    """Whether the absence of a collective says something: the hook is in place, and the box is not damaged."""
     snapshot = process.snapshot
     refused = any(
         fact.kind == "NOTE" and ("hooks are not installed" in str(fact.data) or "hook collective" in str(fact.data))

@@ -139,7 +139,11 @@ class CollectiveBuffer(Part):
 
 
 class LastCollective(Part):
-    """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed"."""
+    """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed".
+
+    `root` and `peer` are ranks in the group. `python` is the line that called it, outside torch where that is known.
+    `waited_ns`: from the call to its end, or to that of the process.
+    """
 
     group: str | None = None
     op: str | None = None
@@ -150,6 +154,10 @@ class LastCollective(Part):
     root: int | None = None
     reduce_op: str | None = None
     buffer: CollectiveBuffer | None = None
+    peer: int | None = None
+    tag: int | None = None
+    python: PythonFrame | None = None
+    waited_ns: int | None = None
 
 
 class DdpBucket(Part):
@@ -234,22 +242,46 @@ class ProcessReport(Part):
     worker: DataLoaderWorker | None = None
 
 
+class MismatchVariant(Part):
+    """The ranks that made the same call, and how it looked: "broadcast float32 [10, 3] from rank 0"."""
+
+    ranks: list[int] | None = None
+    call: str | None = None
+    state: str | None = None
+    python: PythonFrame | None = None
+
+
 class Mismatch(Part):
-    """A collective on which ranks disagree."""
+    """A collective on which ranks disagree, in `field`: "op", "root", "reduce_op", "dtype", "size" or "shape".
+
+    `by_rank` maps each rank to its value of the field. `variants`: the largest first. `odd_ranks`: those that the
+    majority outvotes; None when there is none. `silent`: every rank was told that the operation succeeded.
+    """
 
     sequence_nr: int | None = None
     field: str | None = None
     by_rank: dict[str, Any] | None = None
+    variants: list[MismatchVariant] | None = None
+    odd_ranks: list[int] | None = None
+    silent: bool | None = None
 
 
 class Group(Part):
-    """A process group. `last` maps each rank to the sequence number of its last collective."""
+    """A process group. `last` maps each rank to the sequence number of its last collective; None: not known.
+
+    `missing_ranks` did not call the first collective, of number `missing_sequence_nr`, that others wait in.
+    `unknown_ranks` left no readable record.
+    """
 
     name: str | None = None
+    description: str | None = None
+    backend: str | None = None
     ranks: list[int] | None = None
     last: dict[str, int | None] | None = None
     mismatch: Mismatch | None = None
     missing_ranks: list[int] | None = None
+    missing_sequence_nr: int | None = None
+    unknown_ranks: list[int] | None = None
 
 
 class Collectives(Part):

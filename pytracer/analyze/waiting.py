@@ -95,9 +95,9 @@ def _point_to_point(job: Job, matches: Matches) -> Iterable[Wait]:
         if other is None or not records_collectives(other):
             continue
         theirs = sides.get((group, peer, rank, "recv" if op == "send" else "send"), [])
-        item = _unmatched(by_rank[rank], other, items, theirs)
-        if item is not None:
-            yield Wait((rank,), (peer,), item, groups[group], _tags(item, theirs))
+        hanging = _unmatched(by_rank[rank], other, items, theirs)
+        if hanging is not None:
+            yield Wait((rank,), (peer,), hanging, groups[group], _tags(hanging, theirs))
 
 
 def _unmatched(own: Process, other: Process, items: list[Collective], theirs: list[Collective]) -> Collective | None:

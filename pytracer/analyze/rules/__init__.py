@@ -9,6 +9,9 @@ from typing import Protocol
 
 from pytracer.analyze.rules.abort import Abort
 from pytracer.analyze.rules.arithmetic import Arithmetic
+from pytracer.analyze.rules.collective_mismatch import CollectiveMismatch
+from pytracer.analyze.rules.collective_missing_rank import CollectiveMissingRank
+from pytracer.analyze.rules.collective_wait import CollectiveWait
 from pytracer.analyze.rules.device_pointer_on_host import DevicePointerOnHost
 from pytracer.analyze.rules.first_death import FirstDeath
 from pytracer.analyze.rules.flipped_bit import FlippedBit
@@ -20,6 +23,7 @@ from pytracer.analyze.rules.null_dereference import NullDereference
 from pytracer.analyze.rules.oom_kill import OomKill
 from pytracer.analyze.rules.other_death import OtherDeath
 from pytracer.analyze.rules.out_of_bounds import OutOfBounds
+from pytracer.analyze.rules.point_to_point_unmatched import PointToPointUnmatched
 from pytracer.analyze.rules.python_exception import PythonException
 from pytracer.analyze.rules.read_only_memory import ReadOnlyMemory
 from pytracer.analyze.rules.shm_exhausted import ShmExhausted
@@ -28,6 +32,7 @@ from pytracer.analyze.rules.stack_overflow import StackOverflow
 from pytracer.analyze.rules.trap import Trap
 from pytracer.analyze.rules.truncated_mapping import TruncatedMapping
 from pytracer.analyze.rules.two_openmp_runtimes import TwoOpenmpRuntimes
+from pytracer.analyze.rules.uneven_inputs import UnevenInputs
 from pytracer.analyze.rules.use_after_free import UseAfterFree
 from pytracer.analyze.rules.wild_pointer import WildPointer
 from pytracer.analyze.rules.wrong_library_loaded import WrongLibraryLoaded
@@ -65,6 +70,11 @@ RULES: tuple[Rule, ...] = (
     Arithmetic(),
     Trap(),
     ForbiddenSystemCall(),
+    CollectiveMismatch(),
+    PointToPointUnmatched(),
+    CollectiveMissingRank(),
+    UnevenInputs(),
+    CollectiveWait(),
     Abort(),
     PythonException(),
     OomKill(),

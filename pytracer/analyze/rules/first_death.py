@@ -32,6 +32,8 @@ class FirstDeath:
         first = [death for death in job.deaths if death.primary]
         undecided = [death for death in job.deaths if death.primary is None]
         followers = [death for death in job.deaths if death.primary is False]
+        if not first and not undecided:
+            return not_found("the deaths are consequences of what another finding tells")
         if not first:
             return cannot_decide(f"the deaths of {_names(undecided)} overlap in time")
         summary = f"{subject_words([death.view for death in first])} died first ({first[0].what}{_at(first[0])})"

@@ -1,0 +1,116 @@
+"""Ranks that others waited for in vain: which they are, and what became of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytracer._words import time_words
+from pytracer.analyze.blame import STOOD_NS, is_symptom, views_of, waited_ns
+from pytracer.analyze.calls import at_place, global_rank, group_words, span_words
+from pytracer.analyze.signals import SIGKILL
+from pytracer.analyze.view import JobView, ProcessView, place_words
+from pytracer.analyze.waiting import Wait
+from pytracer.decode.snapshot import Collective
+
+_TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
+_TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
+
+
+@dataclass(frozen=True)
+class Absence:
+    """One wait at the end of all chains, with the absent ranks. `fate`: "dead", "left" (ended well) or "late"."""
+
+    wait: Wait
+    views: tuple[ProcessView, ...]
+    fate: str
+    waited_ns: int
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The absent ones."""
+        return tuple(view.process.rank for view in self.views if view.process.rank is not None)
+
+    @property
+    def where(self) -> str:
+        """`all_reduce (collective 4 of the default group)`."""
+        return f"{self.wait.call.op} (collective {self.wait.call.sequence_nr} of {group_words(self.wait.group)})"
+
+    @property
+    def waiters(self) -> str:
+        """`ranks 0 and 2 waited 6.000 s`."""
+        lasted = f" {time_words(self.waited_ns)}" if self.waited_ns else ""
+        return f"{span_words(self.wait.waiters)} waited{lasted}"
+
+
+def find_absences(job: JobView) -> list[Absence]:
+    """Ranks that were waited for in collectives and waited for nobody themselves, by what became of them."""
+    found = []
+    for wait in job.waiting.waits:
+        if wait.call.point_to_point:
+            continue
+        absent = views_of(job, [rank for rank in wait.targets if rank in job.waiting.sinks])
+        waiters = views_of(job, wait.waiters[:1])
+        lasted = waited_ns(waiters[0], wait.call) if waiters else 0
+        by_fate: dict[str, list[ProcessView]] = {}
+        for view in absent:
+            by_fate.setdefault(_fate(job, view, wait), []).append(view)
+        found += [Absence(wait, tuple(views), fate, lasted) for fate, views in by_fate.items()]
+    return found
+
+
+def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
+    if view.process.status_kind == "exited" and view.process.exit_code == 0:
+        return "left"
+    if any(frame.function in _TEARDOWN for frame in view.report.python_stack or ()):
+        return "left"
+    death = next((death for death in job.deaths if death.view.index == view.index), None)
+    if death is None or is_symptom(death):
+        return "late"
+    ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
+    return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
+
+
+def _timed_out(job: JobView, wait: Wait) -> bool:
+    """Whether a waiting rank gave up by itself: had the other one died, its connection would have been closed."""
+    errors = [view.report.exception for view in views_of(job, wait.waiters)]
+    return any(error is not None and _TIME_OUT.search(error.message or "") for error in errors)
+
+
+def _stood(view: ProcessView) -> bool:
+    """Whether it ended long after its last collective."""
+    items, ended = view.process.snapshot.collectives, view.process.ended_mono_ns
+    last = items[-1].completed_ns if items else None
+    return ended is not None and last is not None and ended - last >= STOOD_NS
+
+
+def last_seen(view: ProcessView) -> str:
+    """The last collective of a process, and where its Python code was when it ended."""
+    items = view.process.snapshot.collectives
+    rank = view.process.rank
+    words = f"rank {rank} called no collective"
+    if items:
+        words = f"rank {rank} was last seen in {_name(items[-1])}{at_place(items[-1])}, {items[-1].state}"
+    frame = view.python_frame
+    return f"{words}; when it ended, its Python code was at {place_words(frame)}" if frame is not None else words
+
+
+def wait_words(wait: Wait) -> str:
+    """`rank 1 waits in recv from rank 0 (train.py:12 in main)`."""
+    call, verb = wait.call, "waits" if len(wait.waiters) == 1 else "wait"
+    place = at_place(call).removeprefix(" at ")
+    line = f" ({place})" if place else ""
+    if call.point_to_point and call.peer is not None:
+        way = "from" if call.op == "recv" else "to"
+        tag = f", tag {call.tag}" if call.tag else ""
+        peer = global_rank(wait.group, call.peer)
+        return f"{span_words(wait.waiters)} {verb} in {call.op} {way} rank {peer}{tag}{line}"
+    return f"{span_words(wait.waiters)} {verb} in {_name(call)} of {group_words(wait.group)} for {_few(wait)}{line}"
+
+
+def _few(wait: Wait) -> str:
+    return span_words(wait.targets)
+
+
+def _name(item: Collective) -> str:
+    return f"{item.op} #{item.sequence_nr}"

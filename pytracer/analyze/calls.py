@@ -1,0 +1,102 @@
+"""One collective in words: "all_reduce (max) of float32 [10, 3]"; groups and sets of ranks in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pytracer.analyze import report as r
+from pytracer.analyze.matching import GroupMatch
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.view import place_words
+from pytracer.decode.snapshot import Collective
+
+_DEFAULT = "default_pg"
+_DIMENSIONS = 6  # as many as the record holds
+_SPANS = 4
+
+
+def call_words(item: Collective, group: GroupMatch | None = None) -> str:
+    """The operation and what it was given; ranks are global where the group's are known."""
+    words = item.op
+    if item.reduce_op not in (None, "sum"):
+        words += f" ({item.reduce_op})"
+    if item.dtype is not None and item.op not in ("barrier", "monitored_barrier"):
+        words += f" {item.dtype} {_shape(item)}"
+    if item.root is not None:
+        words += f" {'to' if item.op in ('reduce', 'gather') else 'from'} rank {global_rank(group, item.root)}"
+    if item.point_to_point and item.peer is not None:
+        words += f" {'to' if item.op == 'send' else 'from'} rank {global_rank(group, item.peer)}"
+        words += f", tag {item.tag}" if item.tag else ""
+    return words
+
+
+def value_of(item: Collective, field: str, group: GroupMatch | None = None) -> Any:
+    """The value of a field that ranks must agree on."""
+    if field == "root":
+        return global_rank(group, item.root) if item.root is not None else None
+    if field == "size":
+        return item.numel
+    return list(item.sizes) if field == "shape" else getattr(item, field)
+
+
+def global_rank(group: GroupMatch | None, rank: int) -> int:
+    """A rank of the group in the whole job."""
+    return group.ranks[rank] if group is not None and 0 <= rank < len(group.ranks) else rank
+
+
+def place_of(item: Collective) -> r.PythonFrame | None:
+    """The line that called it: outside torch where that is known."""
+    frame = item.caller or item.python
+    return python_frame(frame) if frame is not None else None
+
+
+def at_place(item: Collective) -> str:
+    """` at train.py:12 in step`, or nothing."""
+    frame = place_of(item)
+    return f" at {place_words(frame)}" if frame is not None else ""
+
+
+def group_words(group: GroupMatch | None) -> str:
+    """`the default group`, `group 3 (dp)`."""
+    if group is None or group.name is None:
+        return "the group"
+    if group.description == _DEFAULT:
+        return "the default group"
+    about = group.description if group.description not in (None, "", "undefined", group.name) else None
+    return f"group {group.name}{f' ({about})' if about else ''}"
+
+
+def span_words(ranks: Iterable[int]) -> str:
+    """`rank 7`, `ranks 0-6`, `ranks 0, 2-5 and 9`; many intervals are cut with a count."""
+    items = sorted(set(ranks))
+    spans: list[list[int]] = []
+    for rank in items:
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    parts: list[str] = []
+    for low, high in spans:
+        parts += [str(low)] if low == high else [str(low), str(high)] if high == low + 1 else [f"{low}-{high}"]
+    if len(parts) > _SPANS:
+        shown = spans[: _SPANS - 1]
+        words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in shown)
+        return f"ranks {words} and {len(items) - sum(high - low + 1 for low, high in shown)} more"
+    joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"rank{'s' * (len(items) != 1)} {joined}"
+
+
+def capital(words: str) -> str:
+    """The first letter large."""
+    return words[:1].upper() + words[1:]
+
+
+def _shape(item: Collective) -> str:
+    more = ", ..." if len(item.sizes) == _DIMENSIONS else ""
+    shape = f"[{', '.join(str(n) for n in item.sizes)}{more}]"
+    product = 1
+    for n in item.sizes:
+        product *= n
+    several = item.numel is not None and product != item.numel and not more
+    return f"{shape}{f' and more, {item.numel} elements in all' if several else ''}"

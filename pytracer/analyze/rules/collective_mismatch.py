@@ -1,0 +1,186 @@
+"""collective-mismatch: ranks called different collectives, or the same one with different arguments.
+
+What: at the same sequence number of a process group, ranks differ in operation, root, reduce operation, dtype, number
+of elements or shape. With three ranks or more the majority is taken to be right, and the outvoted ranks are named.
+
+Why it happens: a branch that depends on the rank, data that only some ranks have, a model or dtype that differs between
+ranks, a checkpoint or library version that is not the same everywhere.
+
+What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
+
+How it can be wrong: the majority may be the one that is wrong. Of two ranks it cannot be told which one is: both are
+named. gloo's abort over the size of a message hits the receiver of the larger one, whoever is to blame. Uneven sizes
+that torch allows (all_to_all, gather, scatter, lists of all_gather and reduce_scatter) are not reported. Where gloo
+gets the bytes that it expects it completes silently: then this is a verdict although nothing died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytracer._words import count_words
+from pytracer.analyze.blame import abort_words, account, nothing_to_compare, symptom_words, views_of
+from pytracer.analyze.calls import at_place, call_words, capital, group_words, span_words, value_of
+from pytracer.analyze.matching import GroupMatch, Mismatch, Variant
+from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+
+_LISTED = 4
+_ADVICE = {
+    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
+    "root": "Pass the same root on all ranks: it must not depend on the rank.",
+    "reduce_op": "Pass the same reduce operation on all ranks.",
+    "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only.",
+    "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank.",
+    "shape": "Find out why the tensor has another shape there, such as one that is transposed.",
+}
+
+
+class CollectiveMismatch:
+    """Fires for the first disagreement of each process group."""
+
+    id = "collective-mismatch"
+    needs = ("COLLECTIVES", "GROUP")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per group."""
+        groups = job.matches.groups
+        drafts: list[Draft] = []
+        for match in groups:
+            if match.mismatch is not None:
+                drafts.append(_explain(job, match, match.mismatch, first=not drafts))
+        if drafts:
+            return Outcome(tuple(drafts))
+        compared = [match for match in groups if sum(bool(number) for number in match.last.values()) > 1]
+        if not compared:
+            return nothing_to_compare(job) or not_found("no two ranks called a collective in the same process group")
+        most = max(number or 0 for match in compared for number in match.last.values())
+        return not_found(
+            f"in {count_words(len(compared), 'process group')} all ranks agree on operation, sizes, dtype, root and "
+            f"reduce operation of every collective that can be compared (up to number {most})"
+        )
+
+
+def _explain(job: JobView, match: GroupMatch, found: Mismatch, *, first: bool) -> Draft:
+    culprits = list(found.odd) if found.odd is not None else [rank for item in found.variants for rank in item.ranks]
+    views = views_of(job, sorted(culprits)) or list(job.views[:1])
+    tie = found.odd is None
+    item = draft(
+        CollectiveMismatch.id,
+        "collective-mismatch",
+        "possible" if found.field == "shape" else "likely" if found.absent and not tie else "certain",
+        views,
+        _summary(match, found),
+        [
+            *(_side(item, match) for item in found.variants[:_LISTED]),
+            _more(found),
+            _result(found),
+            *_receivers(job, found),
+            *symptom_words(job),
+        ],
+        _ADVICE[found.field],
+        [
+            "a third rank: which of the two is wrong is undecidable from what they passed" if tie else None,
+            f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
+        ],
+    )
+    if found.field == "shape" or (found.silent and job.suspects):
+        return replace(item, accompanies=found.field == "shape" or not first, undecided=tie)
+    what = f"{found.variants[0].call.op} #{found.sequence_nr}"
+    did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
+    return replace(account(job, item, f"the ranks disagree in {what}", did), undecided=tie)
+
+
+_DID = {
+    "op": "called another collective than the others",
+    "root": "named another root than the others",
+    "reduce_op": "asked for another reduce operation than the others",
+    "dtype": "passed another dtype than the others",
+    "size": "passed another size than the others",
+    "shape": "passed another shape than the others",
+}
+
+
+def _summary(match: GroupMatch, found: Mismatch) -> str:
+    where = f"collective {found.sequence_nr} of {group_words(match)}"
+    if found.field != "op":
+        where = f"{found.variants[0].call.op} ({where})"
+    end = _silence(found)
+    right, wrong = found.variants[0], found.variants[1]
+    if found.odd is None:
+        sides = "; ".join(_passed(item, found, match) for item in found.variants[:_LISTED])
+        return f"Ranks disagree in {where}: {sides}{end}."
+    if len(found.variants) > 2:
+        return (
+            f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
+            f"{_passed(right, found, match)}{end}."
+        )
+    tail = f" ({where})" if found.field == "op" else ""
+    place = at_place(wrong.call)
+    if found.field != "op":  # the sentence about op names the place where the call is
+        verb = f"in {where}{place}, where"
+    else:
+        verb = f"{place.lstrip()} where".lstrip()
+    return f"{capital(_passed(wrong, found, match))} {verb} {_passed(right, found, match)}{tail}{end}."
+
+
+def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
+    """`rank 2 passed int32`."""
+    value, ranks = value_of(item.call, found.field, match), span_words(item.ranks)
+    if found.field == "op":
+        return f"{ranks} called {value}"
+    if found.field == "root":
+        return f"{ranks} named rank {value} as root"
+    if found.field == "reduce_op":
+        return f"{ranks} asked for {value}"
+    if found.field == "size" and len({other.call.numel for other in found.variants}) == 1:
+        return f"{ranks} expected {count_words(item.call.output_numel or 0, 'element')} in all"
+    if found.field == "size":
+        return f"{ranks} passed {count_words(value or 0, 'element')} {list(item.call.sizes)}"
+    return f"{ranks} passed {value}"
+
+
+def _side(item: Variant, match: GroupMatch) -> str:
+    return f"{span_words(item.ranks)}: {call_words(item.call, match)}{at_place(item.call)}, {item.call.state}"
+
+
+def _more(found: Mismatch) -> str | None:
+    left = len(found.variants) - _LISTED
+    return f"... and {left} more kinds of call" if left > 0 else None
+
+
+def _silence(found: Mismatch) -> str:
+    """What a mismatch means that nobody was told of."""
+    if not found.silent or found.field == "shape":
+        return ""
+    return "; every rank was told that it succeeded, and the data is corrupt"
+
+
+def _result(found: Mismatch) -> str | None:
+    if not found.silent:
+        return None
+    sizes = {item.call.nbytes for item in found.variants}
+    if found.field == "dtype" and len(sizes) == 1:
+        return "same byte size: gloo completes silently, and each rank reads the bytes of the others as its own dtype"
+    if found.field == "size" and found.variants[0].call.op == "broadcast":
+        return (
+            "a broadcast with a smaller source completes silently: the rest of the receivers' tensors stays as it was"
+        )
+    if found.field == "reduce_op":
+        return "the backend does not compare reduce operations: parts of the result are reduced differently"
+    return "no rank was told of an error"
+
+
+def _receivers(job: JobView, found: Mismatch) -> list[str]:
+    """gloo aborts the receiver of the larger message."""
+    if found.field not in ("size", "dtype", "op"):
+        return []
+    said = []
+    for view in job.views:
+        words = abort_words(view)
+        if words is not None and view.process.rank is not None and found.odd is not None:
+            innocent = view.process.rank not in found.odd
+            said.append(
+                f"rank {view.process.rank} aborted, {words}, as the receiver of the larger message"
+                f"{': it is not to blame' if innocent else ''}"
+            )
+    return said

@@ -1,0 +1,68 @@
+"""uneven-inputs: a rank was done and left, while others still waited for it in a collective.
+
+What: a rank ended with status 0, or was already shutting down, and others called a collective that it did not.
+
+Why it happens: ranks have different numbers of batches, so that one leaves the loop earlier; or a rank returns early.
+DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
+
+What to do: give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the
+join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join).
+
+How it can be wrong: the rank may have left for another reason, such as an early stop that not all ranks agreed on.
+"""
+
+from __future__ import annotations
+
+from pytracer._words import count_words
+from pytracer.analyze.absence import Absence, find_absences, last_seen
+from pytracer.analyze.blame import account, symptom_words
+from pytracer.analyze.calls import at_place, capital, span_words
+from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+
+_ADVICE = (
+    "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
+    "context manager of DistributedDataParallel."
+)
+
+
+class UnevenInputs:
+    """Fires for ranks that ended well while others waited for them."""
+
+    id = "uneven-inputs"
+    needs = ("COLLECTIVES", "GROUP", "status")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per collective."""
+        left = [item for item in find_absences(job) if item.fate == "left"]
+        if left:
+            return Outcome(tuple(_explain(job, item) for item in left))
+        return not_found("no rank had ended well while others still waited for it")
+
+
+def _explain(job: JobView, item: Absence) -> Draft:
+    ranks = item.ranks
+    last = item.wait.group.last.get(ranks[0]) if item.wait.group is not None else None
+    count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
+    found = draft(
+        UnevenInputs.id,
+        "missing-rank",
+        "likely",
+        item.views,
+        f"{capital(span_words(ranks))} finished{count} and left, while {span_words(item.wait.waiters)} went on to "
+        f"{item.where}{at_place(item.wait.call)}.",
+        [_steps(job, item), *(last_seen(view) for view in item.views[:2]), *symptom_words(job)],
+        _ADVICE,
+        ["the number of batches that each rank has" if _steps(job, item) is None else None],
+    )
+    did = dict.fromkeys(ranks, "finished while others waited for it")
+    return account(job, found, f"{span_words(ranks)} had already finished", did, waited_ns=item.waited_ns, ends=True)
+
+
+def _steps(job: JobView, item: Absence) -> str | None:
+    """`rank 1 made 10 steps, rank 0 was in step 12`."""
+    waiter = next((view for view in job.views if view.process.rank == item.wait.waiters[0]), None)
+    mine = item.views[0].report.step
+    theirs = waiter.report.step if waiter is not None else None
+    if mine is None or theirs is None or mine == theirs:
+        return None
+    return f"rank {item.ranks[0]} was last in step {mine}, rank {item.wait.waiters[0]} in step {theirs}"
