@@ -54,41 +54,46 @@ def uneven_with_join(rank):
 
 
 class TwoHeads(nn.Module):
-    """A second head that not every loss uses."""
+    """Two heads: which are used, and in which order."""
 
     def __init__(self):
         super().__init__()
         self.body, self.first, self.second = nn.Linear(16, 64), nn.Linear(64, 4), nn.Linear(64, 4)
 
-    def forward(self, x, both):
+    def forward(self, x, names):
         hidden = self.body(x).relu()
-        return self.first(hidden) + (self.second(hidden) if both else 0)
+        return sum(getattr(self, name)(hidden) for name in names)
 
 
-def _train_two_heads(both, **options):
+def _train_two_heads(*names, **options):
     torch.manual_seed(0)
     model = DistributedDataParallel(TwoHeads(), **options)
     for _ in range(3):
-        model(torch.randn(8, 16), both).square().mean().backward()
+        model(torch.randn(8, 16), names).square().mean().backward()
 
 
 def unused_parameters(rank):
     """No rank uses the second head: all raise in the second forward."""
-    _train_two_heads(both=False)
+    _train_two_heads("first")
 
 
 def unused_on_one_rank(rank):
     """One rank does not use the second head; the others wait for its gradients."""
-    _train_two_heads(both=rank != ABSENT)
+    _train_two_heads(*(["first"] if rank == ABSENT else ["first", "second"]))
 
 
 def unused_but_searched(rank):
     """DDP was told to look for unused parameters: all is well."""
-    _train_two_heads(both=rank != ABSENT, find_unused_parameters=True)
+    _train_two_heads(*(["first"] if rank == ABSENT else ["first", "second"]), find_unused_parameters=True)
+
+
+def ready_in_another_order(rank):
+    """Gradients become ready in another order on one rank, but they are the same ones: DDP does not mind."""
+    _train_two_heads(*(["second", "first"] if rank == ABSENT else ["first", "second"]), bucket_cap_mb=0.0001)
 
 
 if __name__ == "__main__":
     main(
         skipped, skipped_monitored_barrier, late, returns_early, uneven_with_join, unused_parameters,
-        unused_on_one_rank, unused_but_searched,
+        unused_on_one_rank, unused_but_searched, ready_in_another_order,
     )  # fmt: skip

@@ -82,5 +82,24 @@ def terminated(rank):
     dist.all_reduce(torch.ones(8))
 
 
+def fault_everywhere(rank):
+    """All ranks do the same wrong thing."""
+    agree()
+    ctypes.memset(None, 0, 64)
+
+
+def fails_after_the_end(rank):
+    """All collectives are done and the group is gone; then one rank cannot save its checkpoint."""
+    agree()
+    dist.barrier()
+    if rank == VICTIM:
+        dist.destroy_process_group()
+        time.sleep(1)
+        raise OSError(28, "No space left on device", "checkpoint.pt")
+
+
 if __name__ == "__main__":
-    main(segfault_in_backward, killed, slow_cleanup, prompt_exception, exits, terminated)
+    main(
+        segfault_in_backward, killed, slow_cleanup, prompt_exception, exits, terminated, fault_everywhere,
+        fails_after_the_end,
+    )  # fmt: skip
