@@ -84,8 +84,9 @@ def inspect(path: str | Sequence[str]) -> Report:
         InputError: nothing there can be read.
     """
     from pytracer.analyze.engine import build_report
+    from pytracer.decode.job import load_runs
 
-    return build_report(load(path))
+    return build_report(load_runs(path, light=True))
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
-        memory=r.Memory(cpu_storages_bytes=sum(item.nbytes for item in snapshot.storages if item.state == "live")),
+        memory=r.Memory(cpu_storages_bytes=_live_bytes(snapshot)),
         environment=dict(snapshot.environment),
         notes=_notes(snapshot, crash),
         parent_rank=process.parent_rank,
@@ -85,6 +85,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     elif report.exception is not None:
         report.python_stack = report.exception.python_stack
     return view
+
+
+def _live_bytes(snapshot: Snapshot) -> int | None:
+    return None if snapshot.light else sum(item.nbytes for item in snapshot.storages if item.state == "live")
 
 
 def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:

@@ -14,11 +14,13 @@ from pytracer.analyze.communication import build_collectives, build_flight_recor
 from pytracer.analyze.deaths import find_deaths
 from pytracer.analyze.matching import match_job
 from pytracer.analyze.rules import RULES
-from pytracer.analyze.view import Draft, JobView
+from pytracer.analyze.view import Draft, JobView, ProcessView
 from pytracer.analyze.waiting import find_waiting
+from pytracer.decode.detail import in_full
 from pytracer.decode.snapshot import Job
 
 CONFIDENCES = ("certain", "likely", "possible", "unknown")
+CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 
 
@@ -29,8 +31,8 @@ def build_report(job: Job) -> r.Report:
         job: All processes of one run, from `decode.merge.load_job`; native frames may carry function names.
 
     Returns:
-        The report. Processes are in the job's order, findings strongest first. Nothing is read but the sizes of files
-        that a fault address was mapped from.
+        The report. Processes are in the job's order, findings strongest first. Nothing is read but the boxes of the
+        suspects, if they were read lightly, and the sizes of files that a fault address was mapped from.
     """
     clock = RunClock(job)
     *earlier, (_, last) = split_attempts(job)
@@ -55,11 +57,21 @@ def _judged(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
     deaths = find_deaths(views, clock)
+    suspects = [death.view.index for death in deaths if death.primary is not False and _is_light(death.view)]
+    if suspects:
+        job = in_full(job, suspects[:CLOSELY])
+        closer = {index: build_view(index, job.processes[index], clock) for index in suspects[:CLOSELY]}
+        views = tuple(closer.get(view.index, view) for view in views)
+        deaths = find_deaths(views, clock)
     for death in deaths:
         death.view.report.primary = death.primary
         death.view.report.why = death.why
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
+
+
+def _is_light(view: ProcessView) -> bool:
+    return view.process.snapshot.light
 
 
 def _processes(job: Job, earlier: Sequence[JobView], last: JobView) -> list[r.ProcessReport]:

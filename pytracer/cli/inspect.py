@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pytracer._errors import PytracerError, UsageError
+from pytracer.cli.progress import progress_bar
 from pytracer.render.style import COLOR_CHOICES
 
 EXIT_FOUND = 3
@@ -60,7 +61,9 @@ def command(
     from pytracer.render.text import render_text
 
     target = _checked_output(output, force)
-    report = build_report(load_runs(_given_or_latest(runs), dumps))
+    with progress_bar("Reading black boxes", wanted=not as_json) as progress:
+        job = load_runs(_given_or_latest(runs), dumps, progress, light=True)
+    report = build_report(job)
     if as_json:
         text = render_json(report)
     else:

@@ -20,7 +20,9 @@ from pytracer.decode.snapshot import Damage, Job, Process
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def load_runs(paths: Paths, dumps: Sequence[Path] = (), progress: Progress | None = None) -> Job:
+def load_runs(
+    paths: Paths, dumps: Sequence[Path] = (), progress: Progress | None = None, *, light: bool = False
+) -> Job:
     """Reads the black boxes of one job, from one run directory or several, and its Flight Recorder dumps.
 
     Args:
@@ -28,12 +30,13 @@ def load_runs(paths: Paths, dumps: Sequence[Path] = (), progress: Progress | Non
             torch's names are read, too.
         dumps: more dumps, or directories of them.
         progress: called with (boxes read, boxes in all) for each path.
+        light: read the boxes of a large job lightly, as `load_job` says.
 
     Raises:
         InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    job = _joined([(os.fspath(path), load_job(path, progress)) for path in given])
+    job = _joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
     for dump in dumps:
         if not dump.exists():
             raise InputError(f"there is no {dump}", "name a Flight Recorder dump, or a directory that holds some")

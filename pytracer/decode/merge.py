@@ -5,9 +5,11 @@ Who is a rank, who launched and who was merely started is decided in `roles.py`.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,11 @@ from pytracer.decode.launcher import RUN_FILE, read_launcher
 from pytracer.decode.reader import read_box
 from pytracer.decode.roles import Standing, decide_roles
 from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
-from pytracer.decode.symbolize import read_symbols, symbolize
+from pytracer.decode.symbolize import SYMBOLS_FILE, read_symbols, symbolize
 from pytracer.decode.witness import SeenProcess
 
 SUFFIX = ".blackbox"
-SYMBOLS_FILE = "symbols.json"
+FULL_BOXES = 32
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
@@ -39,13 +41,17 @@ class _Lineage:
         return self.boxes[-1]
 
 
-def load_job(path: str | os.PathLike[str], progress: Progress | None = None, *, symbols: bool = True) -> Job:
+def load_job(
+    path: str | os.PathLike[str], progress: Progress | None = None, *, symbols: bool = True, light: bool = False
+) -> Job:
     """Reads all black boxes of a run.
 
     Args:
         path: a run directory, a directory with `*.blackbox` files, or one such file.
         progress: called with (boxes read, boxes in all) after each box.
         symbols: fill in function names of native frames.
+        light: of more than `FULL_BOXES` boxes, read only what tells how each process ended; `detail.py` reads the
+            rest of those that matter. A thousand ranks take seconds and a few hundred MB then.
 
     Returns:
         The job; its processes in the order in which their boxes were made. A box that cannot be read among others
@@ -57,7 +63,8 @@ def load_job(path: str | os.PathLike[str], progress: Progress | None = None, *, 
     target = Path(path)
     directory, files = _find(target)
     damage: list[Damage] = []
-    snapshots = _read_all(files, damage, progress)
+    with _without_collections():
+        snapshots = _read_all(files, damage, progress, light=light and len(files) > FULL_BOXES)
     launcher = read_launcher(directory, damage) if target.is_dir() else None
     if symbols:
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
@@ -105,12 +112,24 @@ def _natural(path: Path) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.findall(r"\d{1,18}|\D+", path.name))
 
 
-def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | None) -> list[Snapshot]:
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Nothing that is read has cycles; looking for them again and again would take a third of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | None, *, light: bool) -> list[Snapshot]:
     snapshots: list[Snapshot] = []
     errors: list[InputError] = []
     for done, file in enumerate(files, 1):
         try:
-            snapshots.append(read_box(file))
+            snapshots.append(read_box(file, light=light))
         except InputError as error:
             errors.append(error)
             damage.append(Damage(file.name, 0, Exception.__str__(error)))

@@ -22,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 from pytracer.decode.demangle import demangle
 from pytracer.decode.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
 
+SYMBOLS_FILE = "symbols.json"
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
