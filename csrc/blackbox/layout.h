@@ -90,6 +90,7 @@ enum class EntryKind : uint32_t {
   kException = 36,
   kGroup = 37,
   kGroupSeen = 39,
+  kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
 };
@@ -606,6 +607,21 @@ struct CppExceptionEntry {
 static_assert(sizeof(CppExceptionEntry) == 16);
 static_assert(std::is_standard_layout_v<CppExceptionEntry> && std::is_trivially_copyable_v<CppExceptionEntry>);
 static_assert(offsetof(CppExceptionEntry, reserved) == 12);
+
+/// SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line.
+struct SignalEntry {
+  int32_t signal;
+  int32_t code;
+  int32_t sender_pid;
+  uint32_t sender_uid;
+  int32_t tid;
+  uint32_t handled;
+  uint32_t command_nbytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(SignalEntry) == 32);
+static_assert(std::is_standard_layout_v<SignalEntry> && std::is_trivially_copyable_v<SignalEntry>);
+static_assert(offsetof(SignalEntry, reserved) == 28);
 
 /// Capacity of each crash-time region.
 struct CrashRegion {

@@ -12,6 +12,7 @@
 #include "journal.h"
 #include "libc.h"
 #include "records.h"
+#include "sent_signals.h"
 #include "storage_table.h"
 #include "thread_context.h"
 
@@ -147,6 +148,7 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
   crashsafe::set_abort_message(dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
   announce = (flags & kAnnounce) != 0;
   crashsafe::install_handlers(PYTRACER_REAL(sigaction), announce ? run_directory() : nullptr);
+  if (preloaded) watch_sent_signals();
   return true;
 }
 
@@ -189,6 +191,7 @@ int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_
 
 void pytracer_stop(void) {
   if (!recorder::recording()) return;
+  recorder::unwatch_sent_signals();
   crashsafe::uninstall_handlers();
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kDisabled), std::memory_order_release);
 }
@@ -197,6 +200,7 @@ void pytracer_resume(void) {
   if (!recorder::recording()) return;
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kRecording), std::memory_order_release);
   crashsafe::install_handlers(PYTRACER_REAL(sigaction), recorder::announces() ? recorder::run_directory() : nullptr);
+  if (pytracer_preloaded() != 0) recorder::watch_sent_signals();
 }
 
 void pytracer_arm_thread(void) {

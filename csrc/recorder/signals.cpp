@@ -5,6 +5,7 @@
 #include "libc.h"
 #include "masks.h"
 #include "preload.h"
+#include "sent_signals.h"
 
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -41,10 +42,12 @@ int set_other_action(int signal, const struct sigaction* act, struct sigaction* 
 }
 
 int set_action(int signal, const struct sigaction* act, struct sigaction* old) {
-  if (!crashsafe::is_ours(signal)) return set_other_action(signal, act, old);
+  bool sent = recorder::asks_to_end(signal);
+  if (!crashsafe::is_ours(signal) && !sent) return set_other_action(signal, act, old);
   // That child shares our memory but not our handlers: its sigaction must not change our table.
   if (!recorder::preloaded || !crashsafe::handlers_installed() || crashsafe::sys_getpid() != g_box_pid)
     return PYTRACER_REAL(sigaction)(signal, act, old);
+  if (sent) return recorder::set_sent_action(signal, act, old);
   crashsafe::exchange_action(signal, act, old);
   return 0;
 }
@@ -55,7 +58,8 @@ PYTRACER_EXPORT int sigaction(int signal, const struct sigaction* act, struct si
 PYTRACER_EXPORT int __sigaction(int signal, const struct sigaction* act, struct sigaction* old) noexcept { return set_action(signal, act, old); }
 
 PYTRACER_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
-  bool remembered = number > 0 && number < 65 && (crashsafe::is_ours(number) || taken_masks[number].load(std::memory_order_relaxed) != 0);
+  bool remembered = number > 0 && number < 65 &&
+                    (crashsafe::is_ours(number) || recorder::asks_to_end(number) || taken_masks[number].load(std::memory_order_relaxed) != 0);
   if (!recorder::preloaded || !remembered) return PYTRACER_REAL(signal)(number, handler);
   struct sigaction act{};
   struct sigaction old{};

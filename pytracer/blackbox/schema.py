@@ -107,6 +107,7 @@ class Entry(IntEnum):
     EXCEPTION = 36
     GROUP = 37  # JSON {"name","description","backend","ranks"}
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
+    SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
 
@@ -679,6 +680,22 @@ THREAD_STACK = Struct(
     ),
 )
 
+SIGNAL_ENTRY = Struct(
+    "SignalEntry",
+    32,
+    "SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line.",
+    (
+        _f("signal", "i32", "signal number"),
+        _f("code", "i32", "si_code"),
+        _f("sender_pid", "i32", "si_pid; 0: the kernel, or a process of another pid namespace"),
+        _f("sender_uid", "u32", "si_uid"),
+        _f("tid", "i32", "thread that took it"),
+        _f("handled", "u32", "1: the program has a handler; 0: the default action ended it"),
+        _f("command_nbytes", "u32", "size of the command line; 0: unknown", "bytes"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
 CPP_EXCEPTION_ENTRY = Struct(
     "CppExceptionEntry",
     16,
@@ -718,6 +735,7 @@ STRUCTS: tuple[Struct, ...] = (
     MEMORY_BLOCK,
     THREAD_STACK,
     CPP_EXCEPTION_ENTRY,
+    SIGNAL_ENTRY,
 )
 
 RECORD_PAYLOAD: dict[int, Struct] = {

@@ -245,6 +245,15 @@ def _wait(payload: bytes) -> dict[str, Any]:
     return layout(schema.WAIT_ENTRY).decode(payload)
 
 
+def _signal_seen(payload: bytes) -> dict[str, Any]:
+    size = schema.SIGNAL_ENTRY.nbytes
+    head = layout(schema.SIGNAL_ENTRY).decode(payload)
+    del head["reserved"]
+    head["sender_command"] = _strings(payload[size : size + head.pop("command_nbytes")])
+    head["handled"] = bool(head["handled"])
+    return head
+
+
 def _group_seen(payload: bytes) -> dict[str, Any]:
     size = schema.GROUP_ENTRY.nbytes
     head = layout(schema.GROUP_ENTRY).decode(payload)
@@ -296,6 +305,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.EXCEPTION: _checked(payloads.UncaughtException),
     Entry.GROUP: _checked(payloads.Group),
     Entry.GROUP_SEEN: _group_seen,
+    Entry.SIGNAL_SEEN: _signal_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,
     Entry.WORKER: _checked(payloads.Worker),
 }

@@ -1,0 +1,128 @@
+"""Signals that ask a process to end: the sender is in the box, and the program notices nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_core
+from tests.support.crash import Ended, ended, environment, preloaded
+
+pytestmark = needs_core
+NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU")
+
+# Each prints what it saw; below the recorder it must print the same and end alike.
+PROGRAMS = {
+    "default": "signal.signal(N, signal.SIG_DFL); os.kill(os.getpid(), N); time.sleep(5)",
+    "ignored": "signal.signal(N, signal.SIG_IGN); os.kill(os.getpid(), N); print('goes on')",
+    "python handler": "signal.signal(N, lambda *a: print('handled', a[0] == N)); os.kill(os.getpid(), N); print('on')",
+    "handler that raises": """
+def stop(number, frame):
+    raise SystemExit(3)
+signal.signal(N, stop)
+os.kill(os.getpid(), N)
+time.sleep(5)
+""".strip(),
+    "restored": "signal.signal(N, print); print(signal.signal(N, signal.SIG_DFL) is print); os.kill(os.getpid(), N)",
+    "interrupted read": """
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+signal.signal(N, lambda *a: None)
+read_end, write_end = os.pipe()
+def send():
+    time.sleep(0.3)
+    os.kill(os.getpid(), N)
+threading.Thread(target=send).start()
+buffer = ctypes.create_string_buffer(1)
+print(libc.read(read_end, buffer, 1), ctypes.get_errno())
+""".strip(),
+    "restarted read": """
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+signal.signal(N, lambda *a: None)
+signal.siginterrupt(N, False)
+read_end, write_end = os.pipe()
+def send():
+    time.sleep(0.2)
+    os.kill(os.getpid(), N)
+    time.sleep(0.2)
+    os.write(write_end, b"x")
+threading.Thread(target=send).start()
+buffer = ctypes.create_string_buffer(1)
+print(libc.read(read_end, buffer, 1), buffer.raw)
+""".strip(),
+    "waited for": "signal.pthread_sigmask(signal.SIG_BLOCK, [N]); os.kill(os.getpid(), N); print(signal.sigwait([N]))",
+    "child of a shell": "print(subprocess.run(['sh', '-c', f'kill -{int(N)} $$; sleep 5']).returncode)",
+    "trap of a shell": """
+script = f'trap "echo trapped" {int(N)}; kill -{int(N)} $$; echo on'
+print(subprocess.run(["bash", "-c", script]).returncode)
+""".strip(),
+    "subprocess": """
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(9)"])
+time.sleep(0.5)
+child.send_signal(N)
+print(child.wait())
+""".strip(),
+}
+PROLOGUE = "import os, signal, subprocess, sys, time; N = signal.{name}\n"
+
+
+def program(name: str, text: str) -> list[str | Path]:
+    """The command of one program."""
+    return [sys.executable, "-u", "-c", PROLOGUE.format(name=name) + text]
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_program_sees_its_signals_as_without_us(name: str, text: str, run: Path) -> None:
+    """Handlers, default actions, ignored signals, interrupted and restarted calls: the same output, the same end."""
+    plain = ended(program(name, text), environment(), run)
+    traced = ended(program(name, text), preloaded(run), run)
+    assert (traced.status, traced.stdout, traced.stderr) == (plain.status, plain.stdout, plain.stderr)
+
+
+def seen(done: Ended) -> list[dict[str, object]]:
+    """The SIGNAL_SEEN entries of the process itself."""
+    return [fact.data for fact in done.box.facts if fact.kind == "SIGNAL_SEEN"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sender_of_a_deadly_signal_is_in_the_box(name: str, run: Path) -> None:
+    """pid and command line of who sent it; the status is the signal's, and the box is no crash."""
+    number = signal.Signals[name]
+    with subprocess.Popen(
+        program(name, "signal.signal(N, signal.SIG_DFL); print('ready'); time.sleep(60)"),
+        env=preloaded(run), cwd=run.parent, stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        child.stdout.readline()
+        killer = subprocess.Popen(["sh", "-c", f"kill -{int(number)} {child.pid}; sleep 0.2"], env=environment())
+        assert child.wait(20) == -number
+        killer.wait()
+    done = Ended(child.pid, -number, "", "", run)
+    (entry,) = seen(done)
+    assert (entry["signal"], entry["sender_pid"], entry["handled"]) == (number, killer.pid, False)
+    assert entry["sender_command"][:2] == ("sh", "-c")  # type: ignore[index]
+    assert done.box.crash is None
+
+
+def test_handled_signal_is_noted_and_the_program_goes_on(run: Path) -> None:
+    """The entry says that a handler took it."""
+    done = ended(program("SIGTERM", PROGRAMS["python handler"]), preloaded(run), run)
+    assert (done.status, done.stdout) == (0, "handled True\non\n")
+    (entry,) = seen(done)
+    assert (entry["sender_pid"], entry["handled"]) == (done.pid, True)
+
+
+def test_flood_of_signals_does_not_fill_the_box(run: Path) -> None:
+    """A program that uses one of them all the time is not written about for ever."""
+    text = "signal.signal(N, lambda *a: None)\nfor _ in range(1000): os.kill(os.getpid(), N)"
+    done = ended(program("SIGHUP", text), preloaded(run), run)
+    assert done.status == 0
+    assert len(seen(done)) == 200
+    assert os.path.getsize(done.box.path) < 16 << 20
