@@ -49,7 +49,7 @@ def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
     """The reason to write ours: the group of every entry is missing from `pg_config`."""
     (job.run / "comm_lib_trace_rank_2").rename(job.run.parent / "json")
     try:
-        assert "KeyError: ('0', 0)" in analyze(job.run, "--prefix", "comm_lib_trace_rank_")
+        assert "KeyError: ('0', " in analyze(job.run, "--prefix", "comm_lib_trace_rank_")
     finally:
         (job.run.parent / "json").rename(job.run / "comm_lib_trace_rank_2")
 

@@ -39,10 +39,10 @@ def test_loading_is_recorded_and_not_changed(method: str, way: str, run: Path) -
     if way == "untraced":
         return
     workers = [box.worker for box in done.boxes if box.worker is not None]
-    assert {(w.dataset, w.batch_indices, w.batch_count, w.loading) for w in workers} == {
+    assert {(w.dataset, w.batch_indices, w.batch_count, w.loading) for w in workers if w.dataset != "Bad"} == {
         ("Numbers", "8-11", 4, False),
         ("Numbers", "2", 1, False),
         ("Stream", None, 2, False),
         ("Words", "'a','b'", 2, False),
-        ("Bad", "0", 1, True),
     }
+    assert [w.loading for w in workers if w.dataset == "Bad"] == [False]  # the exception was handed over

@@ -12,8 +12,8 @@ import torch.distributed as dist
 def main():
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
     # A store of its own for each attempt: torch 2.13 leaves addresses of gloo's first one in the agent's.
-    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}.{attempt}")
-    rank = dist.get_rank()
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}.{attempt}", rank=rank, world_size=size)
     dist.all_reduce(torch.ones(4))
     if attempt == "0" and rank == 1:
         ctypes.memset(None, 0, 64)

@@ -1,0 +1,37 @@
+"""Batches of samples in as few words as a record holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytracer.blackbox.schema import TEXT_RECORD
+from pytracer.record.workers import batch_words
+
+
+@pytest.mark.parametrize(
+    ("indices", "words"),
+    [
+        ([0, 1, 2, 3], "4 0-3"),
+        ([4, 9, 10, 11, 2], "5 4,9-11,2"),
+        (7, "1 7"),
+        ((), "0 "),
+        ([None, None], "2 "),
+        (["a", "b,c"], "2 'a','b;c'"),
+        ([(1, 2)], "1 (1; 2)"),
+        ([True, 2], "2 True,2"),
+        (list(range(1000)), "1000 0-63,..."),
+    ],
+)
+def test_indices_are_said_shortly(indices: Any, words: str) -> None:
+    """Runs of numbers are one word; other keys are shown as Python shows them."""
+    assert batch_words(indices) == words
+
+
+@pytest.mark.parametrize("indices", [list(range(0, 999_999, 1001)), ["ä" * 500] * 9, [10**300] * 3])
+def test_every_batch_fits_into_a_record(indices: Any) -> None:
+    """What is left out is shown by dots."""
+    words = batch_words(indices)
+    assert words.endswith(",...")
+    assert len(words.encode()) <= TEXT_RECORD.nbytes
