@@ -1,0 +1,163 @@
+"""What the launcher notes about processes, on real ones that end in different ways."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.record import watch
+from pytracer.record.launch import Run
+from pytracer.record.watch import Watch, start_ticks
+from tests.conditions import needs_exit_by_pidfd
+from tests.support.synth import Box
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """An empty run directory."""
+    (tmp_path / "boxes").mkdir()
+    return Run(tmp_path, tmp_path)
+
+
+def box_of(run: Run, process: subprocess.Popen[Any], ticks: int | None = None) -> None:
+    """A box as that process would have made it."""
+    box = Box(pid=process.pid, ppid=os.getpid())
+    box.start_ticks = ticks if ticks is not None else start_ticks(process.pid) or 0
+    box.write(run.boxes / f"node0.{process.pid}.blackbox")
+
+
+def seen(watched: Watch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = watched.as_dict()["processes"]
+    return found
+
+
+def test_living_process_has_its_memory_and_group(run: Run) -> None:
+    """As long as it lives, nothing says that it ended."""
+    watched = Watch(run, lambda: None)
+    with subprocess.Popen(SLEEPER) as process:
+        box_of(run, process)
+        watched.look()
+        (item,) = seen(watched)
+        process.kill()
+    assert item["pid"] == process.pid
+    assert item["rss"] > 0
+    assert item["rss_peak"] >= item["rss"]
+    assert "gone_mono_ns" not in item
+    assert "how" not in item
+    watched.finish()
+
+
+@needs_exit_by_pidfd
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_signal_that_ended_a_reaped_process_is_known(end: signal.Signals, run: Run) -> None:
+    """Another process reaped it; the descriptor still tells."""
+    watched = Watch(run, lambda: None)
+    with subprocess.Popen(SLEEPER) as process:
+        box_of(run, process)
+        watched.look()
+        process.send_signal(end)
+    watched.finish()
+    (item,) = seen(watched)
+    assert (item["signal"], item["how"]) == (end, "pidfd")
+    assert item["alive_mono_ns"] <= item["gone_mono_ns"]
+
+
+def test_process_that_nobody_reaped_tells_by_its_zombie(run: Run) -> None:
+    """On older kernels, too."""
+    watched = Watch(run, lambda: None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(7)"], stdin=subprocess.PIPE
+    )
+    box_of(run, process)
+    watched.look()
+    assert process.stdin is not None
+    process.stdin.close()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    watched.look()
+    (item,) = seen(watched)
+    assert (item["exit_code"], item["how"]) == (7, "zombie")
+    process.wait()
+    watched.finish()
+
+
+def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
+    """The start time in the box is another one's."""
+    watched = Watch(run, lambda: None)
+    with subprocess.Popen(SLEEPER) as process:
+        box_of(run, process, ticks=1)
+        watched.look()
+        process.kill()
+    assert seen(watched) == []
+    watched.finish()
+
+
+def test_box_that_is_being_made_is_met_later(run: Run) -> None:
+    """Its header is not there at the first look."""
+    watched = Watch(run, lambda: None)
+    with subprocess.Popen(SLEEPER) as process:
+        path = run.boxes / f"node0.{process.pid}.blackbox"
+        path.write_bytes(bytes(8192))
+        watched.look()
+        assert seen(watched) == []
+        box_of(run, process)
+        watched.look()
+        process.kill()
+    assert [item["pid"] for item in seen(watched)] == [process.pid]
+    watched.finish()
+
+
+def test_samples_are_bounded_and_descriptors_closed(run: Run) -> None:
+    """A job of a week keeps thirty."""
+    before = len(os.listdir("/proc/self/fd"))
+    watched = Watch(run, lambda: None)
+    for _ in range(40):
+        watched.look()
+    watched.finish()
+    assert len(watched.as_dict()["samples"]) == 30
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_run_is_kept_on_disk_now_and_then(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In case the launcher is killed: every 30 s, not at every look."""
+    saved: list[float] = []
+    now = [100.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    watched = Watch(run, lambda: saved.append(now[0]))
+    for _ in range(40):
+        now[0] += 2
+        watched.look()
+    assert saved == [130.0, 160.0]
+    assert watched.as_dict()["ended"] is False
+    assert watched.as_dict()["after"]["mono_ns"] > 0
+    watched.finish()
+
+
+def test_boxes_that_vanish_do_not_stop_the_launcher(run: Run) -> None:
+    """The job deleted its run directory."""
+    watched = Watch(run, lambda: None)
+    run.boxes.rmdir()
+    watched.look()
+    watched.finish()
+    assert watched.as_dict()["ended"] is True
+
+
+def test_first_looks_come_early(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may die young."""
+    now = [0.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    watched = Watch(run, lambda: None)
+    steps = []
+    for _ in range(6):
+        step = watched.seconds_to_next()
+        steps.append(round(step, 3))
+        now[0] += step
+    assert steps == [0.1, 0.15, 0.25, 0.5, 2.0, 2.0]
+    watched.finish()
