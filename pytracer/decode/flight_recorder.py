@@ -9,6 +9,7 @@ ended, but not how; `pg_config` has one group with an empty name; point-to-point
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -90,10 +91,11 @@ def find_dumps(paths: Iterable[Path]) -> list[Path]:
     """The files that were named, and those in the directories that were, whose names are those of dumps."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            found += sorted(p for p in path.iterdir() if p.is_file() and NAME.fullmatch(p.name))
-        else:
+        if not path.is_dir():
             found.append(path)
+            continue
+        with contextlib.suppress(OSError):  # whoever reads the boxes there says it better
+            found += sorted(p for p in path.iterdir() if NAME.fullmatch(p.name) and p.is_file())
     return list(dict.fromkeys(found))
 
 

@@ -30,19 +30,20 @@ def load_runs(
             torch's names are read, too.
         dumps: more dumps, or directories of them.
         progress: called with (boxes read, boxes in all) for each path.
-        light: read the boxes of a large job lightly, as `load_job` says.
+        light: read the boxes of a large job lightly, as `load_job` says; in full when there are dumps to compare.
 
     Raises:
         InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    job = _joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
     for dump in dumps:
         if not dump.exists():
             raise InputError(f"there is no {dump}", "name a Flight Recorder dump, or a directory that holds some")
-    beside = find_dumps([Path(path) for path in given if os.path.isdir(path)])
+    files = dict.fromkeys([*find_dumps(dumps), *find_dumps([Path(path) for path in given if os.path.isdir(path)])])
+    light = light and not files
+    job = _joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
     damage: list[Damage] = []
-    read = read_dumps(dict.fromkeys([*find_dumps(dumps), *beside]), damage)
+    read = read_dumps(files, damage)
     job, uses = add_dumps(job, read)
     return replace(job, damage=(*job.damage, *damage), flight=uses) if read or damage else job
 
