@@ -228,13 +228,13 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
 def _report(run: launch.Run, ending: Ending, shown: str) -> None:
     """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.merge import load_job
+    from pytracer.decode.job import load_runs
     from pytracer.decode.symbolize import SYMBOLS_FILE, write_symbols
     from pytracer.render.json import render_json
     from pytracer.render.style import decide_style
     from pytracer.render.text import render_text
 
-    job = load_job(run.directory, light=True)
+    job = load_runs(run.directory, light=True)
     report = build_report(job)
     with _one_line_for_an_error():
         launch.write_text(run.directory / launch.REPORT_FILE, render_json(report))
