@@ -75,3 +75,13 @@ def blamed_beside(report: Report) -> list[Finding]:
     """Further findings that blame ranks which the verdict does not."""
     verdict = set(blamed(report))
     return [f for f in report.findings or [] if f.id not in ACCOUNTS and not set(f.ranks or []) <= verdict]
+
+
+def suspects(report: Report) -> tuple[int, ...]:
+    """Ranks that are not called followers, in order; of a worker the rank that it works for. Of jobs that failed."""
+    found = set()
+    for process in report.processes or []:
+        rank = process.rank if process.role == "rank" else process.parent_rank
+        if rank is not None and (process.primary or (process.role == "rank" and process.primary is None)):
+            found.add(rank)
+    return tuple(sorted(found))
