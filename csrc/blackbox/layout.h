@@ -93,6 +93,7 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kLoader = 42,
 };
 
 enum class Step : uint32_t {

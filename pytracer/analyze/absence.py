@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytracer._words import time_words
 from pytracer.analyze.blame import STOOD_NS, is_symptom, views_of, waited_ns
 from pytracer.analyze.calls import at_place, global_rank, group_words, span_words
+from pytracer.analyze.order import left_ns
 from pytracer.analyze.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView, place_words
 from pytracer.analyze.waiting import Wait
@@ -62,11 +63,12 @@ def find_absences(job: JobView) -> list[Absence]:
 def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     if view.process.status_kind == "exited" and view.process.exit_code == 0:
         return "left"
-    if any(frame.function in _TEARDOWN for frame in view.report.python_stack or ()):
-        return "left"
     death = next((death for death in job.deaths if death.view.index == view.index), None)
-    if death is None or is_symptom(death):
-        return "late"
+    leaving = left_ns(view.process.snapshot) is not None or any(
+        frame.function in _TEARDOWN for frame in view.report.python_stack or ()
+    )
+    if death is None or is_symptom(death) or (leaving and death.nature in ("sent", "left", "interrupt")):
+        return "left" if leaving else "late"
     ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
     return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
 

@@ -70,7 +70,12 @@ def build_flight_recorder(job: Job) -> list[r.FlightRecorderDump]:
 def recent_collectives(process: Process) -> list[r.LastCollective]:
     """The last collective of each op, newest first: a broadcast of bucket indices must not hide the last all-reduce."""
     last = {item.op: item for item in process.snapshot.collectives}
-    return [_collective(process, item) for item in sorted(last.values(), key=lambda item: -item.number)]
+    return [_collective(process, item) for item in sorted(last.values(), key=_when, reverse=True)]
+
+
+def _when(item: Collective) -> tuple[int, int]:
+    """The order of calls; those from dumps have a time only."""
+    return item.scheduled_ns or item.started_ns or 0, item.number
 
 
 def _collective(process: Process, last: Collective) -> r.LastCollective:

@@ -220,7 +220,7 @@ def _compare(match: GroupMatch, rank: int, item: Collective) -> None:
         return
     mark = variants[0].fingerprint if _same(variants[0].call, item) else fingerprint(item)
     for variant in variants:
-        if variant.fingerprint == mark:
+        if variant.fingerprint == mark or _told_alike(variant.call, item):
             variant.add(rank)
             if item.state != "completed":
                 variant.call = item
@@ -229,6 +229,17 @@ def _compare(match: GroupMatch, rank: int, item: Collective) -> None:
         variants.append(Variant(mark, item, [(rank, rank)]))
     if len(variants) == 1 and variants[0].count == len(match.ranks):
         del match.by_number[item.sequence_nr]  # all agree
+
+
+def _told_alike(one: Collective, other: Collective) -> bool:
+    """Whether an operation known from a Flight Recorder dump only may be the other one: a dump tells no root and no
+    reduce operation, and lists of tensors in another shape.
+    """
+    if one.number and other.number:
+        return False
+    pairs = ((one.dtype, other.dtype), (one.numel, other.numel), (one.root, other.root))
+    known = [(a, b) for a, b in (*pairs, (one.reduce_op, other.reduce_op)) if a is not None and b is not None]
+    return one.op == other.op and (one.op in _BARRIERS or one.op in _UNEVEN or all(a == b for a, b in known))
 
 
 def _same(one: Collective, other: Collective) -> bool:

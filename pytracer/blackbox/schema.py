@@ -105,11 +105,12 @@ class Entry(IntEnum):
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # while it had not reached the top.
     EXCEPTION = 36
-    GROUP = 37  # JSON {"name","description","backend","ranks"}
+    GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks"} before it is made
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
+    LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
 
 
 class Step(IntEnum):

@@ -143,7 +143,7 @@ def _dtype(name: str) -> str | None:
 
 def _groups(facts: tuple[Fact, ...], journal: Journal) -> tuple[tuple[Group, ...], dict[int, Group]]:
     """All groups in the order of creation, and those that ran something by the id of their entry."""
-    made = [f.data for f in facts if f.kind == "GROUP" and isinstance(f.data, dict)]
+    made = _made(facts)
     by_name: dict[str, Group] = {}
     for index, data in enumerate(made):
         ranks, name = data.get("ranks"), data.get("name")
@@ -170,6 +170,17 @@ def _groups(facts: tuple[Fact, ...], journal: Journal) -> tuple[tuple[Group, ...
         )
         seen[entry_id] = by_name[data["name"]] = group
     return tuple(sorted(by_name.values(), key=lambda g: (g.index is None, g.index or 0))), seen
+
+
+def _made(facts: tuple[Fact, ...]) -> list[dict[str, Any]]:
+    """GROUP entries in the order of creation; of a group that was only begun, what was known when it began."""
+    made: list[dict[str, Any]] = []
+    for fact in facts:
+        if fact.kind == "GROUP" and isinstance(fact.data, dict):
+            if made and made[-1].get("begun") and fact.data.get("ranks") == made[-1].get("ranks"):
+                made.pop()
+            made.append(fact.data)
+    return made
 
 
 def _backend(name: object) -> str | None:

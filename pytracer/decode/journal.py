@@ -9,7 +9,7 @@ import json
 import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,8 +30,7 @@ _HIGHEST_KIND = 1024  # of an entry found by searching: payload bytes may look l
 _NOBODY = Who()
 
 
-@dataclass(frozen=True)
-class RawEntry:
+class RawEntry(NamedTuple):
     """One complete entry; `offset` is from the start of the journal."""
 
     offset: int
@@ -308,6 +307,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.SIGNAL_SEEN: _signal_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,
     Entry.WORKER: _checked(payloads.Worker),
+    Entry.LOADER: _checked(payloads.Loader),
 }
 
 

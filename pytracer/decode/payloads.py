@@ -94,13 +94,14 @@ class UncaughtException(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """GROUP. Without a name: this process took part in making the group and is no member of it."""
+    """GROUP. Without a name: this process took part in making the group and is no member of it, or has only `begun`."""
 
     name: Text = None
     ranks: list[int] | None = None
     description: Text = None
     backend: Text = None
     index: Int = None
+    begun: bool | None = None
 
 
 class Worker(msgspec.Struct):
@@ -110,3 +111,15 @@ class Worker(msgspec.Struct):
     num_workers: Int = None
     seed: Int = None
     dataset: Text = None
+
+
+class Loader(msgspec.Struct):
+    """LOADER. `plain`: its sampler is one of torch's that do not know ranks."""
+
+    dataset: Text = None
+    iterable: bool | None = None
+    sampler: Text = None
+    distributed: bool | None = None
+    plain: bool | None = None
+    initialized: bool | None = None
+    samples: Int = None

@@ -159,9 +159,14 @@ def _note_groups_of(box: Core, name: str) -> None:
 
     @functools.wraps(original)
     def make_group(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get("ranks", args[0] if args else None)
+        ranks = [int(rank) for rank in given] if isinstance(given, (list, tuple, range)) else None
+        if ranks is not None and not kwargs.get("use_local_synchronization"):
+            # Members meet in there: where ranks disagree on their groups, it does not return.
+            about = kwargs.get("group_desc")
+            box.journal(Entry.GROUP, {"begun": True, "ranks": ranks, "description": about and str(about)})
         group = original(*args, **kwargs)
-        ranks = kwargs.get("ranks", args[0] if args else None)
-        note_group(box, group, [int(rank) for rank in ranks] if isinstance(ranks, (list, tuple, range)) else None)
+        note_group(box, group, ranks)
         return group
 
     _patches.replace(distributed_c10d, name, make_group)

@@ -30,9 +30,9 @@ def install(box: Core, level: str) -> None:
 def uninstall() -> None:
     """Takes the hooks and patches back."""
     global _native
-    from pytracer.record import elastic, workers
+    from pytracer.record import elastic, loaders, workers
 
-    for patched in (elastic, workers):
+    for patched in (elastic, loaders, workers):
         patched.uninstall()
     if _native is None:
         return
@@ -107,8 +107,9 @@ def _install_without_native(box: Core) -> None:
     """Patches that need torch's Python only: an extension that does not fit must not take them along."""
     import torch
 
-    from pytracer.record import elastic, workers
+    from pytracer.record import elastic, loaders, workers
 
     workers.install(box)
+    loaders.install(box)
     if torch.distributed.is_available():
         elastic.install(box)

@@ -28,6 +28,7 @@ _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
 _COMMAND_WIDTH = 160
+_IN_TABLE = ("first-death", "connection-lost")  # the table of ranks tells it
 _SAID = ("the Python code was at", "the sender's command line")  # evidence that has a row of its own
 
 
@@ -322,7 +323,7 @@ def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFra
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     findings = report.findings or []
     mine = next((item for item in findings if item.summary == verdict.summary), None)
-    others = [item for item in findings if item is not mine and item.id != "first-death"]
+    others = [item for item in findings if item is not mine and item.id not in _IN_TABLE]
     for item in others[:_OTHER_FINDINGS]:
         yield "also", Text(item.summary or "")
     if len(others) > _OTHER_FINDINGS:

@@ -100,12 +100,12 @@ def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_job_that_moves_is_never_called_standing(tmp_path: Path) -> None:
-    """Steps of half a second, a patience of two."""
+    """Steps of half a second, a patience of five."""
     code = (
         "import time, torch, pytracer\n"
-        "for n in range(8):\n    pytracer.step(n); torch.ones(100000).sum(); time.sleep(0.5)\n"
+        "for n in range(16):\n    pytracer.step(n); torch.ones(100000).sum(); time.sleep(0.5)\n"
     )
-    done = traced_run(sys.executable, "-c", code, run=tmp_path / "run", options=("--hang-timeout", "2"))
+    done = traced_run(sys.executable, "-c", code, run=tmp_path / "run", options=("--hang-timeout", "5"))
     assert done.status == 0, done.stderr
     assert "recorded anything" not in done.stderr
 

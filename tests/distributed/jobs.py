@@ -13,7 +13,7 @@ from tests.support.crash import Ended, ended, environment, healthy, torchrun, tr
 
 PROGRAMS = Path(__file__).parent / "programs"
 # Findings that order the deaths or tell followers; they blame nobody.
-ACCOUNTS = ("first-death", "collective-timeout", "lost-connection")
+ACCOUNTS = ("first-death", "collective-timeout", "connection-lost")
 
 
 def command(scenario: Scenario, run: Path) -> list[str]:

@@ -30,8 +30,9 @@ class Scenario:
     often: bool = False  # part of `make test`
 
     def __str__(self) -> str:
-        extra = "" if self.start == "torchrun" else f"-{self.start}"
-        return f"{self.program}-{self.function}-{self.ranks}{extra}"
+        how = "" if self.start == "torchrun" else f"-{self.start}"
+        who = "" if self.victim in (1, self.ranks - 1) else f"-rank-{self.victim}"
+        return f"{self.program}-{self.function}-{self.ranks}{how}{who}"
 
 
 NULL, MISMATCH, MISSING = ("null-dereference",), ("collective-mismatch",), ("missing-rank",)
@@ -39,12 +40,11 @@ RAISED = ("python-exception",)
 CLEAN_UP = "rank {} raised and then cleaned up for 3 s"
 
 DEATHS = (
-    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "null pointer"),
-             often=True),
+    Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "null pointer")),
     Scenario("deaths", "segfault_in_backward", "rank 1 faulted in backward", (1,), NULL, ("rank 1", "null pointer"),
              start="spawn", ranks=2),
-    Scenario("deaths", "killed", "somebody killed rank 1 with SIGKILL", (1,), ("external-kill",), ("rank 1", "sigkill"),
-             often=True),
+    Scenario("deaths", "killed", "somebody killed rank 1 with SIGKILL", (1,), ("external-kill",),
+             ("rank 1", "sigkill")),
     Scenario("deaths", "slow_cleanup", CLEAN_UP.format(1), (1,), RAISED, ("rank 1", "shard 3 has 0 rows"), often=True),
     Scenario("deaths", "slow_cleanup", CLEAN_UP.format(0), (0,), RAISED, ("rank 0", "shard 3 has 0 rows"), victim=0),
     Scenario("deaths", "prompt_exception", "rank 1 raised", (1,), RAISED, ("rank 1", "shard 3 has 0 rows")),
@@ -80,8 +80,8 @@ DISAGREEMENTS = (
              ("rank 1", "max", "sum"), status=0),
     Scenario("disagreements", "short_broadcast", "rank 0 broadcasts 16 values, the others expect 32: wrong numbers",
              (0,), MISMATCH, ("rank 0", "16", "32"), status=0),
-    Scenario("disagreements", "order", "rank 1 swaps two all-reduces", (1,), MISMATCH, ("rank 1", "4096", "all_reduce"),
-             often=True),
+    Scenario("disagreements", "order", "rank 1 swaps two all-reduces", (1,), MISMATCH,
+             ("rank 1", "4096", "all_reduce")),
 )  # fmt: skip
 
 ABSENCES = (
@@ -118,8 +118,7 @@ POINT_TO_POINT = (
 )  # fmt: skip
 
 WORKERS = (
-    Scenario("workers", "segfault", "a DataLoader worker of rank 1 faulted", (1,), NULL, ("worker", "rank 1"), ranks=2,
-             often=True),
+    Scenario("workers", "segfault", "a DataLoader worker of rank 1 faulted", (1,), NULL, ("worker", "rank 1"), ranks=2),
     Scenario("workers", "killed", "a DataLoader worker of rank 1 killed itself with SIGKILL", (1,), ("external-kill",),
              ("worker", "rank 1"), ranks=2),
 )  # fmt: skip

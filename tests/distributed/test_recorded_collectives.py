@@ -100,6 +100,7 @@ def test_messages_are_numbered_by_peer_and_direction(run: Path) -> None:
     assert all(item.point_to_point for item in (*first, *second))
 
 
+@pytest.mark.every_job
 def test_groups_count_on_their_own(run: Path) -> None:
     """Each group has its own numbers; roots are ranks in the group; members and description are known."""
     job = spawned("groups", run)
@@ -127,6 +128,7 @@ def test_functional_asynchronous_and_inference_mode(run: Path) -> None:
         assert items[0].caller.function == "other_ways"
 
 
+@pytest.mark.every_job
 def test_collectives_of_ddp(run: Path) -> None:
     """DDP's own broadcasts and all-reduces, with the line of the training that led to them."""
     for items in both(spawned("ddp", run)):
@@ -137,6 +139,7 @@ def test_collectives_of_ddp(run: Path) -> None:
         assert items[0].caller.function == "classifier"
 
 
+@pytest.mark.every_job
 def test_forked_child_has_none_of_its_parents(run: Path) -> None:
     """The child of a rank starts with no collective; the rank goes on counting."""
     job = spawned("forked", run)

@@ -76,7 +76,7 @@ def _functions(stack: tuple[NativeFrame, ...]) -> tuple[NativeFrame, ...]:
     return tuple(replace(frame, function=FUNCTIONS.get(frame.offset or 0)) for frame in stack)
 
 
-def agent(*children: tuple[int, dict[str, int]], at: float = 3000, code: int = 1) -> Box:
+def agent(*children: tuple[int, dict[str, Any]], at: float = 3000, code: int = 1) -> Box:
     """torchrun's agent: reaps its workers, then raises ChildFailedError."""
     box = Box(pid=100, ppid=99, argv=["/venv/bin/python", "/venv/bin/torchrun", "--nproc-per-node", "2", "train.py"])
     for pid, ending in children:

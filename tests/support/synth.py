@@ -516,8 +516,8 @@ class Box:
             for function, file, line in frames:
                 first = max(1, line - 3)
                 table = line_table_311([0, line - first])
-                where = (*put(function.encode()), *put(file.encode()), *put(table))
-                python_frames += struct.pack("<Qii8IQ", 0xC0DE, 20, first, *where, 1, 1, 0)
+                texts_at = (*put(function.encode()), *put(file.encode()), *put(table))
+                python_frames += struct.pack("<Qii8IQ", 0xC0DE, 20, first, *texts_at, 1, 1, 0)
                 frame_count += 1
         images: list[str] = []
         native_items: list[bytes] = []

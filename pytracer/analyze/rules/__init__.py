@@ -12,10 +12,12 @@ from pytracer.analyze.rules.arithmetic import Arithmetic
 from pytracer.analyze.rules.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collective_wait import CollectiveWait
+from pytracer.analyze.rules.connection_lost import ConnectionLost
 from pytracer.analyze.rules.device_pointer_on_host import DevicePointerOnHost
 from pytracer.analyze.rules.first_death import FirstDeath
 from pytracer.analyze.rules.flipped_bit import FlippedBit
 from pytracer.analyze.rules.forbidden_system_call import ForbiddenSystemCall
+from pytracer.analyze.rules.group_mismatch import GroupMismatch
 from pytracer.analyze.rules.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.illegal_instruction import IllegalInstruction
 from pytracer.analyze.rules.memory_hardware_error import MemoryHardwareError
@@ -26,6 +28,7 @@ from pytracer.analyze.rules.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.point_to_point_unmatched import PointToPointUnmatched
 from pytracer.analyze.rules.python_exception import PythonException
 from pytracer.analyze.rules.read_only_memory import ReadOnlyMemory
+from pytracer.analyze.rules.sampler_before_process_group import SamplerBeforeProcessGroup
 from pytracer.analyze.rules.shm_exhausted import ShmExhausted
 from pytracer.analyze.rules.sigkill import Sigkill
 from pytracer.analyze.rules.stack_overflow import StackOverflow
@@ -33,8 +36,11 @@ from pytracer.analyze.rules.trap import Trap
 from pytracer.analyze.rules.truncated_mapping import TruncatedMapping
 from pytracer.analyze.rules.two_openmp_runtimes import TwoOpenmpRuntimes
 from pytracer.analyze.rules.uneven_inputs import UnevenInputs
+from pytracer.analyze.rules.unused_parameters import UnusedParameters
 from pytracer.analyze.rules.use_after_free import UseAfterFree
+from pytracer.analyze.rules.watchdog_abort import WatchdogAbort
 from pytracer.analyze.rules.wild_pointer import WildPointer
+from pytracer.analyze.rules.worker_death import WorkerDeath
 from pytracer.analyze.rules.wrong_library_loaded import WrongLibraryLoaded
 from pytracer.analyze.view import JobView, Outcome
 
@@ -70,11 +76,17 @@ RULES: tuple[Rule, ...] = (
     Arithmetic(),
     Trap(),
     ForbiddenSystemCall(),
+    UnusedParameters(),
+    SamplerBeforeProcessGroup(),
+    GroupMismatch(),
     CollectiveMismatch(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
     UnevenInputs(),
     CollectiveWait(),
+    WorkerDeath(),
+    WatchdogAbort(),
+    ConnectionLost(),
     Abort(),
     PythonException(),
     OomKill(),

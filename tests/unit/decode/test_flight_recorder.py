@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytracer._errors import InputError
+from pytracer.analyze.engine import build_report
 from pytracer.decode.flight_form import flight_form, json_form
 from pytracer.decode.flight_recorder import find_dumps, read_dump
 from pytracer.decode.job import load_runs
@@ -185,3 +186,20 @@ def test_what_we_write_is_what_torch_writes(tmp_path: Path) -> None:
             ("all_reduce", 1, "completed", ((4, 2),), "float32"),
             ("broadcast", 2, "completed", ((4, 2),), "float32"),
         ]
+
+
+def test_what_a_dump_does_not_tell_is_no_mismatch(tmp_path: Path) -> None:
+    """Rank 0 is known from its dump, without reduce operation, rank 1 from its box. Sizes that differ count."""
+    for wrong in (False, True):
+        other = Box(pid=102, ppid=1, rank=1).rank(1)
+        group = other.group("0", [0, 1]).group_seen(rank=1)
+        other.at(1000).collective(
+            "allreduce_", sequence_nr=1, sizes=(4, 2), group=group, reduce_op=0, state="completed"
+        )
+        run = write_run(tmp_path / str(wrong), Box(pid=101, ppid=1, rank=0).rank(0).group("0", [0, 1]), other)
+        sizes = [[5, 2]] if wrong else [[4, 2]]
+        path = dump(tmp_path / "rank_0", entry(1, input_sizes=sizes, output_sizes=sizes))
+        report = build_report(load_runs(run, [path]))
+        assert report.collectives is not None
+        (found,) = report.collectives.groups or []
+        assert (found.mismatch is not None) == wrong

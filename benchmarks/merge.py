@@ -1,0 +1,145 @@
+"""How long does the verdict of a large job take, and how much memory? `pytracer inspect --json`, by number of ranks.
+
+    python benchmarks/merge.py                          8, 64, 512 and 1024 ranks
+    python benchmarks/merge.py --ranks 64 --rounds 3
+    python benchmarks/merge.py --json                   JSON on stdout
+
+The jobs are synthetic: eight ranks to a host, each host with its own clock and its agent of torchrun, boxes of real
+sizes, written sparsely to a temporary directory and deleted at once. One rank faults, all others lose their
+connections. A run counts only when the verdict names that rank.
+
+    seconds      of the whole command, from start to exit
+    peak         resident memory of the command, at most (ru_maxrss)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.large_job import write_job
+from support.measuring import machine, progress, spread
+
+ROOT = Path(__file__).resolve().parent.parent
+MB = 10**6
+RANKS = (8, 64, 512, 1024)
+TARGET = {8: (1.0, None), 1024: (10.0, 512 * 2**20)}  # seconds, bytes
+
+
+@dataclass
+class Row:
+    """All rounds of one size."""
+
+    ranks: int
+    boxes: int = 0
+    disk_bytes: int = 0
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "ranks": self.ranks,
+            "boxes": self.boxes,
+            "disk_bytes": self.disk_bytes,
+            "rounds": len(self.seconds),
+            "seconds": spread(self.seconds),
+            "cpu_seconds": spread(self.cpu_seconds),
+            "peak_bytes": self.peak_bytes,
+        }
+
+
+def measure(ranks: int, rounds: int, parent: str | None) -> Row:
+    """Makes the job, explains it `rounds` times, and deletes it."""
+    row = Row(ranks)
+    with tempfile.TemporaryDirectory(prefix="pytracer-bench-", dir=parent) as name:
+        directory = Path(name)
+        progress(f"{ranks} ranks: writing their boxes")
+        victim = write_job(directory, ranks)
+        status = [path.stat() for path in (directory / "boxes").iterdir()]
+        row.boxes, row.disk_bytes = len(status), sum(item.st_blocks * 512 for item in status)
+        for turn in range(rounds):
+            progress(f"{ranks} ranks: round {turn + 1}/{rounds}")
+            explain(directory, victim, row)
+    progress("")
+    return row
+
+
+def explain(directory: Path, victim: int, row: Row) -> None:
+    """One `pytracer inspect`; its use of time and memory goes into the row."""
+    report = directory / "report"
+    command = [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with report.open("wb") as out:
+        since = time.monotonic()
+        child = subprocess.Popen(command, stdout=out, env=environment)
+        _, status, usage = os.wait4(child.pid, 0)
+        row.seconds.append(time.monotonic() - since)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        sys.exit(f"merge: pytracer inspect ended with {child.returncode}")
+    row.cpu_seconds.append(usage.ru_utime + usage.ru_stime)
+    row.peak_bytes = max(row.peak_bytes, usage.ru_maxrss * 1024)
+    found = json.loads(report.read_bytes())["verdict"]
+    if found["rank"] != victim or found["class"] != "null-dereference":
+        sys.exit(f"merge: rank {victim} faulted, the verdict is {found['class']}, rank {found['rank']}")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        f"{'ranks':>6}{'boxes':>8}{'on disk':>10}{'seconds':>22}{'CPU seconds':>14}{'peak':>10}{'rounds':>8}  target"
+    ]
+    for row in rows:
+        seconds = row["seconds"]
+        words = f"{seconds['median']:.2f} [{seconds['low']:.2f}..{seconds['high']:.2f}]"
+        lines.append(
+            f"{row['ranks']:>6}{row['boxes']:>8}{row['disk_bytes'] / MB:>7.0f} MB{words:>22}"
+            f"{row['cpu_seconds']['median']:>14.2f}{row['peak_bytes'] / MB:>7.0f} MB{row['rounds']:>8}  {met(row)}"
+        )
+    return "\n".join(lines)
+
+
+def met(row: dict[str, Any]) -> str:
+    """The target of this size, if there is one, and whether it was met."""
+    seconds, nbytes = TARGET.get(row["ranks"], (None, None))
+    if seconds is None:
+        return ""
+    words = f"{seconds:.0f} s" + (f", {nbytes / MB:.0f} MB" if nbytes else "")
+    good = row["seconds"]["median"] <= seconds and (nbytes is None or row["peak_bytes"] <= nbytes)
+    return f"{words}: {'met' if good else 'missed'}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, action="append", help="this many; may be repeated")
+    parser.add_argument("--rounds", type=int, default=3, help="of each (default 3)")
+    parser.add_argument("--directory", metavar="DIR", help="where the boxes are written for a while")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    rows = [measure(ranks, max(given.rounds, 1), given.directory).document() for ranks in given.ranks or RANKS]
+    where = {**machine(), "load": f"{os.getloadavg()[0]:.1f}"}
+    if given.json:
+        document = {"schema": "pytracer-benchmark", "version": 1, "name": "merge", "machine": where, "rows": rows}
+        print(json.dumps(document, indent=2))
+        return 0
+    print(", ".join(f"{key} {value}" for key, value in where.items()) + "\n")
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

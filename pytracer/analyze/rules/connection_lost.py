@@ -1,0 +1,62 @@
+"""connection-lost: ranks died of an exception that says no more than that a peer was gone or silent.
+
+What: "Connection closed by peer", "Connection reset by peer", "Timed out waiting": written by gloo, NCCL and the store
+on a rank that noticed that another one was gone. It only accompanies what explains it.
+
+Why it happens: closed or reset means that the other process ended; a time-out, that it lives and did not answer.
+
+What to do: look at the first death, or at the rank that is missing; not at the ranks with these exceptions.
+
+How it can be wrong: networks fail, too. Without any other finding, python-exception shows such an exception as possible
+cause. The address in the message is that of a connection, and is not mapped to a rank.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found
+
+_CLOSED = re.compile(r"closed|reset|refused|broken pipe", re.IGNORECASE)
+
+
+class ConnectionLost:
+    """Fires for ranks whose exception is about a peer, when another finding explains them."""
+
+    id = "connection-lost"
+    needs = ("EXCEPTION",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for all of them."""
+        lost = [death for death in job.deaths if death.lost_peer and death.view.process.role == "rank"]
+        followers = [death.view for death in lost if death.primary is False]
+        if not followers:
+            return not_found(
+                "the ranks whose exceptions speak of a lost peer are not known to be consequences"
+                if lost
+                else "no rank's exception speaks of a lost or silent peer"
+            )
+        closed, silent = _ranks(followers, True), _ranks(followers, False)
+        parts = [f"{span_words(closed)} noticed that a peer was gone (connection closed or reset)"] if closed else []
+        parts += [f"{span_words(silent)} noticed that a peer was silent (timed out)"] if silent else []
+        item = draft(
+            self.id,
+            "python-exception",
+            "certain",
+            followers,
+            f"{capital('; '.join(parts))}: consequences.",
+            [],
+            "Look at the verdict: these ranks only noticed.",
+        )
+        return Outcome((replace(item, accompanies=True),))
+
+
+def _ranks(views: list[ProcessView], closed: bool) -> list[int]:
+    found = []
+    for view in views:
+        message = (view.report.exception.message if view.report.exception else None) or ""
+        if view.process.rank is not None and bool(_CLOSED.search(message)) is closed:
+            found.append(view.process.rank)
+    return found

@@ -1,0 +1,117 @@
+"""group-mismatch: ranks made different process groups, or the same ones in another order.
+
+What: the lists of ranks that were passed to new_group() (or that a DeviceMesh made) differ between ranks, at the same
+position in the order of creation. Members and non-members are compared alike.
+
+Why it happens: new_group() must be called by all ranks of the job, members or not, in the same order; code calls it
+only on the members, or orders its groups by something that depends on the rank.
+
+What to do: make all groups on all ranks, in the same order; or pass use_local_synchronization=True and let only the
+members call it.
+
+How it can be wrong: a rank that died or hung before it made its next group has fewer of them: then only the groups that
+it did make are compared. Groups made with use_local_synchronization are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from pytracer._words import count_words
+from pytracer.analyze.blame import account, symptom_words, views_of
+from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.matching import VOTERS
+from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.decode.snapshot import Process
+
+_HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
+_LISTED = 4
+_Made = list[tuple[tuple[int, ...], str | None]]  # ranks and description, in order of creation
+
+
+class GroupMismatch:
+    """Fires for the first group on which ranks differ."""
+
+    id = "group-mismatch"
+    needs = ("GROUP",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """At most one finding: what follows the first difference is not comparable."""
+        made = _made(job)
+        if len(made) < 2 or not any(made.values()):
+            return not_found("no process groups were made beside the default one")
+        for position in range(max(len(items) for items in made.values())):
+            sides: dict[tuple[int, ...], list[int]] = {}
+            for rank, items in made.items():
+                if position < len(items):
+                    sides.setdefault(items[position][0], []).append(rank)
+            if len(sides) > 1:
+                return Outcome((_explain(job, made, position, sides),))
+            if any(position >= len(items) for items in made.values()):
+                break
+        longest = max(len(items) for items in made.values())
+        return not_found(f"all ranks made the same groups in the same order ({count_words(longest, 'group')})")
+
+
+def _made(job: JobView) -> dict[int, _Made]:
+    """What each rank made after the default group, without groups that only their members make."""
+    local = {
+        tuple(sorted(group.ranks))
+        for process in job.job.ranks
+        for group in process.snapshot.groups
+        if group.ranks is not None and _HASHED.match(group.name or "")
+    }
+    return {process.rank: _of(process, local) for process in job.job.ranks if process.rank is not None}
+
+
+def _of(process: Process, local: set[tuple[int, ...]]) -> _Made:
+    found = []
+    for group in process.snapshot.groups:
+        if group.index is None or group.ranks is None or group.description == "default_pg":
+            continue
+        ranks = tuple(sorted(group.ranks))
+        if ranks not in local:
+            found.append((ranks, group.description))
+    return found
+
+
+def _explain(job: JobView, made: dict[int, _Made], position: int, sides: dict[tuple[int, ...], list[int]]) -> Draft:
+    ordered = sorted(sides.items(), key=lambda item: -len(item[1]))
+    (common, many), others = ordered[0], ordered[1:]
+    voters = sum(len(ranks) for _, ranks in ordered)
+    tie = voters < VOTERS or len(many) * 2 <= voters
+    odd = sorted(rank for _, ranks in others for rank in ranks)
+    same = tie or Counter(ranks for ranks, _ in made[odd[0]]) == Counter(ranks for ranks, _ in made[many[0]])
+    how = "in another order than" if same and not tie else "that differ from those of"
+    if tie:
+        summary = f"Ranks made different process groups: as group {position + 1}, " + "; ".join(
+            f"{span_words(ranks)} made {list(members)}" for members, ranks in ordered[:_LISTED]
+        )
+    else:
+        summary = (
+            f"{capital(span_words(odd))} made process groups {how} {span_words(many)}: as group {position + 1}, "
+            f"{list(others[0][0])} where {span_words(many)} made {list(common)}"
+        )
+    item = draft(
+        GroupMismatch.id,
+        "collective-mismatch",
+        "certain",
+        views_of(job, odd if not tie else sorted(rank for _, ranks in ordered for rank in ranks)),
+        summary + ".",
+        [*(_order(made[ranks[0]], ranks) for _, ranks in ordered[:_LISTED]), *symptom_words(job)],
+        "Call new_group() on all ranks, members or not, in the same order.",
+        ["a third rank: which of the two is wrong is undecidable"] if tie else [],
+    )
+    if not job.deaths:
+        return replace(item, accompanies=True, undecided=tie)
+    did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
+    return replace(account(job, item, "the ranks made different process groups", did), undecided=tie)
+
+
+def _order(items: _Made, ranks: list[int]) -> str:
+    """`ranks 0 and 2 made, in this order: [0, 1] (tp), [1, 2] (pp)`."""
+    shown = [f"{list(members)}{f' ({about})' if about and about != 'undefined' else ''}" for members, about in items]
+    more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return f"{span_words(ranks)} made, in this order: {', '.join(shown[:_LISTED])}{more}"

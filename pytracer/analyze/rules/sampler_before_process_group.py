@@ -1,0 +1,100 @@
+"""sampler-before-process-group: data was split among ranks before it was known which ranks there are.
+
+What: DistributedSampler was made before init_process_group(), and raised. Or a DataLoader was made then with a sampler
+that does not know ranks, and none with a DistributedSampler ever: all ranks train on the same samples, silently.
+
+Why it happens: the data is set up first. Code that asks is_initialized() then skips the DistributedSampler silently.
+
+What to do: call init_process_group() before the samplers and DataLoaders are made.
+
+How it can be wrong: each rank may have a dataset of its own, such as one file each; then no sampler is right.
+Samplers and batch samplers of the program's own, and iterable datasets, are not judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
+
+_RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")
+_FILE = "data/distributed.py"
+_ADVICE = "Call init_process_group() before the sampler, and give every DataLoader a DistributedSampler."
+
+
+class SamplerBeforeProcessGroup:
+    """Fires for both forms."""
+
+    id = "sampler-before-process-group"
+    needs = ("EXCEPTION", "LOADER", "RANK")
+
+    def examine(self, job: JobView) -> Outcome:
+        """At most one finding."""
+        raised = [view for view in job.suspects if view.raised and _by_sampler(view)]
+        if raised:
+            return Outcome((_too_early(raised),))
+        ranks = [view for view in job.views if view.process.role == "rank" and (view.process.world_size or 1) > 1]
+        if len(ranks) < 2:
+            return not_found("no job of several ranks")
+        loaders = {view.index: _loaders(view) for view in ranks}
+        if not all(loaders.values()):
+            if any(loaders.values()):
+                return not_found("only some ranks made a DataLoader")
+            return cannot_decide("no DataLoader was made, or its making was not recorded")
+        if any(item.get("distributed") for items in loaders.values() for item in items):
+            return not_found("a DataLoader with a DistributedSampler was made")
+        early = [view for view in ranks if any(_is_suspect(item) for item in loaders[view.index])]
+        if len(early) < len(ranks):
+            return not_found("the DataLoaders were made after init_process_group(), or split the data in their own way")
+        return Outcome((_forgotten(job, ranks, loaders[ranks[0].index]),))
+
+
+def _loaders(view: ProcessView) -> list[dict[str, Any]]:
+    return [fact.data for fact in view.process.snapshot.facts if fact.kind == "LOADER" and isinstance(fact.data, dict)]
+
+
+def _is_suspect(item: dict[str, Any]) -> bool:
+    return bool(item.get("plain")) and not item.get("initialized") and not item.get("iterable")
+
+
+def _by_sampler(view: ProcessView) -> bool:
+    message = (view.report.exception.message if view.report.exception else None) or ""
+    stack = view.exception_stack
+    return message.startswith(_RAISED) and any((frame.file or "").endswith(_FILE) for frame in stack)
+
+
+def _too_early(views: list[ProcessView]) -> Draft:
+    ranks = [view.process.rank for view in views if view.process.rank is not None]
+    who = capital(span_words(ranks)) if ranks else f"{len(views)} processes"
+    item = draft(
+        SamplerBeforeProcessGroup.id,
+        "misuse",
+        "certain",
+        views,
+        f"{who} made a DistributedSampler before the process group: it asks how many ranks there are, and raised.",
+        [],
+        _ADVICE,
+    )
+    return replace(item, undecided=len(views) > 1, leads=True)
+
+
+def _forgotten(job: JobView, views: list[ProcessView], loaders: list[dict[str, Any]]) -> Draft:
+    ranks = [view.process.rank for view in views if view.process.rank is not None]
+    first = next(item for item in loaders if _is_suspect(item))
+    item = draft(
+        SamplerBeforeProcessGroup.id,
+        "misuse",
+        "likely",
+        views,
+        f"{capital(span_words(ranks))} made their DataLoaders before init_process_group() and without a "
+        "DistributedSampler: all of them train on the same samples.",
+        [
+            f"a DataLoader of {first.get('dataset')} with {first.get('samples')} samples has a {first.get('sampler')}",
+            "no DataLoader of any rank has a DistributedSampler",
+        ],
+        _ADVICE,
+        ["whether each rank has a dataset of its own"],
+    )
+    return replace(item, undecided=True, accompanies=bool(job.deaths))

@@ -1,0 +1,112 @@
+"""unused-parameters: DistributedDataParallel waited for gradients of parameters that the loss did not use.
+
+What: the RuntimeError "Expected to have finished reduction in the prior iteration" names parameters by index; here they
+get their names. Where ranks left different parameters unused, that is said: such ranks go apart.
+
+Why it happens: a branch of forward that is not always taken, a head that is not part of the loss, a frozen part that
+still requires gradients. The error comes one iteration late, in the next forward.
+
+What to do: use all parameters, give them requires_grad_(False), or pass find_unused_parameters=True.
+
+How it can be wrong: names are taken from the first DDP module with enough parameters; with several modules they may be
+those of another one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pytracer._words import list_words
+from pytracer.analyze.address import objects_in
+from pytracer.analyze.blame import account
+from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
+
+_UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
+_INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
+_NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
+_SHOWN = 4
+
+
+class UnusedParameters:
+    """Fires for DDP's exception about parameters without gradients."""
+
+    id = "unused-parameters"
+    needs = ("EXCEPTION", "MODULE", "BUCKETS")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for all ranks that raised it."""
+        views = [
+            view for view in job.views if view.raised and view.process.role == "rank" and _UNUSED.search(_message(view))
+        ]
+        if not views:
+            return not_found("no exception of DDP says that parameters did not take part in the loss")
+        return Outcome((_explain(job, views),))
+
+
+def _explain(job: JobView, views: list[ProcessView]) -> Draft:
+    sets: dict[tuple[str, ...], list[int]] = {}
+    for view in views:
+        sets.setdefault(tuple(_unused(view)), []).append(view.process.rank if view.process.rank is not None else -1)
+    names = next(iter(sets))
+    everybody = sorted(rank for members in sets.values() for rank in members)
+    who = span_words(everybody)
+    what = list_words(names, _SHOWN) if names else "some parameters"
+    said = "; ".join(f"{span_words(members)} without {list_words(unused, _SHOWN)}" for unused, members in sets.items())
+    healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
+    item = draft(
+        UnusedParameters.id,
+        "misuse",
+        "certain",
+        sorted(views, key=lambda view: view.process.rank or 0),
+        f"{capital(who)} left parameters out of the loss, for whose gradients DDP waits: "
+        f"{what if len(sets) == 1 else said}.",
+        [
+            "the exception comes in the next forward; the parameters were unused in the backward before it",
+            f"the sets differ between ranks: {said}" if len(sets) > 1 else None,
+            f"{span_words(healthy)} did not raise it: the ranks take different branches" if healthy else None,
+        ],
+        "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
+        [] if names else ["the names: neither the message nor the recorded module tells them"],
+    )
+    did = dict.fromkeys(everybody, "left parameters out of the loss")
+    found = account(job, item, f"{who} left parameters out of the loss", did, ends=True)
+    return replace(found, undecided=len(everybody) > 1)
+
+
+def _message(view: ProcessView) -> str:
+    return (view.report.exception.message if view.report.exception else None) or ""
+
+
+def _unused(view: ProcessView) -> list[str]:
+    """Their names: from the message where TORCH_DISTRIBUTED_DEBUG made it tell, else by index."""
+    told = _NAMES.search(_message(view))
+    if told is not None:
+        return [name.strip() for name in told[1].split(",")]
+    found = _INDICES.search(_message(view))
+    if found is None:
+        return []
+    indices = [int(word) for word in found[1].split()]
+    for names in _parameters(view):
+        if indices and max(indices) < len(names):
+            return [names[index] for index in indices]
+    return [f"parameter {index}" for index in indices]
+
+
+def _parameters(view: ProcessView) -> list[list[str]]:
+    """Of each DDP module, the parameters that take part in its buckets, in the order in which DDP counts them."""
+    facts = view.process.snapshot.facts
+    in_buckets: dict[str, set[str]] = {}
+    for fact in facts:
+        if fact.kind == "BUCKETS" and isinstance(fact.data, dict):
+            names = in_buckets.setdefault(str(fact.data.get("module")), set())
+            for bucket in objects_in(fact.data, "buckets"):
+                names.update(str(item.get("fqn")) for item in objects_in(bucket, "parameters"))
+    found = []
+    for fact in facts:
+        if fact.kind == "MODULE" and isinstance(fact.data, dict):
+            reduced = in_buckets.get(str(fact.data.get("module")), set())
+            tensors = [item for item in objects_in(fact.data, "tensors") if item.get("role") == "parameter"]
+            found.append([str(item.get("fqn")) for item in tensors if str(item.get("fqn")) in reduced])
+    return found

@@ -1,0 +1,55 @@
+"""watchdog-abort: the watchdog of a communication backend ended a rank whose collective took too long.
+
+What: SIGABRT on a watchdog thread, or with the watchdog's message. It is a clock that ran out: the rank that it ends is
+most often one that waited.
+
+Why it happens: another rank did not come to the collective, or came with other arguments, or its network failed.
+
+What to do: look at the rank that was missing, at the time when the wait began: the time-out before the abort.
+
+How it can be wrong: the rank itself may be the one that stood outside of any collective; then it is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytracer._words import time_words
+from pytracer.analyze.blame import is_watchdog_abort
+from pytracer.analyze.view import JobView, Outcome, draft, not_found, subject_words
+
+
+class WatchdogAbort:
+    """Fires for aborts by a watchdog; accompanies what explains them."""
+
+    id = "watchdog-abort"
+    needs = ("crash", "COLLECTIVES")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for all ranks that a watchdog ended."""
+        views = [death.view for death in job.deaths if is_watchdog_abort(death.view)]
+        if not views:
+            return not_found("no watchdog of a communication backend ended a process")
+        waits = [view.report.last_collective for view in views]
+        outside = [
+            view for view, last in zip(views, waits, strict=True) if last is not None and last.state == "completed"
+        ]
+        longest = max((last.waited_ns or 0 for last in waits if last is not None), default=0)
+        item = draft(
+            self.id,
+            "abort",
+            "likely",
+            views,
+            f"{subject_words(views)} {'was' if len(views) == 1 else 'were'} ended by the watchdog of the communication "
+            "backend: a collective took too long.",
+            [
+                f"the wait had begun {time_words(longest)} before: search there, not at the abort" if longest else None,
+                f"{subject_words(outside)} stood outside of any collective" if outside else None,
+            ],
+            "Look for the rank that did not come to the collective.",
+        )
+        return Outcome((replace(item, accompanies=not {view.index for view in views} & _open(job)),))
+
+
+def _open(job: JobView) -> set[int]:
+    return {view.index for view in job.suspects}

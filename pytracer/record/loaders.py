@@ -1,0 +1,64 @@
+"""DataLoaders of a process: whether each splits its samples among ranks, and whether ranks were known by then."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from pytracer.blackbox.schema import Entry
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+NOTED = 16  # loaders per process: a program that makes one per epoch says nothing new
+
+_patches = Patches()
+_count = 0
+
+
+def install(box: Core) -> None:
+    """Wraps DataLoader.__init__."""
+    loader: Any = importlib.import_module("torch.utils.data").DataLoader
+    init = loader.__init__
+
+    @functools.wraps(init)
+    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        global _count
+        if _count < NOTED and box.recording:
+            _count += 1
+            _note(box, self)
+
+    _patches.replace(loader, "__init__", init_and_note)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def _note(box: Core, loader: Any) -> None:
+    """Writes LOADER. Never raises."""
+    try:
+        import torch.distributed as dist
+        from torch.utils.data import DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
+
+        batches = getattr(loader, "batch_sampler", None)
+        sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
+        own = type(batches).__module__.startswith("torch.") if batches is not None else True
+        box.journal(
+            Entry.LOADER,
+            {
+                "dataset": type(loader.dataset).__qualname__,
+                "iterable": isinstance(loader.dataset, IterableDataset),
+                "sampler": type(sampler).__qualname__ if sampler is not None else None,
+                "distributed": isinstance(sampler, DistributedSampler),
+                # Of these it is known that they give every rank all samples; of a program's own it is not.
+                "plain": own and type(sampler) in (RandomSampler, SequentialSampler),
+                "initialized": bool(dist.is_available() and dist.is_initialized()),
+                "samples": len(loader.dataset) if hasattr(loader.dataset, "__len__") else None,
+            },
+        )
+    except Exception as error:
+        box.lib.pytracer_count_hook_error()
+        box.note(f"a DataLoader could not be noted: {type(error).__name__}: {error}")
