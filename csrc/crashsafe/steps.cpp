@@ -28,6 +28,8 @@ void* after_step[5];  // __builtin_setjmp buffer of the running step
 void* after_part[5];  // and of a guarded part of it
 volatile bool in_part = false;
 volatile int running_step = -1;  // -1: between steps
+volatile int step_to_break = -1;
+volatile int* volatile nowhere = nullptr;
 
 void write_thread() {
   CrashHeader& crash = *g_box.crash.data;
@@ -85,6 +87,7 @@ __attribute__((noinline)) void run_step(Step step, ucontext_t* context, const Ke
     return;
   }
   running_step = static_cast<int>(step);
+  if (step_to_break == static_cast<int>(step)) *nowhere = 0;
   do_step(step, context, like);
   running_step = -1;  // before this frame ends: a deadline that expires now has nowhere to return to
   crash.steps_done |= bit;
@@ -147,6 +150,8 @@ void run_steps(Step first, Step last, ucontext_t* context, const KernelAction& l
   }
   stop_deadlines();
 }
+
+void break_step(int step) noexcept { step_to_break = step; }
 
 void set_node_probe(NodeProbeFn probe) noexcept { node_probe.store(probe, std::memory_order_release); }
 

@@ -22,4 +22,7 @@ bool run_guarded(void (*work)(void*), void* argument) noexcept;
 /// Lets the interrupted code continue at a __builtin_setjmp.
 void resume_at(void* const (&buffer)[5], ucontext_t* context) noexcept;
 
+/// For tests: a fault at the beginning of that step. -1: none.
+void break_step(int step) noexcept;
+
 }  // namespace pytracer::crashsafe

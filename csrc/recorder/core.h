@@ -70,6 +70,9 @@ struct pytracer_node {
 };
 PYTRACER_API void pytracer_set_node_probe(bool (*probe)(struct pytracer_node*));
 
+/// For tests: the crash handler's step of that number (schema.Step) begins with a fault of its own.
+PYTRACER_API void pytracer_break_step(int step);
+
 /// Row of crashsafe/python_offsets.inc in use, as struct PythonOffsets; null when none is trusted.
 PYTRACER_API const void* pytracer_python_offsets(void);
 

@@ -4,6 +4,7 @@
 #include "../crashsafe/handler.h"
 #include "../crashsafe/other_threads.h"
 #include "../crashsafe/python_stack.h"
+#include "../crashsafe/steps.h"
 #include "../crashsafe/surroundings.h"
 #include "alternate_stack.h"
 #include "collectives.h"
@@ -265,6 +266,7 @@ void pytracer_set_node_probe(bool (*probe)(struct pytracer_node*)) {
   static_assert(sizeof(pytracer_node) == sizeof(crashsafe::NodeProbe));
   crashsafe::set_node_probe(reinterpret_cast<crashsafe::NodeProbeFn>(probe));
 }
+void pytracer_break_step(int step) { crashsafe::break_step(step); }
 const void* pytracer_python_offsets(void) { return crashsafe::python_offsets(); }
 
 }  // extern "C"

@@ -13,6 +13,7 @@ import pytest
 
 from pytracer.blackbox.schema import Region, Step
 from pytracer.decode.snapshot import Crash, Snapshot
+from pytracer.render.text import render_text
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.native.harness import CSRC, Native
 from tests.support.crash import Ended, ended
@@ -213,6 +214,20 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
         assert crash.python_stack
     if "NATIVE_STACK" not in faulted:
         assert len(crash.native_stack) > 4
+
+
+@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
+def test_crash_at_every_step_of_the_handler_leaves_a_readable_report(native: Native, step: Step) -> None:
+    """Each step in turn begins with a fault of its own: it is marked, the others are done, the end is the first fault's."""
+    code = f"{ONE_MORE_THREAD}\ncore.pytracer_break_step({int(step)})\nt.testing_read(U64(0x12345678))"
+    done = native.child(code)
+    crash = crash_of(done)
+    assert crash.steps_faulted == (step.name,)
+    assert set(crash.steps_done) == STEPS - {step.name}
+    assert (crash.signal, crash.fault_addr) == (11, 0x12345678)
+    report = done.report
+    assert report.verdict is not None and report.verdict.pid == done.pid
+    assert "0x12345678" in render_text(report)
 
 
 def test_unreadable_map_is_no_fault(native: Native) -> None:
