@@ -14,7 +14,7 @@ from tests.distributed.jobs import PROGRAMS
 from tests.support.cli import pytracer
 from tests.support.crash import Ended, environment, torchrun, traced_run
 
-pytestmark = [needs_core, needs_native]
+pytestmark = [needs_core, needs_native, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import Ended, torchrun, traced_run, victim
 
-pytestmark = [needs_core, needs_native]
+pytestmark = [needs_core, needs_native, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("function", ["segfault", "killed"])

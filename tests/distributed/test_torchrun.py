@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job import load_runs
 from tests.conditions import needs_core, needs_native
@@ -16,7 +18,7 @@ from tests.distributed.scenarios import WRONG
 from tests.support.cli import ROOT
 from tests.support.crash import ended, environment, torchrun, traced_run
 
-pytestmark = [needs_core, needs_native]
+pytestmark = [needs_core, needs_native, pytest.mark.slow]
 DEATHS = PROGRAMS / "deaths.py"
 
 
