@@ -11,6 +11,7 @@ from pytracer.analyze.clock import RunClock
 from pytracer.analyze.deaths import find_deaths
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
+from pytracer.decode.snapshot import Job
 from tests.support import scenarios as s
 from tests.support.synth import Box
 
@@ -118,3 +119,148 @@ def test_signal_from_another_pid_namespace_is_sent(code: int, sender: int, natur
     clock = RunClock(job)
     (death,) = find_deaths([build_view(0, job.processes[0], clock)], clock)
     assert death.nature == nature
+
+
+# Who left first
+
+NEVER_CAME = "never came to all_reduce 2 of group 0, in which ranks 0 and 2 waited"
+
+
+def trio(*, done: int = 1) -> list[Box]:
+    """Three ranks that completed `done` collectives together."""
+    boxes = [s.rank(number, world_size=3) for number in range(3)]
+    for box in boxes:
+        gid = box.group_seen("0", size=3)
+        for number in range(1, done + 1):
+            box.at(100 * number).collective("gloo:all_reduce", sequence_nr=number, state="completed", group=gid)
+    return boxes
+
+
+def waits(box: Box, at: float, number: int = 2, message: str = "Connection closed by peer [127.0.0.1]:5") -> Box:
+    """A rank that came to a collective and failed in it."""
+    box.at(at - 200).collective(
+        "gloo:all_reduce", sequence_nr=number, state="failed", group=box.group_seen("0", size=3)
+    )
+    return box.at(at).exception("RuntimeError", message, [("main", s.SCRIPT, 9)]).exit(1)
+
+
+def by_deaths_alone(job: Job) -> dict[int | None, tuple[bool | None, str | None]]:
+    """Before the rules about collectives have their say."""
+    clock = RunClock(job)
+    views = [build_view(index, process, clock) for index, process in enumerate(job.processes)]
+    return {death.view.process.rank: (death.primary, death.why) for death in find_deaths(views, clock)}
+
+
+def of_rank(report: Report, number: int) -> tuple[bool | None, str]:
+    primary, why = judged(report)[number]
+    return primary, why or ""
+
+
+def test_exception_with_slow_cleanup_is_first_even_if_the_launcher_ends_it(run: Path) -> None:
+    """torchrun names rank 0, whose connection was lost; rank 1 had raised, left, and was ended in its `finally`."""
+    a, b, c = trio()
+    b.at(500).leaves(("ValueError", "shard 3 has 0 rows"), [("main", s.SCRIPT, 53)])
+    ends = [(101, {"exit_code": 1}), (103, {"exit_code": 1}), (102, {"signal": 15})]
+    report = build_report(s.load(run, s.agent(*ends, at=900), waits(a, 620), b, waits(c, 640)))
+    assert of_rank(report, 1)[0] is True
+    assert of_rank(report, 0) == of_rank(report, 2) == (False, "lost the connection to rank 1")
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.rank) == ("python-exception", 1)
+
+
+def test_who_left_without_an_exception_is_first_though_it_ended_last(run: Path) -> None:
+    """It destroyed its process group, cleaned up, and was ended by the launcher when the others had failed."""
+    a, b, c = trio()
+    ends = [(101, {"exit_code": 1}), (103, {"exit_code": 1}), (102, {"signal": 15})]
+    job = s.load(run, s.agent(*ends, at=900), waits(a, 620), b.at(500).leaves(), waits(c, 640))
+    assert by_deaths_alone(job)[1] == (True, f"first: it {NEVER_CAME}")
+    verdict = build_report(job).verdict
+    assert verdict is not None and (verdict.class_, verdict.rank) == ("missing-rank", 1)
+
+
+def test_rank_that_returned_early_is_what_the_others_died_of(run: Path) -> None:
+    """It ended with status 0, so it is no failure of its own; without it nobody knows why the others failed."""
+    a, b, c = trio()
+    ends = [(102, {"exit_code": 0}), (101, {"exit_code": 1}), (103, {"exit_code": 1})]
+    job = s.load(run, s.agent(*ends), waits(a, 620), b.at(400).exit(0), waits(c, 640))
+    assert by_deaths_alone(job)[1] == (True, f"first: it {NEVER_CAME}")
+    assert by_deaths_alone(job)[0] == (False, "lost the connection to rank 1")
+    verdict = build_report(job).verdict
+    assert verdict is not None and (verdict.class_, verdict.rank) == ("missing-rank", 1)
+
+
+def test_slow_rank_is_not_blamed_for_the_fault_of_another(run: Path) -> None:
+    """Look-alike: rank 1 never came either, but rank 2 faulted, and the agent then ended rank 1."""
+    a, b, c = trio()
+    c.at(500).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+    ends = [(103, {"signal": 11}), (101, {"exit_code": 1}), (102, {"signal": 15})]
+    report = build_report(s.load(run, s.agent(*ends), waits(a, 620), b.at(700).mark("still loading"), c))
+    assert [of_rank(report, number)[0] for number in range(3)] == [False, False, True]
+    assert "ended by torchrun's agent after rank 2" in of_rank(report, 1)[1]
+
+
+def test_sigterm_from_outside_is_first_when_the_launcher_saw_it_with_the_first_failure(run: Path) -> None:
+    """The launcher ends its workers after it has seen a failure, not in the same look."""
+    a, b, c = trio()
+    b.at(450).collective("gloo:all_reduce", sequence_nr=2, group=b.group_seen("0", size=3))
+    ends = [(102, {"signal": 15}), (101, {"exit_code": 1}), (103, {"exit_code": 1})]
+    report = build_report(s.load(run, s.agent(*ends, at=900), waits(a, 620), b, waits(c, 640)))
+    assert [of_rank(report, number)[0] for number in range(3)] == [False, True, False]
+    assert report.verdict is not None and report.verdict.class_ == "external-kill"
+
+
+@pytest.mark.parametrize(("killed_at", "follows"), [(31_000, True), (2_000, False)])
+def test_sigkill_is_the_launchers_only_after_its_grace(killed_at: float, follows: bool, run: Path) -> None:
+    """torchrun waits 30 s between SIGTERM and SIGKILL; a SIGKILL soon after another death is somebody else's."""
+    first = s.rank(0).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
+    agent = s.agent((101, {"exit_code": 1}), at=600, code=0).at(killed_at).wait(102, signal=9)
+    agent.exception("torch.distributed.elastic.multiprocessing.errors.ChildFailedError", "FAILED").exit(1)
+    report = build_report(s.load(run, agent, first, s.rank(1).at(700).mark("still running")))
+    primary, why = of_rank(report, 1)
+    assert primary is False and ("30 s after SIGTERM" in why) == follows
+
+
+def test_watchdogs_abort_is_a_consequence(run: Path) -> None:
+    """NCCL's watchdog aborts the process that waits, not the one that is missing."""
+    first = s.rank(0).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
+    peer = s.rank(1).at(900).thread(555, "pt_nccl_watchdg")
+    peer.crash(signal=6, code=-6, sender_pid=102, tid=555)
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"signal": 6})), first, peer))
+    assert of_rank(report, 1) == (False, "its watchdog gave up waiting for rank 0")
+
+
+def test_fault_while_leaving_after_another_death_is_cleanup(run: Path) -> None:
+    """The same fault alone is the first death: nothing else explains it."""
+    first = s.rank(0).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
+    peer = s.rank(1).at(900).leaves().at(950).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"signal": 11})), first, peer))
+    assert of_rank(report, 1) == (False, "had begun to leave the job, after the death of rank 0")
+    (run / "boxes" / "node0.101.blackbox").unlink()
+    alone = s.rank(1).at(900).leaves().at(950).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+    assert of_rank(build_report(s.load(run, s.agent((102, {"signal": 11})), alone)), 1)[0] is True
+
+
+def test_spawning_parent_and_rank_with_a_worker_pass_the_death_on(run: Path) -> None:
+    """mp.spawn raises ProcessRaisedException; a DataLoader tells which of its workers died."""
+    worker = Box(pid=150, ppid=101).at(500).crash(addr=0, native=s.NATIVE[:1])
+    lost = s.rank(0).at(600).wait(150, signal=11)
+    lost.exception("RuntimeError", "DataLoader worker (pid(s) 150) exited unexpectedly").exit(1)
+    parent = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(700).wait(101, exit_code=1)
+    parent.exception("torch.multiprocessing.spawn.ProcessRaisedException", "-- Process 0 terminated").exit(1)
+    report = build_report(s.load(run, parent, lost, worker))
+    found = {item.pid: (item.primary, item.why) for item in report.processes or []}
+    assert found[150][0] is True
+    assert found[101] == (False, "reports the death of process 150 (train.py)")
+    assert found[100][0] is False and (found[100][1] or "").startswith("reports the failure of")
+
+
+def test_collectives_decide_between_hosts_where_wall_clocks_cannot(run: Path) -> None:
+    """The case above, 300 ms between hosts, with one all-reduce that both had completed."""
+    near, far = s.rank(0), s.rank(1, host="node1", boot_id="b0075f00-0000-4000-8000-000000000002")
+    for box in (near, far):
+        box.at(200).collective("gloo:all_reduce", sequence_nr=1, state="completed", group=box.group_seen("0"))
+    near.at(500).exception("ValueError", "a", [("main", s.SCRIPT, 3)]).exit(1)
+    far.at(800).exception("ValueError", "b", [("main", s.SCRIPT, 4)]).exit(1)
+    report = build_report(s.load(run, near, far))
+    assert of_rank(report, 0) == (True, "first")
+    assert of_rank(report, 1)[0] is False
