@@ -38,7 +38,7 @@ class _Bar:
             from rich.console import Console
             from rich.progress import Progress
 
-            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._progress = Progress(console=Console(file=sys.stderr), transient=True)
             self._progress.add_task(self._what)
             self._progress.start()
         if self._progress is not None:
