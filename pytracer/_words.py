@@ -6,9 +6,10 @@ They know nothing about black boxes or reports and import nothing of ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _SEGMENT = re.compile(r"<[^<>]*>")
+SPANS = 4
 
 
 def hex_addr(value: int) -> str:
@@ -51,6 +52,26 @@ def list_words(items: Sequence[str], limit: int = 3) -> str:
 def ranks_words(ranks: Sequence[int]) -> str:
     """`Rank 1`, `Ranks 0 and 1`, `Ranks 0, 1, 2 and 5 more`."""
     return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {list_words([str(rank) for rank in ranks], 4)}"
+
+
+def span_words(ranks: Iterable[int]) -> str:
+    """`rank 7`, `ranks 0-6`, `ranks 0, 2-5 and 9`; many intervals are cut with a count."""
+    items = sorted(set(ranks))
+    spans: list[list[int]] = []
+    for rank in items:
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    parts: list[str] = []
+    for low, high in spans:
+        parts += [str(low)] if low == high else [str(low), str(high)] if high == low + 1 else [f"{low}-{high}"]
+    if len(parts) > SPANS:
+        shown = spans[: SPANS - 1]
+        words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in shown)
+        return f"ranks {words} and {len(items) - sum(high - low + 1 for low, high in shown)} more"
+    joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"rank{'s' * (len(items) != 1)} {joined}"
 
 
 def function_words(name: str) -> str:

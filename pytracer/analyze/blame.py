@@ -92,16 +92,15 @@ def nothing_to_compare(job: JobView) -> Outcome | None:
 
 
 def symptom_words(job: JobView) -> list[str]:
-    """How the ranks noticed: one sentence for each way."""
+    """How the ranks noticed, one sentence for each way; gloo's aborts have their own."""
     ways: dict[str, list[int]] = {}
     for death in job.deaths:
         rank = death.view.process.rank
         if rank is None or death.view.process.role != "rank" or not is_symptom(death):
             continue
         exception = death.view.report.exception
-        ways.setdefault(abort_words(death.view) or (exception.type if exception else None) or death.what, []).append(
-            rank
-        )
+        if abort_words(death.view) is None:
+            ways.setdefault((exception.type if exception else None) or death.what, []).append(rank)
     return [f"{span_words(ranks)} noticed: {what}" for what, ranks in ways.items()]
 
 

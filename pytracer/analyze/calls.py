@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+from pytracer._words import span_words as span_words
 from pytracer.analyze import report as r
 from pytracer.analyze.matching import GroupMatch
 from pytracer.analyze.parts import python_frame
@@ -13,7 +13,6 @@ from pytracer.decode.snapshot import Collective
 
 _DEFAULT = "default_pg"
 _DIMENSIONS = 6  # as many as the record holds
-_SPANS = 4
 
 
 def call_words(item: Collective, group: GroupMatch | None = None) -> str:
@@ -65,26 +64,6 @@ def group_words(group: GroupMatch | None) -> str:
         return "the default group"
     about = group.description if group.description not in (None, "", "undefined", group.name) else None
     return f"group {group.name}{f' ({about})' if about else ''}"
-
-
-def span_words(ranks: Iterable[int]) -> str:
-    """`rank 7`, `ranks 0-6`, `ranks 0, 2-5 and 9`; many intervals are cut with a count."""
-    items = sorted(set(ranks))
-    spans: list[list[int]] = []
-    for rank in items:
-        if spans and spans[-1][1] == rank - 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    parts: list[str] = []
-    for low, high in spans:
-        parts += [str(low)] if low == high else [str(low), str(high)] if high == low + 1 else [f"{low}-{high}"]
-    if len(parts) > _SPANS:
-        shown = spans[: _SPANS - 1]
-        words = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in shown)
-        return f"ranks {words} and {len(items) - sum(high - low + 1 for low, high in shown)} more"
-    joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"rank{'s' * (len(items) != 1)} {joined}"
 
 
 def capital(words: str) -> str:

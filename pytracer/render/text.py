@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -18,6 +18,7 @@ from pytracer.analyze import report as r
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
+from pytracer.render.groups import evidence_in_tables, mismatch_tables
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
 
@@ -100,8 +101,10 @@ def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
 def _rows(
     report: r.Report, verdict: r.Verdict, subject: r.ProcessReport | None, everything: bool, width: int
 ) -> Iterator[tuple[str, RenderableType]]:
+    for calls in mismatch_tables(report):
+        yield "calls", calls
     if subject is not None:
-        yield from _subject_rows(subject, verdict, everything)
+        yield from _subject_rows(subject, verdict, everything, evidence_in_tables(report, verdict))
     table = process_table(report, width, everything)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -115,7 +118,7 @@ def _rows(
 
 
 def _subject_rows(
-    subject: r.ProcessReport, verdict: r.Verdict, everything: bool
+    subject: r.ProcessReport, verdict: r.Verdict, everything: bool, calls: Collection[str]
 ) -> Iterator[tuple[str, RenderableType]]:
     if subject.exception is not None and subject.signal is not None and verdict.class_ == "python-exception":
         yield from _raised_rows(subject, subject.exception, subject.signal, everything)
@@ -130,7 +133,7 @@ def _subject_rows(
         yield "memory", memory
     else:
         said = [*_SAID, *([subject.signal.name] if subject.signal and subject.signal.name else [])]
-        shown = [item for item in verdict.evidence or [] if not item.startswith(tuple(said))]
+        shown = [item for item in verdict.evidence or [] if not item.startswith(tuple(said)) and item not in calls]
         if shown:
             yield "why", Text("\n".join(shown))
     pointers = _pointers(subject)

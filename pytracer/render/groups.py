@@ -1,0 +1,47 @@
+"""The table of a collective on which ranks disagree: which ranks called what, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from rich.table import Table
+
+from pytracer._words import span_words
+from pytracer.analyze import report as r
+from pytracer.render.frames import place_words
+
+ROWS = 8
+GROUPS = 2
+
+
+def mismatch_tables(report: r.Report) -> Iterator[Table]:
+    """One per process group; ranks that made the same call share a row."""
+    for found in _mismatches(report)[:GROUPS]:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold", style="dim")
+        variants = found.variants or []
+        for item in variants[:ROWS]:
+            odd = set(item.ranks or []) <= set(found.odd_ranks or []) and bool(item.ranks)
+            place = place_words(item.python) if item.python is not None else ""
+            table.add_row(span_words(item.ranks or []), item.call or "", place, style="bold" if odd else "")
+        if len(variants) > ROWS:
+            left = sum(len(item.ranks or []) for item in variants[ROWS:])
+            table.add_row("...", f"{left} more ranks, {len(variants) - ROWS} more kinds of call", "")
+        yield table
+
+
+def evidence_in_tables(report: r.Report, verdict: r.Verdict) -> Collection[str]:
+    """The verdict's evidence that the tables show."""
+    calls = [
+        f"{span_words(item.ranks or [])}: {item.call}"
+        for found in _mismatches(report)[:GROUPS]
+        for item in (found.variants or [])[:ROWS]
+    ]
+    return [item for item in verdict.evidence or [] if any(item.startswith(call) for call in calls)]
+
+
+def _mismatches(report: r.Report) -> list[r.Mismatch]:
+    groups = report.collectives.groups if report.collectives else None
+    return [group.mismatch for group in groups or [] if group.mismatch is not None]

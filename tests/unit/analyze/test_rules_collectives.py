@@ -1,0 +1,366 @@
+"""Each rule about collectives: a case that fires and a look-alike that must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.report import Finding, Report
+from pytracer.render.text import render_text
+from tests.support.collectives import CLOSED, MAX, Ranks, call
+
+DONE = call()
+OPEN = call(state="failed")
+Classes = tuple[str | None, int | None]
+
+
+def verdict(report: Report) -> Classes:
+    assert report.verdict is not None
+    return report.verdict.class_, report.verdict.rank
+
+
+def finding(report: Report, rule: str) -> Finding | None:
+    return next((item for item in report.findings or [] if item.id == rule), None)
+
+
+def summary(report: Report) -> str:
+    assert report.verdict is not None
+    return report.verdict.summary or ""
+
+
+def disagree(run: Path, odd: object, common: object = DONE, *, ranks: int = 3) -> Report:
+    """The last rank passes something else; all go on to the end."""
+    job = Ranks(ranks)
+    job.everybody(DONE, DONE)
+    for rank in range(ranks):
+        job.calls(rank, odd if rank == ranks - 1 else common, first=3)  # type: ignore[arg-type]
+    job.done(*range(ranks))
+    return build_report(job.job(run))
+
+
+# collective-mismatch
+
+
+def test_other_operation_is_named_with_both_lines(run: Path) -> None:
+    """The rank in the minority is guilty, also when another one raised first; its time-out is a consequence."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    job.calls(0, call(state="failed", line=44), first=2)
+    job.calls(1, call(state="failed", line=44), first=2)
+    job.calls(2, call("broadcast_", state="failed", root=0, line=48), first=2)
+    for rank, at in ((0, 7000), (1, 7010), (2, 7020)):
+        job.raised(rank, at=at)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("collective-mismatch", 2)
+    assert summary(report) == (
+        "Rank 2 called broadcast at train.py:48 in step where ranks 0 and 1 called all_reduce "
+        "(collective 2 of the default group)."
+    )
+    assert all(item.primary is not True for item in report.processes or [])
+    text = render_text(report)
+    assert "ranks 0 and 1  all_reduce float32 [4]" in text
+    assert "rank 2         broadcast float32 [4] from rank 0" in text
+
+
+@pytest.mark.parametrize(
+    ("odd", "common", "field", "words"),
+    [
+        (call(dtype="Int"), DONE, "dtype", "rank 2 passed int32"),
+        (call(reduce_op=MAX), DONE, "reduce_op", "rank 2 asked for max"),
+        (call("broadcast_", 2, root=0), call("broadcast_", 4, root=0), "size", "rank 2 passed 2 elements [2]"),
+        (call("broadcast_", root=1), call("broadcast_", root=0), "root", "rank 2 named rank 1 as root"),
+    ],
+)
+def test_silent_disagreement_is_a_verdict_although_nothing_died(
+    run: Path, odd: object, common: object, field: str, words: str
+) -> None:
+    """gloo completes these with wrong data."""
+    report = disagree(run, odd, common)
+    assert verdict(report) == ("collective-mismatch", 2)
+    assert words in summary(report).lower()
+    assert "every rank was told that it succeeded, and the data is corrupt" in summary(report)
+    (group,) = (report.collectives.groups if report.collectives else None) or []
+    assert group.mismatch is not None
+    assert (group.mismatch.field, group.mismatch.odd_ranks, group.mismatch.silent) == (field, [2], True)
+    assert sorted(group.mismatch.by_rank or {}) == ["0", "1", "2"]
+
+
+def test_two_ranks_disagree_and_nobody_is_guilty(run: Path) -> None:
+    """There is no majority of two."""
+    report = disagree(run, call(dtype="Int"), ranks=2)
+    assert verdict(report) == ("collective-mismatch", None)
+    assert summary(report).startswith("Ranks disagree in all_reduce")
+    found = finding(report, "collective-mismatch")
+    assert found is not None and found.ranks == [0, 1]
+    assert any("undecidable" in item for item in found.missing or [])
+
+
+def test_aborted_receiver_is_not_guilty(run: Path) -> None:
+    """gloo aborts who receives the larger message; the vote names who sent it."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    job.calls(0, call("allreduce_", 10, state="started"), first=2)
+    job.calls(1, call("allreduce_", 1000, state="failed"), first=2)
+    job.calls(2, call("allreduce_", 10, state="failed"), first=2)
+    job.aborted(0)
+    job.raised(1, CLOSED, at=6050)
+    job.raised(2, CLOSED, at=6060)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("collective-mismatch", 1)
+    evidence = report.verdict.evidence if report.verdict else None
+    assert any("rank 0 aborted" in item and "not to blame" in item for item in evidence or [])
+    assert finding(report, "abort") is None
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [call("alltoall_base_", n + 1) for n in range(3)],
+        [call("gather_", n + 1, root=0) for n in range(3)],
+        [call("allgather_", n + 1, output=(64, 6, 24)) for n in range(3)],
+        [call("barrier", n + 1) for n in range(3)],
+        [call("allreduce_", 6), call("allreduce_", 2, 3), call("allreduce_", 6, 1)],
+    ],
+)
+def test_uneven_sizes_that_are_legal_do_not_fire(run: Path, calls: list[object]) -> None:
+    """all_to_all, gather, lists that add up, barriers, and views of the same elements."""
+    job = Ranks(3)
+    for rank in range(3):
+        job.calls(rank, DONE, calls[rank])  # type: ignore[arg-type]
+    job.done(0, 1, 2)
+    report = build_report(job.job(run))
+    assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+def test_own_fault_beside_a_mismatch_stays_the_verdict(run: Path) -> None:
+    """A rank that faults by itself is the cause; the silent disagreement is told beside it."""
+    job = Ranks(3)
+    for rank in range(3):
+        job.calls(rank, DONE, call(dtype="Int") if rank == 2 else DONE)
+    job.boxes[1].at(6000).crash()
+    job.endings[1] = {"signal": 11}
+    job.raised(0, CLOSED, at=6100)
+    job.raised(2, CLOSED, at=6200)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("null-dereference", 1)
+    assert finding(report, "collective-mismatch") is not None
+
+
+# collective-missing-rank
+
+
+def late(ranks: int = 3, *, boxes: bool = True) -> Ranks:
+    """Rank 1 never comes to the second all-reduce; the others time out; the agent ends rank 1."""
+    job = Ranks(ranks)
+    job.everybody(DONE)
+    for rank in range(ranks):
+        if rank != 1:
+            job.calls(rank, OPEN, first=2)
+            job.raised(rank, at=7000 + rank)
+    job.terminated(1)
+    return job
+
+
+def test_late_rank_is_the_verdict(run: Path) -> None:
+    """Not the ranks that raised, and not SIGTERM."""
+    report = build_report(late().job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).startswith("Rank 1 did not come to all_reduce (collective 2 of the default group)")
+    (group,) = (report.collectives.groups if report.collectives else None) or []
+    assert (group.missing_ranks, group.missing_sequence_nr) == ([1], 2)
+    assert group.last == {"0": 2, "1": 1, "2": 2}
+
+
+def test_rank_without_a_box_is_unknown_not_late(run: Path) -> None:
+    """Missing data is no absence."""
+    report = build_report(late().job(run, without=[1]))
+    assert verdict(report)[0] != "missing-rank"
+    (group,) = (report.collectives.groups if report.collectives else None) or []
+    assert (group.missing_ranks, group.unknown_ranks) == ([], [1])
+
+
+def test_dead_rank_is_missing_as_a_consequence(run: Path) -> None:
+    """It died by SIGSEGV: that is the headline."""
+    job = late()
+    job.boxes[1].at(2000).crash()
+    job.endings[1] = {"signal": 11}
+    report = build_report(job.job(run))
+    assert verdict(report) == ("null-dereference", 1)
+    found = finding(report, "collective-missing-rank")
+    assert found is not None and "died and never came" in (found.summary or "")
+
+
+def test_rank_that_came_in_the_end_is_not_missing(run: Path) -> None:
+    """Late, but in time."""
+    job = Ranks(3)
+    job.everybody(DONE, DONE)
+    job.done(0, 1, 2)
+    report = build_report(job.job(run))
+    assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+# uneven-inputs
+
+
+def test_rank_that_left_early_is_named_with_join(run: Path) -> None:
+    """It ended with status 0 while others waited."""
+    job = Ranks(3)
+    job.everybody(DONE, DONE)
+    for rank in (0, 2):
+        job.calls(rank, OPEN, first=3)
+        job.raised(rank, CLOSED)
+    job.done(1)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert "finished after 2 collectives and left" in summary(report)
+    assert "join()" in (report.verdict.advice or "" if report.verdict else "")
+
+
+def test_rank_that_leaves_when_nobody_waits_is_fine(run: Path) -> None:
+    """The root of a broadcast may be done first."""
+    job = Ranks(2)
+    job.calls(0, call("broadcast_", root=0))
+    job.done(0, 1)
+    report = build_report(job.job(run))
+    assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+# collective-wait
+
+
+def test_chain_over_two_groups_blames_its_end(run: Path) -> None:
+    """Ranks 0 and 1 wait for rank 2, which waits for rank 3 in another group."""
+    job = Ranks(4)
+    job.group("1", [0, 1, 2], "stage")
+    job.group("2", [2, 3], "pair")
+    job.everybody(DONE)
+    job.calls(0, OPEN, group="1")
+    job.calls(1, OPEN, group="1")
+    job.calls(2, OPEN, group="2")
+    for rank in (0, 1, 2):
+        job.raised(rank, at=7000 + rank)
+    job.terminated(3)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("missing-rank", 3)
+    found = finding(report, "collective-wait")
+    assert found is not None and found.ranks == [3]
+
+
+def test_one_wait_is_no_chain(run: Path) -> None:
+    """The missing rank says it all."""
+    assert finding(build_report(late().job(run)), "collective-wait") is None
+
+
+# point-to-point-unmatched
+
+
+def test_circle_of_receives_is_printed(run: Path) -> None:
+    """Each rank waits for the next one."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    for rank in range(3):
+        job.calls(rank, call("recv_", state="started", peer=(rank + 1) % 3, tag=0, flags=1))
+        job.raised(rank, at=7000 + rank)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("hang", None)
+    assert "(0 -> 1 -> 2 -> 0)" in summary(report)
+
+
+def test_different_tags_are_named(run: Path) -> None:
+    """The messages never meet."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("send", state="started", peer=1, tag=1, flags=1))
+    job.calls(1, call("recv_", state="started", peer=0, tag=2, flags=1))
+    job.raised(0)
+    job.raised(1, at=7001)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("collective-mismatch", None)
+    assert "Rank 0 sends with tag 1, and rank 1 receives with tag 2" in summary(report)
+
+
+def test_matched_messages_in_another_order_of_tags_are_fine(run: Path) -> None:
+    """Tags may be received in any order."""
+    job = Ranks(2)
+    job.calls(0, *(call("send", peer=1, tag=tag, flags=1) for tag in (1, 2)))
+    job.calls(1, *(call("recv_", peer=0, tag=tag, flags=1) for tag in (2, 1)))
+    job.done(0, 1)
+    report = build_report(job.job(run))
+    assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+# group-mismatch
+
+
+def test_groups_in_another_order_name_the_odd_rank(run: Path) -> None:
+    """Rank 1 makes the second group first."""
+    job = Ranks(3)
+    for only, groups in (([0, 2], ([0, 1], [1, 2])), ([1], ([1, 2], [0, 1]))):
+        for number, ranks in enumerate(groups, 1):
+            job.group(str(number), ranks, only=only)
+    job.everybody(DONE)
+    for rank in range(3):
+        job.raised(rank, "wait timeout after 6000ms, keys: /default_pg/0//2//cpu//0/0", at=7000 + rank)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("collective-mismatch", 1)
+    assert "in another order" in summary(report)
+
+
+def test_different_groups_of_the_same_list_are_fine(run: Path) -> None:
+    """Non-members take part without a name."""
+    job = Ranks(3)
+    job.group("1", [0, 1])
+    job.group("2", [1, 2])
+    job.everybody(DONE)
+    job.done(0, 1, 2)
+    report = build_report(job.job(run))
+    assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+# watchdog-abort, connection-lost
+
+
+def test_watchdog_is_a_follower(run: Path) -> None:
+    """NCCL's watchdog aborts who waited; rank 1 is the one that did not come."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    for rank in (0, 2):
+        box = job.calls(rank, call(state="started"), first=2).at(7000 + rank)
+        what = "[PG 0 Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE)"
+        box.cpp_exception("c10::DistBackendError", what).crash(signal=6, code=-6, sender_pid=box.pid)
+        job.endings[rank] = {"signal": 6}
+    job.terminated(1)
+    report = build_report(job.job(run))
+    found = finding(report, "watchdog-abort")
+    assert found is not None and found.ranks == [0, 2]
+    assert verdict(report) == ("missing-rank", 1)
+
+
+def test_abort_of_its_own_is_no_watchdog(run: Path) -> None:
+    """SIGABRT alone is not enough."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.boxes[0].at(3000).crash(signal=6, code=-6, sender_pid=job.boxes[0].pid)
+    job.endings[0] = {"signal": 6}
+    job.terminated(1)
+    report = build_report(job.job(run))
+    assert finding(report, "watchdog-abort") is None and verdict(report) == ("abort", 0)
+
+
+def test_lost_connections_accompany_the_verdict(run: Path) -> None:
+    """Who timed out noticed a silent peer."""
+    found = finding(build_report(late().job(run)), "connection-lost")
+    assert found is not None and found.ranks == [0, 2]
+    assert found.summary == "Ranks 0 and 2 noticed that a peer was silent (timed out): consequences."
+
+
+def test_exception_about_something_else_is_no_lost_connection(run: Path) -> None:
+    """A ValueError is the cause."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.raised(1, "shard 3 has 0 rows", type_name="ValueError", at=3000)
+    job.terminated(0)
+    report = build_report(job.job(run))
+    assert finding(report, "connection-lost") is None and verdict(report) == ("python-exception", 1)
