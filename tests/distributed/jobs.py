@@ -63,12 +63,14 @@ def untraced(scenario: Scenario, run: Path, **extra: str) -> Ended:
 
 
 def blamed(report: Report) -> tuple[int, ...]:
-    """The rank that the verdict names; without one those that its finding names, in order."""
+    """The rank that the verdict names, or all of which its finding says that they did the same or disagree."""
     verdict = report.verdict
     assert verdict is not None
-    if verdict.rank is not None:
+    ranks = next((f.ranks or [] for f in report.findings or [] if f.summary == verdict.summary), [])
+    assert verdict.rank is None or not ranks or verdict.rank in ranks
+    if len(ranks) < 2 and verdict.rank is not None:
         return (verdict.rank,)
-    return tuple(sorted(next((f.ranks or [] for f in report.findings or [] if f.summary == verdict.summary), [])))
+    return tuple(sorted(ranks))
 
 
 def blamed_beside(report: Report) -> list[Finding]:
@@ -78,10 +80,11 @@ def blamed_beside(report: Report) -> list[Finding]:
 
 
 def suspects(report: Report) -> tuple[int, ...]:
-    """Ranks that are not called followers, in order; of a worker the rank that it works for. Of jobs that failed."""
+    """Ranks whose death is not called a consequence, or for which others waited; of a worker its rank."""
     found = set()
     for process in report.processes or []:
         rank = process.rank if process.role == "rank" else process.parent_rank
-        if rank is not None and (process.primary or (process.role == "rank" and process.primary is None)):
+        suspected = process.primary is None and process.role == "rank" and process.why is not None
+        if rank is not None and (process.primary or suspected):
             found.add(rank)
     return tuple(sorted(found))

@@ -25,7 +25,7 @@ def _often_first() -> list[Scenario]:
 
 @pytest.mark.parametrize("scenario", _parameters())
 def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
-    """Status as untraced, class, rank or set, words; no bystander is blamed or suspected, no process is left."""
+    """Status as untraced; class, rank or set, words, also on stderr; no bystander is blamed or suspected, no process is left."""
     done = traced(scenario, run)
     assert done.status == scenario.status, done.stderr
     assert leftovers(str(done.run)) == []
@@ -37,6 +37,7 @@ def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
     assert [word for word in scenario.words if word not in (verdict.summary or "").lower()] == [], verdict.summary
     assert [word for word in scenario.advice if word not in (verdict.advice or "").lower()] == [], verdict.advice
     assert blamed_beside(report) == []
+    assert "".join((verdict.summary or "").split()) in "".join(done.stderr.split())
     assert scenario.status == 0 or suspects(report) == scenario.guilty
     assert report.damage == []
 
