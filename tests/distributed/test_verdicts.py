@@ -25,7 +25,7 @@ def _often_first() -> list[Scenario]:
 
 @pytest.mark.parametrize("scenario", _parameters())
 def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
-    """Status as untraced; class, rank or set, words, also on stderr; no bystander is blamed or suspected, no process is left."""
+    """Status as untraced; class, rank or set, words, also on stderr; nobody else is blamed; no process is left."""
     done = traced(scenario, run)
     assert done.status == scenario.status, done.stderr
     assert leftovers(str(done.run)) == []
