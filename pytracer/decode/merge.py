@@ -16,7 +16,7 @@ from typing import Any
 
 from pytracer._errors import InputError
 from pytracer.decode.launcher import RUN_FILE, read_launcher
-from pytracer.decode.reader import read_box
+from pytracer.decode.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.roles import Standing, decide_roles
 from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import SYMBOLS_FILE, read_symbols, symbolize
@@ -24,6 +24,7 @@ from pytracer.decode.witness import SeenProcess
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
+COLLECTIVES_IN_ALL = 1 << 16  # of boxes that are read lightly: all of them up to 64 ranks
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
@@ -127,9 +128,10 @@ def _without_collections() -> Iterator[None]:
 def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | None, *, light: bool) -> list[Snapshot]:
     snapshots: list[Snapshot] = []
     errors: list[InputError] = []
+    kept = max(LAST_COLLECTIVES, COLLECTIVES_IN_ALL // len(files))
     for done, file in enumerate(files, 1):
         try:
-            snapshots.append(read_box(file, light=light))
+            snapshots.append(read_box(file, light=light, last_collectives=kept))
         except InputError as error:
             errors.append(error)
             damage.append(Damage(file.name, 0, Exception.__str__(error)))

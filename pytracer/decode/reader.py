@@ -45,15 +45,18 @@ _LIGHT_REGIONS = frozenset(Region) - {
     Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
-_LAST_COLLECTIVES = 48
+LAST_COLLECTIVES = 64
 
 
-def read_box(path: str | os.PathLike[str], *, light: bool = False) -> Snapshot:
+def read_box(
+    path: str | os.PathLike[str], *, light: bool = False, last_collectives: int = LAST_COLLECTIVES
+) -> Snapshot:
     """Decodes one black box.
 
     Args:
         path: the file; it may be cut off anywhere, corrupted, or still being written.
         light: leave out what only matters for processes that are looked at closely; see `Snapshot.light`.
+        last_collectives: how many to keep of those that were completed, when reading lightly.
 
     Returns:
         What could be read; what could not is in `Snapshot.damage`.
@@ -71,7 +74,7 @@ def read_box(path: str | os.PathLike[str], *, light: bool = False) -> Snapshot:
     crash = crash_reader.read()
     crash = _essence(crash) if light and crash is not None else crash
     facts = journal.facts(_HEAVY_ENTRIES if light else ())
-    collectives = Collectives(box, journal, facts, _LAST_COLLECTIVES if light else None)
+    collectives = Collectives(box, journal, facts, last_collectives if light else None)
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}

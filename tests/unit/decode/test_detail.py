@@ -46,7 +46,7 @@ def test_light_reading_keeps_the_last_collectives_and_the_open_ones(tmp_path: Pa
     path = worked().write(tmp_path / "a.blackbox")
     full, light = read_box(path).collectives, read_box(path, light=True).collectives
     assert len(light) < len(full) == 201
-    assert set(light) < set(full) and light[-48:] == full[-48:]
+    assert set(light) < set(full) and light[-64:] == full[-64:]
     assert (light[0].group, light[0].state) == ("1", "started")
 
 
