@@ -217,15 +217,16 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
         )
         return
     died = ending.status != 0 or _any_crashed(boxes)
-    if died and report and not ending.interrupted:
-        _report(run, ending, shown)
+    # Ranks may have disagreed without any of them being told: gloo completes such collectives with wrong data.
+    if report and not ending.interrupted and (died or _ran_together(boxes)):
+        _report(run, ending, shown, died=died, quiet=quiet)
     elif died:
         say(f"the job {ending.words}; `pytracer inspect {shown}` explains it")
     elif not quiet:
         say(f"recorded in {shown}")
 
 
-def _report(run: launch.Run, ending: Ending, shown: str) -> None:
+def _report(run: launch.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
     """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job import load_runs
@@ -236,6 +237,10 @@ def _report(run: launch.Run, ending: Ending, shown: str) -> None:
 
     job = load_runs(run.directory, light=True)
     report = build_report(job)
+    if not died and (report.verdict is None or report.verdict.class_ in ("clean", "unknown")):
+        if not quiet:
+            say(f"recorded in {shown}")
+        return
     with _one_line_for_an_error():
         launch.write_text(run.directory / launch.REPORT_FILE, render_json(report))
         write_symbols(job, run.directory / SYMBOLS_FILE)
@@ -255,8 +260,20 @@ def _says_nothing_new(report: Report, ending: Ending) -> bool:
     return verdict.class_ == "unknown" and verdict.pid == ending.pid and not kinds & {"signaled", "exception"}
 
 
+def _ran_together(boxes: Sequence[Path]) -> bool:
+    """Whether two processes or more ran collectives."""
+    return sum(bool(header["collectives"]) for header in _headers(boxes)) > 1
+
+
 def _any_crashed(boxes: Sequence[Path]) -> bool:
     """Whether the crash handler of any process was the last to write its box."""
+    from pytracer.blackbox.schema import State
+
+    return any(bool(header["state"] == State.CRASHED) for header in _headers(boxes))
+
+
+def _headers(boxes: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Headers of the boxes that can be read."""
     from pytracer.blackbox import codec, schema
 
     header = codec.layout(schema.FILE_HEADER)
@@ -264,9 +281,8 @@ def _any_crashed(boxes: Sequence[Path]) -> bool:
         with contextlib.suppress(OSError, ValueError, KeyError):
             with open(path, "rb") as file:
                 data = file.read(header.nbytes)
-            if len(data) == header.nbytes and header.decode(data)["state"] == schema.State.CRASHED:
-                return True
-    return False
+            if len(data) == header.nbytes:
+                yield header.decode(data)
 
 
 def _shown(directory: Path) -> str:

@@ -83,16 +83,14 @@ def _explain(job: JobView, made: dict[int, _Made], position: int, sides: dict[tu
     voters = sum(len(ranks) for _, ranks in ordered)
     tie = voters < VOTERS or len(many) * 2 <= voters
     odd = sorted(rank for _, ranks in others for rank in ranks)
-    same = tie or Counter(ranks for ranks, _ in made[odd[0]]) == Counter(ranks for ranks, _ in made[many[0]])
-    how = "in another order than" if same and not tie else "that differ from those of"
     if tie:
         summary = f"Ranks made different process groups: as group {position + 1}, " + "; ".join(
             f"{span_words(ranks)} made {list(members)}" for members, ranks in ordered[:_LISTED]
         )
     else:
         summary = (
-            f"{capital(span_words(odd))} made process groups {how} {span_words(many)}: as group {position + 1}, "
-            f"{list(others[0][0])} where {span_words(many)} made {list(common)}"
+            f"{capital(span_words(odd))} {_how(made[odd[0]], made[many[0]])} {span_words(many)}: as group "
+            f"{position + 1}, {list(others[0][0])} where {span_words(many)} made {list(common)}"
         )
     item = draft(
         GroupMismatch.id,
@@ -108,6 +106,16 @@ def _explain(job: JobView, made: dict[int, _Made], position: int, sides: dict[tu
         return replace(item, accompanies=True, undecided=tie)
     did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
     return replace(account(job, item, "the ranks made different process groups", did), undecided=tie)
+
+
+def _how(odd: _Made, common: _Made) -> str:
+    """What an outvoted rank did differently."""
+    mine, theirs = Counter(ranks for ranks, _ in odd), Counter(ranks for ranks, _ in common)
+    if mine == theirs:
+        return "made process groups in another order than"
+    if not mine - theirs:
+        return f"left out the process group {list(next(iter(theirs - mine)))} in comparison with"
+    return "made process groups in another order, or other ones, than"
 
 
 def _order(items: _Made, ranks: list[int]) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pytracer.analyze.blame import account
 from pytracer.analyze.calls import capital, span_words
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
 
@@ -32,9 +33,9 @@ class SamplerBeforeProcessGroup:
 
     def examine(self, job: JobView) -> Outcome:
         """At most one finding."""
-        raised = [view for view in job.suspects if view.raised and _by_sampler(view)]
+        raised = [view for view in job.views if view.raised and _by_sampler(view)]
         if raised:
-            return Outcome((_too_early(raised),))
+            return Outcome((_too_early(job, raised),))
         ranks = [view for view in job.views if view.process.role == "rank" and (view.process.world_size or 1) > 1]
         if len(ranks) < 2:
             return not_found("no job of several ranks")
@@ -65,7 +66,7 @@ def _by_sampler(view: ProcessView) -> bool:
     return message.startswith(_RAISED) and any((frame.file or "").endswith(_FILE) for frame in stack)
 
 
-def _too_early(views: list[ProcessView]) -> Draft:
+def _too_early(job: JobView, views: list[ProcessView]) -> Draft:
     ranks = [view.process.rank for view in views if view.process.rank is not None]
     who = capital(span_words(ranks)) if ranks else f"{len(views)} processes"
     item = draft(
@@ -77,7 +78,8 @@ def _too_early(views: list[ProcessView]) -> Draft:
         [],
         _ADVICE,
     )
-    return replace(item, undecided=len(views) > 1, leads=True)
+    why = "made a DistributedSampler before the process group"
+    return replace(account(job, item, why, dict.fromkeys(ranks, why), ends=True), undecided=len(views) > 1)
 
 
 def _forgotten(job: JobView, views: list[ProcessView], loaders: list[dict[str, Any]]) -> Draft:
