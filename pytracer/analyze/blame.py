@@ -56,8 +56,9 @@ def account(
 ) -> Draft:
     """The finding, with the deaths that it accounts for; it leads when these are all there are.
 
-    `why` is what the others died of, `did` what each culprit did, by rank. After an earlier cause, or beside a death of
-    another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were, came after what they did.
+    `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
+    cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
+    came after what they did.
     """
     stood = waited_ns >= STOOD_NS
     culprits = {view.index for view in item.views} if ends else set()
@@ -71,8 +72,8 @@ def account(
         return replace(item, accompanies=True)
     views = {death.view.index: (death.view, why) for death in mine}
     for view in item.views:
-        words = did.get(view.process.rank) if view.process.rank is not None else None
-        if words is not None:
+        words = did.get(view.process.rank, "") if view.process.rank is not None and did else why
+        if words:
             views[view.index] = (view, words)
     return replace(item, leads=True, explains=tuple(views.values()))
 

@@ -57,8 +57,9 @@ def _chain(job: JobView, chain: list[Wait]) -> Draft:
         symptom_words(job),
         f"Look at {span_words(sinks)}; the ranks in between only waited.",
     )
+    did = dict.fromkeys(sinks, "kept the others waiting")
     return account(
-        job, item, f"waited for {span_words(sinks)}, directly or over others", {}, waited_ns=_lasted(job, chain)
+        job, item, f"waited for {span_words(sinks)}, directly or over others", did, waited_ns=_lasted(job, chain)
     )
 
 

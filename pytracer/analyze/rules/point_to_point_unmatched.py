@@ -50,10 +50,11 @@ class PointToPointUnmatched:
         return not_found(f"{count_words(count, 'recorded send and receive')}: each that hung has its counterpart")
 
 
-def _finish(job: JobView, item: Draft, why: str, waits: list[Wait], *, undecided: bool) -> Draft:
+def _finish(job: JobView, item: Draft, why: str, waits: list[Wait], culprit: int | None = None) -> Draft:
     views = views_of(job, [wait.waiters[0] for wait in waits])
     lasted = max((waited_ns(view, wait.call) for view, wait in zip(views, waits, strict=False)), default=0)
-    return replace(account(job, item, why, {}, waited_ns=lasted), undecided=undecided)
+    did = {culprit: "has no counterpart of that message"} if culprit is not None else {}
+    return replace(account(job, item, why, did, waited_ns=lasted), undecided=culprit is None)
 
 
 def _circle(job: JobView, cycle: tuple[int, ...]) -> Draft:
@@ -72,7 +73,7 @@ def _circle(job: JobView, cycle: tuple[int, ...]) -> Draft:
         if messages_only
         else "Make every receive have its send, and every collective be called by all ranks, in one order.",
     )
-    return _finish(job, item, "waited in a cycle", waits, undecided=True)
+    return _finish(job, item, "waited in a cycle", waits)
 
 
 def _tags(job: JobView, wait: Wait) -> Draft:
@@ -90,9 +91,7 @@ def _tags(job: JobView, wait: Wait) -> Draft:
         [wait_words(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)] + symptom_words(job),
         "Use the same tag on both sides.",
     )
-    return _finish(
-        job, item, f"ranks {min(rank, peer)} and {max(rank, peer)} use different tags", [wait], undecided=True
-    )
+    return _finish(job, item, f"ranks {min(rank, peer)} and {max(rank, peer)} use different tags", [wait])
 
 
 def _pair(job: JobView, wait: Wait) -> Draft:
@@ -107,4 +106,4 @@ def _pair(job: JobView, wait: Wait) -> Draft:
         [*(last_seen(view) for view in views_of(job, [peer])), *symptom_words(job)],
         f"Look at what rank {peer} did instead; every send needs its receive.",
     )
-    return _finish(job, item, f"waited in {wait.call.op} for rank {peer}", [wait], undecided=False)
+    return _finish(job, item, f"waited in {wait.call.op} for rank {peer}", [wait], peer)
