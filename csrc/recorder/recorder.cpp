@@ -54,9 +54,11 @@ constexpr const char* kEnvironmentNames[] = {"RANK",
                                              "PYTHONFAULTHANDLER",
                                              "MALLOC_ARENA_MAX",
                                              "MALLOC_MMAP_THRESHOLD_",
+                                             "KUBERNETES_SERVICE_HOST",
+                                             "MPI_LOCALRANKID",
                                              "HOSTNAME"};
-constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_", "GLOO_",      "OMP_",     "MKL_",
-                                                "KMP_",   "SLURM_",        "PMI_",  "OMPI_COMM_", "PYTORCH_", "PYTRACER_"};
+constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_",      "GLOO_", "OMP_",      "MKL_",     "KMP_",
+                                                "SLURM_", "PMI_",          "OMPI_COMM_", "PMIX_", "MV2_COMM_", "PYTORCH_", "PYTRACER_"};
 
 std::atomic<bool> recording_{false};
 std::atomic<uint64_t> quiet_waits{0};
