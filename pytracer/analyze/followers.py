@@ -13,7 +13,7 @@ one to end: `came_first` finds it. torchrun blames the others then.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._words import time_words
@@ -95,7 +95,10 @@ class Following:
 
 
 class Followers:
-    """Judges the deaths of one job by what they say; `found` holds those that follow, by index."""
+    """Judges the deaths of one job by what they say.
+
+    `found` holds those that follow, `came_first` those that others waited for in vain, by index.
+    """
 
     def __init__(self, deaths: Sequence[Death], tree: Tree, absences: Sequence[Absence]) -> None:
         self._tree = tree
@@ -103,18 +106,19 @@ class Followers:
         # Who may be the reason of something else, the earliest first; whatever follows is taken out, step by step.
         self._deaths = sorted(deaths, key=lambda death: (death.last_ns, death.view.index))
         self.found: dict[int, Following] = {}
+        self.came_first: dict[int, Absence] = {}
         self._judge(self._passes_on)
         self._judge(self._lost_worker)
         self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
         for step in (self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
             self._judge(step)
 
-    def _judge(self, step: object) -> None:
-        assert callable(step)
+    def _judge(self, step: Callable[[Death], Following | None]) -> None:
+        """All deaths by one question; those that it explains are out of it for the next one."""
         found = {}
         for death in self._deaths:
             index = death.view.index
-            if index in self.found or index in getattr(self, "came_first", ()):
+            if index in self.found or index in self.came_first:
                 continue
             following = step(death)
             if following is not None:
