@@ -91,6 +91,13 @@ def _install(box: Core, level: str) -> None:
 
     _native = native
     libraries = [os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__))]
+    # Wrappers around torch's own functions: not the user's place (typing_extensions.deprecated, torch 2.13).
+    libraries += [
+        sys.modules[name].__file__ or ""
+        for name in ("contextlib", "functools", "typing_extensions")
+        if name in sys.modules
+    ]
+    libraries = [path for path in libraries if path]
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
