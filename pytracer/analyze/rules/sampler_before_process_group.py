@@ -43,7 +43,9 @@ class SamplerBeforeProcessGroup:
         if not all(loaders.values()):
             if any(loaders.values()):
                 return not_found("only some ranks made a DataLoader")
-            return cannot_decide("no DataLoader was made, or its making was not recorded")
+            if all(view.process.snapshot.versions.get("torch") for view in ranks):
+                return not_found("no rank made a DataLoader of torch's")
+            return cannot_decide("whether DataLoaders were made was not recorded")
         if any(item.get("distributed") for items in loaders.values() for item in items):
             return not_found("a DataLoader with a DistributedSampler was made")
         early = [view for view in ranks if any(_is_suspect(item) for item in loaders[view.index])]
