@@ -23,6 +23,7 @@ from pytracer.analyze.instruction import (
 from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
+from pytracer.analyze.sent import sent_signals
 from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.thread_reports import crashed_thread, thread_reports
 from pytracer.analyze.view import ProcessView
@@ -234,7 +235,16 @@ def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
         )
     if process.signal is None:
         return None
-    return r.Signal(number=process.signal, name=signal_name(process.signal))
+    sent = next(reversed(sent_signals(process.snapshot, process.signal)), None)
+    if sent is None:
+        return r.Signal(number=process.signal, name=signal_name(process.signal))
+    return r.Signal(
+        number=process.signal,
+        name=signal_name(process.signal),
+        code=code_name(sent.signal, sent.code),
+        sender_pid=sent.sender_pid or None,
+        sender_command=list(sent.command) or None,
+    )
 
 
 def _exception(view: ProcessView) -> r.ExceptionReport | None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from pytracer.analyze.deaths import is_interrupt
 from pytracer.analyze.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
+from pytracer.analyze.sent import sent_signals
+from pytracer.analyze.signals import SIGTERM
 from pytracer.analyze.view import JobView, ProcessView, subject_words
 from pytracer.decode.witness import Killer
 
@@ -51,6 +53,8 @@ def _agent_line(job: JobView, view: ProcessView) -> Line:
     )
     if agent is None:
         return Line(NOT_FOUND, "no agent of torchrun started this process")
+    if any(item.sender_pid == agent.process.snapshot.pid for item in sent_signals(view.process.snapshot, SIGTERM)):
+        return Line(FOUND, "torchrun's agent had sent it SIGTERM before; what has not ended 30 s later, it kills")
     if is_interrupt(agent):
         return Line(FOUND, "torchrun's agent was told to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
     earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)

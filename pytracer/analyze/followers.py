@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pytracer._words import time_words
 from pytracer.analyze.order import Absence, left_ns
+from pytracer.analyze.sent import deadly_signal, sent_signals
 from pytracer.analyze.signals import SIGKILL, SIGTERM
 from pytracer.analyze.view import Death, ProcessView, subject_words
 
@@ -193,17 +194,24 @@ class Followers:
         by_agent = parent.process.role == "launcher"
         who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
         first = causes[0]
+        proven = self._sent_by(parent, death, SIGTERM)
         if number == SIGKILL:
             after = time_words(int(death.last_ns - first.last_ns))
             why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"
-            return Following("sent", why)
-        return Following("sent", f"probably ended by {who} after {subject(first)} died")
+            return Following("sent", why + (", which it had sent" if proven else ""))
+        return Following("sent", f"{'' if proven else 'probably '}ended by {who} after {subject(first)} died")
+
+    @staticmethod
+    def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:
+        """Whether the process itself saw that signal come from its parent."""
+        pid = parent.process.snapshot.pid
+        return any(sent.sender_pid == pid for sent in sent_signals(death.view.process.snapshot, number))
 
     @staticmethod
     def _may_have_sent(parent: ProcessView, death: Death) -> bool:
-        """Not when the handler wrote down another sender."""
-        crash = death.view.crash
-        return crash is None or not crash.sender_pid or crash.sender_pid == parent.process.snapshot.pid
+        """Not when another sender is on record."""
+        sent = deadly_signal(death.view)
+        return sent is None or not sent.sender_pid or sent.sender_pid == parent.process.snapshot.pid
 
     @staticmethod
     def _was_seen_first(parent: ProcessView, death: Death, causes: Sequence[Death]) -> bool:

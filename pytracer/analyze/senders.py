@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.sent import deadly_signal
 from pytracer.analyze.signals import SI_USER
 from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:
     """`torchrun's agent, process 100 (torchrun)`; None when the sender is not known."""
-    crash = view.crash
-    if crash is None or crash.code > 0:
+    sent = deadly_signal(view)
+    if sent is None:
         return None
-    if not crash.sender_pid:
+    if not sent.sender_pid:
         # kill() always tells who; a pid of 0 is one that the receiver's pid namespace does not have.
-        return "a process outside of this container (of another pid namespace)" if crash.code == SI_USER else None
-    pid = crash.sender_pid
+        return "a process outside of this container (of another pid namespace)" if sent.code == SI_USER else None
+    pid = sent.sender_pid
     if job.job.launcher is not None and job.job.launcher.pid == pid:
         return f"the launcher, process {pid} (pytracer run)"
     snapshot = view.process.snapshot
@@ -26,7 +27,7 @@ def sender_words(job: JobView, view: ProcessView) -> str | None:
         ),
         None,
     )
-    program = program_name(crash.sender_command or (known.process.snapshot.argv if known else ()))
+    program = program_name(sent.command or (known.process.snapshot.argv if known else ()))
     return _part(known, view, pid) + (f" ({program})" if program else "")
 
 
@@ -44,5 +45,5 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
 
 def command_evidence(view: ProcessView) -> str | None:
     """The sender's command line, as far as it was kept."""
-    command = view.crash.sender_command if view.crash else ()
-    return f"the sender's command line was: {' '.join(command)}" if command else None
+    sent = deadly_signal(view)
+    return f"the sender's command line was: {' '.join(sent.command)}" if sent is not None and sent.command else None

@@ -214,6 +214,14 @@ class Box:
         self.journal += bytes(-len(self.journal) % 8)
         return offset // 8
 
+    def signal_seen(
+        self, number: int, sender: int = 0, command: Sequence[str] = (), *, code: int = 0, handled: bool = False
+    ) -> Box:
+        """SIGNAL_SEEN: the process got a signal from `sender`."""
+        words = "".join(word + "\0" for word in command).encode()
+        self.entry(41, struct.pack("<iiiIiIII", number, code, sender, 1000, self.pid, handled, len(words), 0) + words)
+        return self
+
     def _json(self, kind: int, value: Any) -> Box:
         self.entry(kind, json.dumps(value).encode())
         return self

@@ -17,6 +17,7 @@ from pytracer.analyze.elimination import elimination
 from pytracer.analyze.mapped_file import mapped_file
 from pytracer.analyze.oom import oom_trace
 from pytracer.analyze.senders import command_evidence, sender_words
+from pytracer.analyze.sent import deadly_signal
 from pytracer.analyze.signals import (
     SIGBUS,
     SIGHUP,
@@ -96,8 +97,8 @@ def _explanation(job: JobView, view: ProcessView) -> _Explanation:
 
 
 def _sent(job: JobView, view: ProcessView, number: int) -> _Explanation:
-    crash, name = view.crash, signal_name(number)
-    if crash is not None and crash.sender_pid == view.process.snapshot.pid:
+    sent, name = deadly_signal(view), signal_name(number)
+    if sent is not None and sent.sender_pid == view.process.snapshot.pid:
         advice = "Look for raise(), os.kill() or os.abort() at this place; no memory was touched."
         return "unknown", "unknown", f"sent {name} to itself", advice, "why it did"
     who = sender_words(job, view)

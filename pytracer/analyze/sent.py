@@ -1,0 +1,49 @@
+"""Signals that were sent to a process, as the process itself saw them: with the sender, as far as it was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytracer.decode.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from pytracer.analyze.view import ProcessView
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One signal. `sender_pid` is 0 for the kernel and for processes of another pid namespace."""
+
+    signal: int
+    code: int
+    sender_pid: int
+    command: tuple[str, ...]
+    mono_ns: int
+
+
+def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
+    """The process's own SIGNAL_SEEN entries, oldest first; of one signal when `number` is given.
+
+    SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU are noted, below preload only.
+    """
+    found = []
+    for fact in snapshot.facts:
+        if fact.kind == "SIGNAL_SEEN" and isinstance(fact.data, dict) and fact.mono_ns >= snapshot.created_mono_ns:
+            data = fact.data
+            if number is None or data["signal"] == number:
+                command = tuple(data["sender_command"])
+                found.append(Sent(data["signal"], data["code"], data["sender_pid"], command, fact.mono_ns))
+    return found
+
+
+def deadly_signal(view: ProcessView) -> Sent | None:
+    """The signal that ended the process, when it was sent and is on record."""
+    crash, process = view.crash, view.process
+    if crash is not None:
+        if crash.code > 0:
+            return None
+        return Sent(crash.signal, crash.code, crash.sender_pid or 0, crash.sender_command, crash.mono_ns)
+    if process.signal is None:
+        return None
+    return next(reversed(sent_signals(process.snapshot, process.signal)), None)
