@@ -218,7 +218,7 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
 
 @pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
 def test_crash_at_every_step_of_the_handler_leaves_a_readable_report(native: Native, step: Step) -> None:
-    """Each step in turn begins with a fault of its own: it is marked, the others are done, the end is the first fault's."""
+    """Each step in turn begins with a fault of its own: it is marked, the others are done, the end stays the same."""
     code = f"{ONE_MORE_THREAD}\ncore.pytracer_break_step({int(step)})\nt.testing_read(U64(0x12345678))"
     done = native.child(code)
     crash = crash_of(done)
