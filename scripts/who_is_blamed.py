@@ -43,7 +43,9 @@ Jobs of `tests/distributed` over gloo, each run {runs} times, and the ranks that
   are two tables: *0+3* is rank 0 in the first and rank 3 in the second. Of jobs in which nothing died there is none.
 - **Flight Recorder**: `python -m torch.distributed.flight_recorder.fr_trace` on dumps of the same jobs; the culprits or
   missing ranks of the first collective of which it says something. gloo has no watchdog that would write dumps, so
-  every rank writes one three times a second until its end: more than it would leave by itself.
+  every rank writes one three times a second until its end: more than it would leave by itself. *Cannot run* is its
+  KeyError in every job of which a collective was in a dump: torch's dumps of gloo lack the group that they refer to.
+  *Nothing* are jobs that were over so soon that none was.
 - **FR, pytracer's records**: the same analyzer on what `pytracer dump RUN --flight-recorder DIR` makes of the black
   boxes. It looks at collectives only, and is not meant for deaths of other kinds.
 - **pytracer**: the rank of its verdict, or the ranks of which it says that they disagree. It is right when the class of
@@ -150,8 +152,10 @@ def _of_analyzer(scenario: Scenario, dumps: Path, prefix: str) -> tuple[str, boo
     words = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(dumps), "-p", prefix]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     said = (done.stdout + done.stderr).strip()
+    if "no files loaded" in said:
+        return "no dumps", False
     if done.returncode != 0:
-        return f"cannot run: {said.splitlines()[-1][:60]}", False
+        return f"cannot run: {said.splitlines()[-1][:60].split('(')[0].split(':')[0]}", False
     for line in said.splitlines():
         culprits, missing = _CULPRIT.findall(line), _MISSING.search(line)
         named = {int(rank) for rank in (missing[1].split(",") if missing else culprits)}
