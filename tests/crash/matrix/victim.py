@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.crash.matrix.cells import Cell
 from tests.support.crash import PROGRAMS, Ended, environment, preloaded
+from tests.support.leftovers import leftovers
 
 SECONDS = 60
 GRACE_SECONDS = 6  # a DataLoader's worker looks for its parent every five
@@ -105,12 +106,12 @@ def die(cell: Cell, way: str, run: Path, libraries: Libraries, *, small_disk: bo
         said = os.read(listen, 1 << 12).decode()
     finally:
         os.close(listen)
-    leftovers = tuple(_leftovers(token))
+    left = tuple(leftovers(token, GRACE_SECONDS))
     ended = Ended(process.pid, status, out, err, run)
     assert said.count("\n") == 1, f"{cell} reached the place of its death {said.count(chr(10))} times; {ended}"
     pid, tid, address, mono_ns, thread = said.rstrip("\n").split(" ", 4)
     note = Note(int(pid), int(tid), int(address, 16), int(mono_ns), thread)
-    return Died(ended, note, (ended_ns - note.mono_ns) / 1e9, leftovers)
+    return Died(ended, note, (ended_ns - note.mono_ns) / 1e9, left)
 
 
 def _command(cell: Cell, way: str, run: Path) -> list[str]:
@@ -161,26 +162,3 @@ def _to_the_end(process: subprocess.Popen[bytes]) -> tuple[int, str, str, int]:
         stream.close()
     out, err = (text.decode(errors="replace") for text in said.values())
     return process.returncode, out, err, ended_ns
-
-
-def _leftovers(token: str) -> list[str]:
-    """Command lines of processes of this cell that do not end by themselves; they are ended."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    while (left := _with_token(token)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    found = [f"{pid}: {_read(pid, 'cmdline').replace(chr(0), ' ')}" for pid in left]
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-    return found
-
-
-def _with_token(token: str) -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and token in _read(int(name), "environ")]
-
-
-def _read(pid: int, name: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
