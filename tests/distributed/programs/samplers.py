@@ -1,6 +1,8 @@
 """DistributedSampler and the process group: made before it, after it, or forgotten. samplers.py SCENARIO"""
 
+import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -20,8 +22,17 @@ def train(loader):
     dist.destroy_process_group()
 
 
+def meet():
+    """All ranks come this far before torchrun ends any of them; its own store counts them."""
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store.add("here", 1)
+    while store.add("here", 0) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.01)
+
+
 def before():
     """Every rank raises: the sampler asks the process group how many ranks there are."""
+    meet()
     loader = DataLoader(DATA, batch_size=8, sampler=DistributedSampler(DATA))
     join()
     train(loader)
