@@ -45,14 +45,18 @@ Jobs of `tests/distributed` over gloo, each run {runs} times, and the ranks that
   missing ranks of the first collective of which it says something. gloo has no watchdog that would write dumps, so
   every rank writes one three times a second until its end: more than it would leave by itself. *Cannot run* is its
   KeyError in every job of which a collective was in a dump: torch's dumps of gloo lack the group that they refer to.
-  *Nothing* are jobs that were over so soon that none was.
+  *Nothing* are jobs that were over so soon that none was; *no dumps* have no rank that got as far as its first.
 - **FR, pytracer's records**: the same analyzer on what `pytracer dump RUN --flight-recorder DIR` makes of the black
   boxes. It looks at collectives only, and is not meant for deaths of other kinds.
 - **pytracer**: the rank of its verdict, or the ranks of which it says that they disagree. It is right when the class of
   the verdict is right, too.
 
-*4/4* means right in 4 of 4 runs; otherwise the answers are given, with how often. Two ranks that disagree cannot be
-told apart by a vote: the right answer there is both. {verdict}
+*4/4* means right in 4 of 4 runs; otherwise the answers are given, with how often. Ranks that disagree or wait for each
+other cannot be told apart by a vote: the right answer there is all of them, which torchrun's table has no way to say.
+pytracer's rules were written with these scenarios in view: its column shows that they hold when the jobs are run again,
+not how often they are right about jobs that nobody thought of. Recordings are judged with the code that writes this page.
+
+{verdict}
 
 On {machine}.
 
