@@ -54,7 +54,7 @@ Jobs of `tests/distributed` over gloo, each run {runs} times, and the ranks that
 *4/4* means right in 4 of 4 runs; otherwise the answers are given, with how often. Ranks that disagree or wait for each
 other cannot be told apart by a vote: the right answer there is all of them, which torchrun's table has no way to say.
 pytracer's rules were written with these scenarios in view: its column shows that they hold when the jobs are run again,
-not how often they are right about jobs that nobody thought of. Recordings are judged with the code that writes this page.
+not how often they are right about jobs that nobody thought of. Recordings are judged by the code that writes the page.
 
 {verdict}
 
