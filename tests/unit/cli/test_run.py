@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
+
+
+@pytest.fixture(autouse=True)
+def _hangups_arrive() -> Iterator[None]:
+    """Below nohup, SIGHUP is ignored, and the launcher rightly leaves it so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def start(*command: str, cwd: Path, **options: object) -> subprocess.Popen[str]:
