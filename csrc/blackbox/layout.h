@@ -374,10 +374,14 @@ struct WaitEntry {
   int32_t code;
   uint32_t via_waitid;
   uint64_t mono_ns;
+  uint64_t user_us;
+  uint64_t system_us;
+  uint64_t max_rss_kb;
+  uint64_t major_faults;
 };
-static_assert(sizeof(WaitEntry) == 24);
+static_assert(sizeof(WaitEntry) == 56);
 static_assert(std::is_standard_layout_v<WaitEntry> && std::is_trivially_copyable_v<WaitEntry>);
-static_assert(offsetof(WaitEntry, mono_ns) == 16);
+static_assert(offsetof(WaitEntry, major_faults) == 48);
 
 /// CODE: followed by the qualified name, the file name and the raw co_linetable.
 struct CodeEntry {

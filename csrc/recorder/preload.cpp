@@ -79,32 +79,27 @@ PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr
 
 // ---- how children ended: the parent knows, and often nobody else ----
 
-PYTRACER_EXPORT pid_t waitpid(pid_t pid, int* status, int options) {
-  int mine = 0;
-  pid_t reaped = PYTRACER_REAL(waitpid)(pid, &mine, options);
-  int error = errno;
-  recorder::note_wait(reaped, mine, 0, false);
-  if (status != nullptr) *status = mine;
-  errno = error;
-  return reaped;
-}
-PYTRACER_EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
 PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
   int mine = 0;
-  pid_t reaped = PYTRACER_REAL(wait4)(pid, &mine, options, usage);
+  struct rusage own{};
+  struct rusage* out = usage != nullptr ? usage : &own;
+  pid_t reaped = PYTRACER_REAL(wait4)(pid, &mine, options, out);
   int error = errno;
-  recorder::note_wait(reaped, mine, 0, false);
+  recorder::note_wait(reaped, mine, 0, false, out);
   if (status != nullptr) *status = mine;
   errno = error;
   return reaped;
 }
+// The same call, with a place for what the child used.
+PYTRACER_EXPORT pid_t waitpid(pid_t pid, int* status, int options) { return wait4(pid, status, options, nullptr); }
+PYTRACER_EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
 PYTRACER_EXPORT pid_t wait3(int* status, int options, struct rusage* usage) noexcept { return wait4(-1, status, options, usage); }
 PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
   siginfo_t mine{};
   siginfo_t* out = info != nullptr ? info : &mine;
   int result = PYTRACER_REAL(waitid)(type, id, out, options);
   int error = errno;
-  if (result == 0 && !(options & WNOWAIT)) recorder::note_wait(out->si_pid, out->si_status, out->si_code, true);
+  if (result == 0 && !(options & WNOWAIT)) recorder::note_wait(out->si_pid, out->si_status, out->si_code, true, nullptr);
   errno = error;
   return result;
 }

@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,13 +167,21 @@ void note_exit(int code) noexcept {
   trim_at_exit();
 }
 
-void note_wait(int pid, int status, int code, bool via_waitid) noexcept {
+void note_wait(int pid, int status, int code, bool via_waitid, const struct rusage* usage) noexcept {
   if (pid <= 0 || !recording() || crashsafe::sys_getpid() != g_box_pid) return;
   bool well = status == 0 && (!via_waitid || code == CLD_EXITED);
   if (!via_waitid && !WIFEXITED(status) && !WIFSIGNALED(status)) return;  // stopped or continued
   if (via_waitid && code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED) return;
   if (well && quiet_waits.fetch_add(1, std::memory_order_relaxed) >= kQuietWaits) return;
-  WaitEntry entry{pid, status, code, via_waitid, crashsafe::now_ns()};
+  constexpr uint64_t kUnknown = ~0ull;
+  WaitEntry entry{pid, status, code, via_waitid, crashsafe::now_ns(), kUnknown, kUnknown, kUnknown, kUnknown};
+  if (usage != nullptr) {
+    auto us = [](const timeval& t) { return static_cast<uint64_t>(t.tv_sec) * 1'000'000 + static_cast<uint64_t>(t.tv_usec); };
+    entry.user_us = us(usage->ru_utime);
+    entry.system_us = us(usage->ru_stime);
+    entry.max_rss_kb = static_cast<uint64_t>(usage->ru_maxrss);
+    entry.major_faults = static_cast<uint64_t>(usage->ru_majflt);
+  }
   append(EntryKind::kWait, &entry, sizeof entry);
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+struct rusage;
+
 namespace pytracer::recorder {
 
 inline constexpr uint32_t kAnnounce = 1;
@@ -16,7 +18,7 @@ bool announces() noexcept;
 /// exit() or _exit() was called.
 void note_exit(int code) noexcept;
 
-/// A child of this process was reaped.
-void note_wait(int pid, int status, int code, bool via_waitid) noexcept;
+/// A child of this process was reaped. `usage`: what it used, or null when the call did not say.
+void note_wait(int pid, int status, int code, bool via_waitid, const struct rusage* usage) noexcept;
 
 }  // namespace pytracer::recorder

@@ -71,7 +71,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
-        memory=r.Memory(cpu_storages_bytes=_live_bytes(snapshot)),
+        memory=r.Memory(
+            max_rss=process.usage.maxrss if process.usage else None, cpu_storages_bytes=_live_bytes(snapshot)
+        ),
+        usage=_usage(process),
         environment=dict(snapshot.environment),
         notes=_notes(snapshot, crash),
         parent_rank=process.parent_rank,
@@ -222,6 +225,13 @@ def _fault(
         expression=expression,
         expression_found=found if expression else None,
     )
+
+
+def _usage(process: Process) -> r.Usage | None:
+    used = process.usage
+    if used is None:
+        return None
+    return r.Usage(user_seconds=used.user_seconds, system_seconds=used.system_seconds, major_faults=used.major_faults)
 
 
 def _signal(process: Process, crash: Crash | None) -> r.Signal | None:

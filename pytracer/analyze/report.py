@@ -180,11 +180,20 @@ class Ddp(Part):
 
 
 class Memory(Part):
-    """Memory of the process at its end."""
+    """Memory of the process at its end. `max_rss` is the most at one time, of it or of a child that it reaped."""
 
     rss: int | None = None
+    max_rss: int | None = None
     cpu_storages_bytes: int | None = None
     cuda_allocated_bytes: int | None = None
+
+
+class Usage(Part):
+    """Processor time and page faults from disk, of the process and of the children that it reaped."""
+
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+    major_faults: int | None = None
 
 
 class ProcessReport(Part):
@@ -226,6 +235,7 @@ class ProcessReport(Part):
     cuda_graphs: list[dict[str, Any]] | None = None
     cuda_streams: list[dict[str, Any]] | None = None
     memory: Memory | None = None
+    usage: Usage | None = None
     environment: dict[str, str] | None = None
     notes: list[str] | None = None
     abort_text: str | None = None

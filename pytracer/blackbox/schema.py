@@ -452,7 +452,7 @@ ENTRY_HEADER = Struct(
 
 WAIT_ENTRY = Struct(
     "WaitEntry",
-    24,
+    56,
     "WAIT: a parent reaped a child.",
     (
         _f("pid", "i32", "the child"),
@@ -460,6 +460,10 @@ WAIT_ENTRY = Struct(
         _f("code", "i32", "si_code when via_waitid"),
         _f("via_waitid", "u32", "1: waitid() was used"),
         _f("mono_ns", "u64", "when the call returned", "ns"),
+        _f("user_us", "u64", "processor time of the child and of what it reaped; all ones: not known", "us"),
+        _f("system_us", "u64", "the same, in the kernel", "us"),
+        _f("max_rss_kb", "u64", "most memory at one time of the child, or of one that it reaped", "KiB"),
+        _f("major_faults", "u64", "page faults that read from a disk", "count"),
     ),
 )
 

@@ -21,6 +21,7 @@ from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.demangle import node_name
 from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
+from pytracer.decode.witness import Usage
 
 INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
@@ -241,7 +242,7 @@ def _environment(payload: bytes) -> dict[str, str]:
 
 
 def _wait(payload: bytes) -> dict[str, Any]:
-    return layout(schema.WAIT_ENTRY).decode(payload)
+    return layout(schema.WAIT_ENTRY).decode(payload.ljust(schema.WAIT_ENTRY.nbytes, b"\xff"))
 
 
 def _signal_seen(payload: bytes) -> dict[str, Any]:
@@ -311,16 +312,25 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
 }
 
 
+_UNKNOWN = (1 << 64) - 1
+
+
 def wait_of(data: dict[str, Any]) -> Wait:
     """A WAIT entry: wait status or siginfo to exit code or signal (see wait(2))."""
     status, code = data["status"], data["code"]
     if data["via_waitid"]:
         exited = code == 1  # CLD_EXITED; CLD_KILLED 2, CLD_DUMPED 3
         return Wait(data["pid"], status if exited else None, None if exited else status, data["mono_ns"])
-    signal = status & 0x7F
-    if signal:
-        return Wait(data["pid"], None, signal, data["mono_ns"])
-    return Wait(data["pid"], status >> 8 & 0xFF, None, data["mono_ns"])
+    signal = status & 0x7F or None
+    usage = None
+    if data["max_rss_kb"] != _UNKNOWN:
+        usage = Usage(
+            maxrss=data["max_rss_kb"] * 1024,
+            user_seconds=data["user_us"] / 1e6,
+            system_seconds=data["system_us"] / 1e6,
+            major_faults=data["major_faults"],
+        )
+    return Wait(data["pid"], None if signal else status >> 8 & 0xFF, signal, data["mono_ns"], usage)
 
 
 def is_end(data: dict[str, Any]) -> bool:

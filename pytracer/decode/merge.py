@@ -20,7 +20,7 @@ from pytracer.decode.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.roles import Standing, decide_roles
 from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import SYMBOLS_FILE, read_symbols, symbolize
-from pytracer.decode.witness import SeenProcess
+from pytracer.decode.witness import SeenProcess, Usage
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
@@ -198,6 +198,7 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
         exception_mono_ns=exception.mono_ns if exception else None,
         parent_rank=standing.parent_rank,
         attempt=standing.attempt,
+        usage=seen.usage if seen is not None else None,
     )
 
 
@@ -212,18 +213,19 @@ class _Seen:
     signal: int | None
     mono_ns: int
     by: str
+    usage: Usage | None = None
 
 
 def _seen_end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _Seen | None:
     wait = waits.of(s)
     if wait is not None:
-        return _Seen(wait.exit_code, wait.signal, wait.mono_ns, "black-box")
+        return _Seen(wait.exit_code, wait.signal, wait.mono_ns, "black-box", wait.usage)
     if launcher is None or launcher.ended_mono_ns is None or not _is_child(s, launcher):
         return _seen_by_witness(s, launcher)
     if launcher.signal is None and launcher.exit_code is None:
         return None
     exit_code = launcher.exit_code if launcher.signal is None else None
-    return _Seen(exit_code, launcher.signal, launcher.ended_mono_ns, "launcher")
+    return _Seen(exit_code, launcher.signal, launcher.ended_mono_ns, "launcher", launcher.usage)
 
 
 def _seen_by_witness(s: Snapshot, launcher: LauncherRecord | None) -> _Seen | None:

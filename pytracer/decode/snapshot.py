@@ -315,6 +315,7 @@ class Wait:
     exit_code: int | None
     signal: int | None
     mono_ns: int
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True)
@@ -416,6 +417,7 @@ class Process:
     exception_mono_ns: int | None = None  # when it was first seen; it may have reached the top later
     parent_rank: int | None = None  # of a process that is no rank: the rank that started it, or its parent
     attempt: int | None = None  # of torchrun, from 0
+    usage: Usage | None = None  # of it and of what it reaped, as its parent saw it
 
 
 @dataclass(frozen=True)

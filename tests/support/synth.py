@@ -237,7 +237,8 @@ class Box:
             status, code = (exit_code or 0, 1) if signal is None else (signal, 2)
         else:
             status, code = ((exit_code or 0) << 8 if signal is None else signal), 0
-        self.entry(4, struct.pack("<iiiIQ", pid, status, code, int(waitid), self.now))
+        usage = (1_500_000, 250_000, 81_920, 3) if not waitid else (2**64 - 1,) * 4
+        self.entry(4, struct.pack("<iiiIQ4Q", pid, status, code, int(waitid), self.now, *usage))
         return self
 
     def versions(self, **versions: str | None) -> Box:

@@ -379,3 +379,13 @@ def test_exception_that_was_caught_after_all_is_none(tmp_path: Path) -> None:
     """The program left one process group, made another and worked on; it ended for another reason."""
     box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad")).at(600).rank(0).at(900).exit(1)
     assert process(load_job(write_run(tmp_path, box)), 101).exception is None
+
+
+def test_what_a_process_used_is_known_from_its_parent(tmp_path: Path) -> None:
+    """Processor time and memory from the parent's wait; a waitid() does not say."""
+    parent = Box(pid=100, ppid=1).at(900).wait(101, exit_code=0).wait(102, signal=9, waitid=True)
+    job = load_job(write_run(tmp_path, parent, Box(pid=101, ppid=100), Box(pid=102, ppid=100)))
+    used = {process.snapshot.pid: process.usage for process in job.processes}
+    assert used[101] is not None
+    assert (used[101].maxrss, used[101].user_seconds, used[101].major_faults) == (81_920 * 1024, 1.5, 3)
+    assert used[102] is None
