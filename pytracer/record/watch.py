@@ -23,7 +23,7 @@ from pytracer.record import witness
 from pytracer.record.kernel_log import KernelLog
 from pytracer.record.launch import BOX_SUFFIX, Run
 
-_FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0)  # a job may die young
+_FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
 KEEP_SECONDS = 30.0  # how often run.json is written, in case the launcher dies as well
 _SAMPLES = 30
