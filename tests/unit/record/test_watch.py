@@ -155,9 +155,9 @@ def test_first_looks_come_early(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
     watched = Watch(run, lambda: None)
     steps = []
-    for _ in range(6):
+    for _ in range(9):
         step = watched.seconds_to_next()
         steps.append(round(step, 3))
         now[0] += step
-    assert steps == [0.1, 0.15, 0.25, 0.5, 2.0, 2.0]
+    assert steps == [0.1, 0.15, 0.25, 0.5, 0.5, 0.5, 1.0, 2.0, 2.0]
     watched.finish()
