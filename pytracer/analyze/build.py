@@ -10,9 +10,10 @@ from datetime import datetime, timezone
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import Place, describe_address, objects_in
+from pytracer.analyze.address import describe_address
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
+from pytracer.analyze.facts import objects_in
 from pytracer.analyze.instruction import (
     Instruction,
     address_expression,
@@ -23,6 +24,7 @@ from pytracer.analyze.instruction import (
 from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
+from pytracer.analyze.place import Place
 from pytracer.analyze.sent import sent_signals
 from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.thread_reports import crashed_thread, thread_reports

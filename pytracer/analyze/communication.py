@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import bucket_at, objects_in
+from pytracer.analyze.buckets import bucket_at
 from pytracer.analyze.calls import call_words, place_of, value_of
+from pytracer.analyze.facts import objects_in
 from pytracer.analyze.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
 from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import Place
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.parts import native_frame
+from pytracer.analyze.place import Place
 from pytracer.analyze.pointees import explain_pointers
 from pytracer.analyze.recursion import find_cycle
 from pytracer.analyze.signals import code_name, signal_name

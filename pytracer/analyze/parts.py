@@ -6,8 +6,8 @@ import os
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.address import Place
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
 

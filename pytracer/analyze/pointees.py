@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from pytracer._words import function_words, hex_addr, size_words
 from pytracer.analyze import report as r
-from pytracer.analyze.address import NEAR_NULL_BYTES, Place, describe_address
+from pytracer.analyze.address import NEAR_NULL_BYTES, describe_address
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.parts import storage_report
+from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, LoadedImage, Snapshot, Storage
 
 STACK_WORDS = 16

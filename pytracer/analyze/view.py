@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytracer._words import function_words, ranks_words
-from pytracer.analyze.address import Place
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.matching import Matches
+from pytracer.analyze.place import Place
 from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
 from pytracer.analyze.waiting import Waiting
 from pytracer.decode.snapshot import Crash, Job, Process

@@ -23,7 +23,7 @@ from pytracer.record import witness
 from pytracer.record.kernel_log import KernelLog
 from pytracer.record.launch import BOX_SUFFIX, Run
 
-_FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0)  # a job may die young
+_FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
 KEEP_SECONDS = 30.0  # how often run.json is written, in case the launcher dies as well
 _SAMPLES = 30
@@ -205,14 +205,17 @@ class Watch:
 
 
 def box_header(path: Path) -> dict[str, Any] | None:
-    """The first bytes of a box, None when they are not all there."""
+    """The first bytes of a box, None when they are not all there yet: the magic is written before what follows it."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
             data = file.read(header.nbytes)
     except OSError:
         return None
-    return header.decode(data) if len(data) == header.nbytes and data.startswith(schema.MAGIC) else None
+    if len(data) != header.nbytes or not data.startswith(schema.MAGIC):
+        return None
+    values = header.decode(data)
+    return values if values["state"] != schema.State.CREATING else None
 
 
 def start_ticks(pid: int) -> int | None:

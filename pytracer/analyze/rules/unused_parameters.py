@@ -18,9 +18,9 @@ import re
 from dataclasses import replace
 
 from pytracer._words import list_words
-from pytracer.analyze.address import objects_in
 from pytracer.analyze.blame import account
 from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.facts import objects_in
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")

@@ -21,6 +21,7 @@ def main():
         raise ValueError("the second attempt")
     if attempt == "0":
         time.sleep(20)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.address import Place, describe_address
+from pytracer.analyze.address import describe_address
+from pytracer.analyze.place import Place
 from pytracer.decode.reader import read_box
 from tests.support.synth import Box
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer.analyze.matching import Matcher, match_job
-from pytracer.analyze.waiting import find_waiting
+from pytracer.analyze.waiting import Waiting, find_waiting
 from tests.support.collectives import Ranks, call
 
 RANKS, CALLS = 1024, 1000
@@ -80,28 +80,26 @@ def test_groups_of_one_name_with_other_members_are_not_mixed(run: Path) -> None:
     assert [match.mismatch for match in matches.groups] == [None, None, None]
 
 
-def test_waiters_are_followed_to_the_sink(run: Path) -> None:
-    """Rank 0 waits for 1, rank 1 for 2 in another group, and rank 2 for nobody."""
-    job = Ranks(3)
-    job.group("1", [0, 1])
-    job.group("2", [1, 2])
+def waiting_in_two_groups(run: Path, first: list[int], second: list[int]) -> Waiting:
+    """Rank 0 has started a collective in the first group, rank 1 one in the second."""
+    job = Ranks(1 + max(first + second))
+    job.group("1", first)
+    job.group("2", second)
     job.everybody(call())
     job.calls(0, call(state="started"), group="1")
     job.calls(1, call(state="started"), group="2")
     read = job.job(run)
-    waiting = find_waiting(read, match_job(read))
+    return find_waiting(read, match_job(read))
+
+
+def test_waiters_are_followed_to_the_sink(run: Path) -> None:
+    """Rank 0 waits for 1, rank 1 for 2 in another group, and rank 2 for nobody."""
+    waiting = waiting_in_two_groups(run, [0, 1], [1, 2])
     assert (waiting.sinks, waiting.cycles) == ((2,), ())
     assert [wait.targets for wait in waiting.chain(0)] == [(1,), (2,)]
 
 
 def test_groups_used_in_another_order_are_a_cycle(run: Path) -> None:
     """Rank 0 is in group 1 and rank 1 in group 2: each waits for the other."""
-    job = Ranks(2)
-    job.group("1", [0, 1])
-    job.group("2", [0, 1])
-    job.everybody(call())
-    job.calls(0, call(state="started"), group="1")
-    job.calls(1, call(state="started"), group="2")
-    read = job.job(run)
-    waiting = find_waiting(read, match_job(read))
+    waiting = waiting_in_two_groups(run, [0, 1], [0, 1])
     assert (waiting.sinks, waiting.cycles) == ((), ((0, 1),))

@@ -1,0 +1,23 @@
+"""What one life of a storage was called: DDP bucket, parameters, gradients, buffers, optimizer state."""
+
+from __future__ import annotations
+
+from pytracer.analyze.buckets import bucket_of_storage
+from pytracer.analyze.facts import facts_of_life, number_in, objects_in
+from pytracer.analyze.place import BucketLife
+from pytracer.decode.snapshot import Snapshot, Storage
+
+
+def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:
+    """What one life of a storage was called: its DDP bucket, and all names: bucket, what lies at `addr`, the rest."""
+    bucket = bucket_of_storage(snapshot, storage, addr)
+    at_addr: dict[str, None] = {bucket.name: None} if bucket else {}
+    others: dict[str, None] = {}
+    for fact in facts_of_life(snapshot, "MODULE", storage):
+        for tensor in objects_in(fact.data, "tensors"):
+            start, nbytes = number_in(tensor, "addr"), number_in(tensor, "nbytes")
+            if not storage.base <= start < storage.base + max(storage.nbytes, 1):
+                continue
+            name = f"{tensor.get('role') or 'tensor'} {tensor.get('fqn')}"
+            (at_addr if start <= addr < start + max(nbytes, 1) else others).setdefault(name)
+    return bucket, tuple({**at_addr, **others})
