@@ -32,6 +32,7 @@ C_TYPES = {
 CONSTANTS = [
     "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD",
     "COLLECTIVES",
+    "SCOPED_TENSORS",
     "THREADS_PER_CHUNK", "LARGE_STORAGE_BYTES", "STORAGE_SLOTS_LOG2", "EPOCH_SLOTS", "JOURNAL_BYTES", "JOURNAL_MAGIC",
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
@@ -39,7 +40,7 @@ CONSTANTS = [
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
-    schema.HelperState, schema.StackState, schema.CollectiveState,
+    schema.HelperState, schema.StackState, schema.CollectiveState, schema.TensorRole,
 ]  # fmt: skip
 
 

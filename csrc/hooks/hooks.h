@@ -17,6 +17,7 @@ void uninstall_all();
 extern const Hook kCpuAllocator;
 extern const Hook kAutograd;
 extern const Hook kCollectives;
+extern const Hook kFsdp;
 extern const Hook kRanges;
 extern const Hook kTerminate;
 

@@ -58,6 +58,15 @@ PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void
 PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
 PYTRACER_API void pytracer_count_hook_error(void);
 
+/// Makes `id`, a journal id of a SCOPE, what the calling thread is busy with; 0: nothing. Returns the one before.
+PYTRACER_API uint32_t pytracer_scope(uint32_t id);
+
+/// Adds the ring of FSDP's tensors. 0 when there is no room.
+PYTRACER_API int pytracer_open_scoped_tensors(void);
+
+/// `role`: schema.TensorRole; `tensors` as blackbox::ScopedTensor, of which addr and nbytes are read. Begins a new epoch.
+PYTRACER_API void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count);
+
 /// Looks for CPython and checks the frame offsets: the calling function must be named `function`.
 /// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.
 PYTRACER_API int pytracer_check_python(const char* function);

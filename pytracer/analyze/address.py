@@ -7,6 +7,7 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
+from pytracer.analyze.fsdp import unit_of_storage
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.place import Place
@@ -57,7 +58,8 @@ def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, st
     distance = storage.base - addr if addr < storage.base else max(addr - end + 1, 0) if addr >= end else 0
     bucket, names = names_of_storage(snapshot, storage, addr)
     earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
-    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier)
+    unit = unit_of_storage(snapshot, storage, addr)
+    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit)
 
 
 def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -21,9 +21,9 @@ from pytracer.render.frames import native_lines, place_words, position_words, py
 from pytracer.render.groups import evidence_in_tables, mismatch_tables
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
+from pytracer.render.wrappers import add_use, cut
 
 _LABEL_WIDTH = 8
-_PARAMETERS = 3
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
 _NOTES = 2
@@ -221,7 +221,7 @@ def _memory(subject: r.ProcessReport) -> Text | None:
     if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
         size = size_words(int(stack.high, 16) - int(stack.low, 16))
         return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
-    storage, bucket, mapping = fault.storage, fault.bucket, fault.mapping
+    storage, mapping = fault.storage, fault.mapping
     if storage is None:
         if mapping is None or fault.kind == "near-null":
             return None
@@ -232,19 +232,9 @@ def _memory(subject: r.ProcessReport) -> Text | None:
         where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}")
-    names = storage.names or []
-    if bucket is not None:
-        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
-        text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
-        if bucket.parameter:
-            text.append(f"; here: {bucket.parameter}")
-        others = [name for name in bucket.parameters or [] if name != bucket.parameter]
-        if others:
-            text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
-    elif names:
-        text.append(f"\nholds {_cut(names, _PARAMETERS)}")
+    add_use(text, fault)
     if storage.earlier:
-        text.append(f"\nbefore that, the same memory was {_cut(storage.earlier, 2)}")
+        text.append(f"\nbefore that, the same memory was {cut(storage.earlier, 2)}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
@@ -358,8 +348,3 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
 
 def _shortened(command: str) -> str:
     return command if len(command) <= _COMMAND_WIDTH else f"{command[: _COMMAND_WIDTH - 3]}..."
-
-
-def _cut(items: Sequence[str], limit: int) -> str:
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more

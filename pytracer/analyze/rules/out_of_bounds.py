@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pytracer._words import size_words
 from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.unit_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -67,6 +68,7 @@ class OutOfBounds(MemoryFaultRule):
                 fault_evidence(view),
                 storage_words(view),
                 bucket_words(view),
+                unit_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 python_evidence(view),
                 collective_evidence(views),

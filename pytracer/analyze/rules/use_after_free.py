@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pytracer._words import time_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.report import Origin
+from pytracer.analyze.unit_words import released_by_sharding, sharded_words, sharding_advice, unit_words
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -67,6 +68,8 @@ class UseAfterFree(MemoryFaultRule):
                 fault_evidence(view),
                 storage_words(view),
                 bucket_words(view),
+                unit_words(view),
+                sharded_words(view),
                 earlier_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 origin_words("freed", storage.freed if storage else None),
@@ -114,6 +117,9 @@ def _released(view: ProcessView) -> str:
     bucket = view.place.bucket if view.place else None
     if bucket is not None and bucket.rebuilt:
         return "which DDP released when it rebuilt its buckets"
+    sharded = released_by_sharding(view)
+    if sharded is not None:
+        return sharded
     freed = _freed(view)
     place = (freed.caller or freed.python) if freed else None
     return f"which was released at {place_words(place)}" if place else "which had been released"
@@ -152,6 +158,9 @@ def _advice(view: ProcessView) -> str:
             f"{user} used an address from before the second forward: take the bucket's address in every iteration, "
             "or from the GradBucket of a DDP communication hook."
         )
+    sharding = sharding_advice(view)
+    if sharding is not None:
+        return sharding
     freed = _freed(view)
     ended = view.report.ended
     age = ""
