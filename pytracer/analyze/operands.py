@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import covers, distance_to
+from pytracer.analyze.neighbors import covers, distance_to, is_near
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Snapshot, Storage
 
@@ -37,6 +37,8 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     ]
     if len(aimed) != 1 or covers(aimed[0][1], place.addr):
         return place
+    if place.kind == "freed-storage" and instruction.scale == 1 and not is_near(aimed[0][1], place.addr):
+        return place  # base and index may be a pointer and the difference to another pointer, to what was freed
     name, storage = aimed[0]
     bucket, names = names_of_storage(snapshot, storage, storage.base)
     return replace(

@@ -36,7 +36,7 @@ def region_of(snapshot: Snapshot, addr: int) -> Region | None:
     if stack is not None:
         return stack
     image = next((item for item in crash.images if item.start <= addr < item.end), None)
-    if image is not None:
+    if image is not None and (mapping is None or mapping.path not in _KERNEL_PAGES):  # the vDSO is loaded as an image
         return _image(crash, image, addr, mapping)
     if mapping is None:
         return _gap(snapshot, crash, addr)
