@@ -39,5 +39,3 @@ def _patch(box: Core) -> None:
 
     care(box, "fully_shard", fully_shard.install, box)
     care(box, "FullyShardedDataParallel", fsdp_flat.install, box)
-
-

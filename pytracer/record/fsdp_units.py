@@ -50,9 +50,7 @@ class Unit:
         self._noted = described
         self._generation += 1
         distributed.note_rank(box)
-        box.journal(
-            Entry.UNIT, {"module": self.module, "unit": self.fqn, "generation": self._generation, **described}
-        )
+        box.journal(Entry.UNIT, {"module": self.module, "unit": self.fqn, "generation": self._generation, **described})
 
 
 def storage_addr(tensor: Any) -> int:

@@ -18,15 +18,13 @@ def cut(items: Sequence[str], limit: int = PARAMETERS) -> str:
     return ", ".join(items[:limit]) + more
 
 
-def add_use(text: Text, fault: r.Fault) -> None:
-    """Lines for the DDP bucket or the FSDP unit, else for the names of the storage."""
-    names = fault.storage.names if fault.storage else None
-    if fault.bucket is not None:
-        bucket = fault.bucket
+def add_use(text: Text, names: list[str], bucket: r.Bucket | None, unit: r.Fsdp | None) -> None:
+    """Lines for the DDP bucket or the FSDP unit that a storage was, else for its names."""
+    if bucket is not None:
         title = f"DDP bucket {bucket.index} of {bucket.module} (generation {bucket.generation}"
         _add_group(text, title, bucket.parameters or [], bucket.parameter)
-    elif fault.fsdp is not None:
-        _add_unit(text, fault.fsdp, names or [])
+    elif unit is not None:
+        _add_unit(text, unit, names)
     elif names:
         text.append(f"\nholds {cut(names)}")
 

@@ -1,4 +1,4 @@
-"""A real fault in a DDP bucket, with each of DDP's options: the report names bucket, generation, parameter and offset."""
+"""A real fault in a DDP bucket, for each option of DDP's: the report names bucket, generation, parameter, offset."""
 
 from __future__ import annotations
 

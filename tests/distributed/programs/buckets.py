@@ -215,7 +215,7 @@ def builtin_fp16_hook(rank):
 
 
 def power_sgd(rank):
-    model = wrapped()
+    model = wrapped(bucket_cap_mb=25)  # one bucket: with several, gloo's threads go on in any order
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     train(rank, model, 5, generation=1, check=False)
