@@ -95,9 +95,9 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
-  kScope = 50,
-  kUnit = 51,
-  kHook = 52,
+  kScope = 60,
+  kUnit = 61,
+  kHook = 62,
   kLoader = 42,
 };
 

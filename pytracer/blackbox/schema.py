@@ -112,12 +112,12 @@ class Entry(IntEnum):
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
-    SCOPE = 50  # text: what a thread was busy with when it called collectives, e.g. `FSDP::all_gather (layers.0)`
+    SCOPE = 60  # text: what a thread was busy with when it called collectives, e.g. `FSDP::all_gather (layers.0)`
     # JSON {"module","unit","generation","wrapper","world_size","shard_rank","replicas","parameters"}: an FSDP unit.
     # fully_shard: "parameters":[{"fqn","numel","shard_numel","itemsize","addr","placements"}], in the order of its operators.
     # FSDP1, "flat": also "strategy","shard":{"addr","numel","itemsize"}; "parameters":[{"fqn","offset","numel"}], in elements.
-    UNIT = 51
-    HOOK = 52  # JSON {"module","hook"}: a communication hook of a DDP module
+    UNIT = 61
+    HOOK = 62  # JSON {"module","hook"}: a communication hook of a DDP module
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
 
 

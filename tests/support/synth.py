@@ -274,16 +274,16 @@ class Box:
 
     def scope(self, text: str) -> int:
         """A SCOPE entry's id."""
-        return self.entry(50, text.encode())
+        return self.entry(60, text.encode())
 
     def unit(self, unit: str, parameters: Iterable[Mapping[str, Any]], **more: Any) -> Box:
         """A UNIT entry: fully_shard over two ranks, unless `more` says otherwise."""
         about = {"module": "Net", "wrapper": "fully_shard", "world_size": 2, "shard_rank": 1, "generation": 0}
-        return self._json(51, {**about, "unit": unit, "parameters": list(parameters), **more})
+        return self._json(61, {**about, "unit": unit, "parameters": list(parameters), **more})
 
     def hook(self, module: str, hook: str) -> Box:
         """A HOOK entry."""
-        return self._json(52, {"module": module, "hook": hook})
+        return self._json(62, {"module": module, "hook": hook})
 
     def scoped(self, role: int, scope: int, tensors: Sequence[tuple[int, int]]) -> Box:
         """Tensors (address, size) that an operator of FSDP's worked on; role 1 parameters, 2 gradients."""
