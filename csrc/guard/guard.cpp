@@ -298,8 +298,8 @@ void release(void* at, Who who) noexcept {
   }
   Slot& slot = ledger.slot(index);
   bool in_chunk = in_open_chunk(slot);
+  ledger.write_end(index, who);  // first: soon an access faults, and must be explained
   look_for_damage(index);
-  ledger.write_end(index, who);  // first: from the next line on an access faults, and must be explained
   if (!make_inaccessible(slot)) {
     drop(slot.low, static_cast<size_t>(slot.high - slot.low));
     count(&GuardRegion::unsealed);

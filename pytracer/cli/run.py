@@ -40,7 +40,7 @@ Examples:
   pytracer run --guard=sample:1000 -- python train.py     # in production: one storage in a thousand
   pytracer run --guard=min-bytes:64K,side:underrun -- python train.py
 
-
+\b
 Guard mode (docs/guard.md): CPU storages lie against a page that faults, and stay inaccessible when freed. WORDS:
   all, sample:N            which storages; --guard alone means all
   min-bytes:SIZE           leave smaller ones out
@@ -253,7 +253,8 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
         return
     died = ending.status != 0 or _any_crashed(boxes)
     # Ranks may have disagreed without any of them being told: gloo completes such collectives with wrong data.
-    if report and not ending.interrupted and (died or _ran_together(boxes)):
+    # Guard mode may have found bytes beside a storage changed.
+    if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
         _report(run, ending, shown, died=died, quiet=quiet)
     elif died:
         say(f"the job {ending.words}; `pytracer inspect {shown}` explains it")
@@ -305,6 +306,11 @@ def _any_crashed(boxes: Sequence[Path]) -> bool:
     from pytracer.blackbox.schema import State
 
     return any(bool(header["state"] == State.CRASHED) for header in _headers(boxes))
+
+
+def _any_damage(boxes: Sequence[Path]) -> bool:
+    """Whether guard mode found that a storage was written past its ends."""
+    return any(bool(header["guard_damage"]) for header in _headers(boxes))
 
 
 def _headers(boxes: Sequence[Path]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
+_CALLERS = 3
 _COMMAND_WIDTH = 160
 _IN_TABLE = ("first-death", "connection-lost")  # the table of ranks tells it
 _SAID = ("the Python code was at", "the sender's command line")  # evidence that has a row of its own
@@ -229,7 +230,8 @@ def _memory(subject: r.ProcessReport) -> Text | None:
     where = f"{storage.offset_bytes} bytes in"
     if fault.kind in ("past-storage", "before-storage"):
         side = "behind its end" if fault.kind == "past-storage" else "before it"
-        where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
+        how = "against a guard page" if storage.found == "guard" else "nearest storage, guessed"
+        where = f"{storage.distance_bytes} bytes {side} ({how})"
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}")
     names = storage.names or []
@@ -249,7 +251,17 @@ def _memory(subject: r.ProcessReport) -> Text | None:
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
             text.append(_origin(origin, thread))
+            below = _callers(origin)
+            if below:
+                text.append(f"\n{'':<9} called from {', '.join(below)}", style="dim")
     return text
+
+
+def _callers(origin: r.Origin) -> list[str]:
+    """The next frames of a guarded storage's stack, below the one that is shown."""
+    stack, shown = origin.stack or [], origin.caller or origin.python
+    at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
+    return [place_words(frame) for frame in stack[at + 1 : at + 1 + _CALLERS]]
 
 
 def _file_size(mapping: r.MappingReport) -> str:
@@ -337,6 +349,9 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
 
 def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     subject = _subject(report, verdict)
+    guard = _guard(subject.guard) if subject and subject.guard else None
+    if guard:
+        yield "guard", Text(guard, style="dim")
     for note in (subject.notes or [])[:_NOTES] if subject else []:
         yield "note", Text(note.strip().splitlines()[0] if note.strip() else "", style="dim")
     damage = report.damage or []
@@ -354,6 +369,14 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         shown = short_file(directory)
         yield "run", Text(shown)
         yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
+
+
+def _guard(guard: r.GuardReport) -> str:
+    """What guard mode looked at, and what it did not."""
+    which = "all storages" if guard.every == 1 else f"one storage in {guard.every}"
+    words = f"{which}: {guard.guarded} guarded, {guard.quarantined} of them freed since"
+    left_out = sum((guard.unguarded or {}).values())
+    return words + (f"; {count_words(left_out, 'storage')} went unguarded" if left_out else "")
 
 
 def _shortened(command: str) -> str:

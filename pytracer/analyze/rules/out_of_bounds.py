@@ -9,7 +9,7 @@ What to do: compare the sizes and the dtype that the native code assumes with th
 
 How it can be wrong: the nearest storage is a guess. Only accesses that leave mapped memory fault, so that an
 overrun of fewer bytes than a page usually goes unnoticed, and the storage that was overrun may be another one in
-the same pages.
+the same pages. Below `--guard` each storage has pages of its own and the distance is exact.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import size_words
+from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import (
@@ -66,13 +67,14 @@ class OutOfBounds(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
                 bucket_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 python_evidence(view),
                 collective_evidence(views),
             ],
             "Compare the sizes, strides and dtype that the native code assumes with those of this tensor.",
-            ["proof that this storage, and not another one nearby, was meant"],
+            [] if guard_words(view) else ["proof that this storage, and not another one nearby, was meant"],
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
@@ -85,6 +87,9 @@ class OutOfBounds(MemoryFaultRule):
 def _confidence(view: ProcessView) -> str:
     """Likely when the very next page was touched or a register still points into the storage."""
     place, instruction = view.place, view.instruction
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.storage is None:
         return "possible"
     start, end = place.storage.base, place.storage.base + place.storage.nbytes
