@@ -3,18 +3,28 @@
 #include "pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace pytracer::guard {
 namespace {
 
-constexpr int kHalvings = 6;  // where address space is limited (ulimit -v) a smaller pool does
+constexpr size_t kPageTable = 2ull << 20;  // what one page of page tables maps: units that fill it give it back
+constexpr size_t kLeast = 256ull << 20;
+
+// Under a limit (ulimit -v) address space is the program's before it is ours.
+size_t affordable(size_t most) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
+  size_t share = (limit.rlim_cur / 8) & ~(kPageTable - 1);
+  return share < most ? share : most;
+}
 
 }  // namespace
 
 bool Arena::open(size_t most, size_t unit_bytes, bool large, const Slot* slots) noexcept {
-  for (int i = 0; i <= kHalvings && low_ == nullptr; i++, most /= 2) {
-    low_ = reserve(most, large);
-    if (low_ != nullptr) bytes_ = most;
+  for (bytes_ = affordable(most); bytes_ >= kLeast && low_ == nullptr; bytes_ = low_ == nullptr ? bytes_ / 2 : bytes_) {
+    char* at = reserve(bytes_ + kPageTable, large);
+    if (at != nullptr) low_ = at + (kPageTable - reinterpret_cast<uintptr_t>(at) % kPageTable);
   }
   if (low_ == nullptr) return false;
   unit_ = unit_bytes;

@@ -24,7 +24,7 @@ struct Slot {
 
 class Arena {
  public:
-  /// Reserves address space of at most `most` bytes, at least a sixty-fourth of it; huge pages when `large`. False when refused.
+  /// Reserves address space of at most `most` bytes, less where it is limited; huge pages when `large`. False when refused.
   bool open(size_t most, size_t unit_bytes, bool large, const Slot* slots) noexcept;
 
   bool contains(const void* at) const noexcept { return static_cast<size_t>(static_cast<const char*>(at) - low_) < bytes_; }

@@ -20,6 +20,14 @@ uint32_t Chunks::behind_open(uint32_t first, uint32_t units) const noexcept {
   return 0;
 }
 
+void Chunks::enter(uint32_t first, uint32_t units, uint32_t before) noexcept {
+  for (uint32_t c = first / kUnits; c <= (first + units - 1) / kUnits; c++) {
+    chunks_[c].live++;
+    chunks_[c].used = true;
+  }
+  if (before / kUnits != arena_->cursor() / kUnits) close_if_empty(before / kUnits);
+}
+
 void Chunks::leave(uint32_t first, uint32_t units) noexcept {
   for (uint32_t c = first / kUnits; c <= (first + units - 1) / kUnits; c++) {
     chunks_[c].live--;
@@ -27,8 +35,9 @@ void Chunks::leave(uint32_t first, uint32_t units) noexcept {
   }
 }
 
-void Chunks::moved(uint32_t before, uint32_t now) noexcept {
-  if (before / kUnits != now / kUnits) close_if_empty(before / kUnits);
+void Chunks::add_hole(uint32_t first) noexcept {
+  chunks_[first / kUnits].holes++;
+  hole_count_++;
 }
 
 size_t Chunks::bytes(uint32_t chunk) const noexcept {
@@ -43,10 +52,12 @@ int Chunks::open(uint32_t chunk) noexcept {
   return 0;
 }
 
-void Chunks::close_if_empty(uint32_t chunk) noexcept {
-  if (!chunks_[chunk].open || chunks_[chunk].live != 0 || !seal(arena_->unit(chunk * kUnits), bytes(chunk), false)) return;
-  chunks_[chunk].open = false;
-  open_count_--;
+void Chunks::close_if_empty(uint32_t index) noexcept {
+  Chunk& chunk = chunks_[index];
+  if (!chunk.used || chunk.live != 0 || !seal(arena_->unit(index * kUnits), bytes(index), false)) return;
+  open_count_ -= chunk.open;
+  hole_count_ -= chunk.holes;
+  chunk = {};
 }
 
 }  // namespace pytracer::guard

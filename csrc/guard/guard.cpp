@@ -50,7 +50,7 @@ Chunks chunks;
 Settings settings;
 std::atomic<GuardMechanism> mechanism{GuardMechanism::kNone};  // of small storages
 size_t page_bytes = 4096;
-uint64_t last_number = 0, protected_live = 0, holes = 0;
+uint64_t last_number = 0, protected_live = 0;
 std::atomic<bool> ready[1 << 16];  // by slot: its canaries are in place
 
 constexpr uint32_t kMostSlots = sizeof ready / sizeof ready[0];
@@ -61,7 +61,7 @@ bool in_open_chunk(const Slot& slot) { return !slot.large && chunks.is_open(slot
 
 void count(uint64_t GuardRegion::* counter, uint64_t by = 1) { std::atomic_ref(ledger.region().*counter).fetch_add(by, std::memory_order_relaxed); }
 
-uint64_t mappings() { return (protected_live + holes) * kMappingsEach + chunks.open_count(); }
+uint64_t mappings() { return (protected_live + chunks.hole_count()) * kMappingsEach + chunks.open_count(); }
 bool affords(uint64_t more) { return mappings() + more <= settings.budget_mappings; }
 
 // Also in a forked child, whose black box may be an empty one.
@@ -137,17 +137,17 @@ Placed place(size_t nbytes) {
   slot.first = arena.place(slot.units, [&](uint32_t first, uint32_t units) { return markers || is_large ? 0 : chunks.behind_open(first, units); });
   if (slot.first == Arena::kNowhere) return refused(index, &GuardRegion::refused_records);
   if (markers) {
-    int error = chunks.enter(slot.first, slot.units - 1, [] { return affords(1); });
+    int error = chunks.open_all(slot.first, slot.units - 1, [] { return affords(1); });
     if (error == Chunks::kOverBudget) return refused(index, &GuardRegion::refused_mappings);
     if (error != 0) {
       ledger.give_back(index);
       use_protection(error);
       return {Ledger::kNone, true};
     }
-    chunks.moved(before, arena.cursor());
   } else {
     protected_live++;
   }
+  if (!is_large) chunks.enter(slot.first, slot.units - 1, before);
   lay_out(slot, nbytes);
   slot.occupied = true;
   slot.number = ++last_number;
@@ -160,11 +160,9 @@ Placed place(size_t nbytes) {
 }
 
 // The book-keeping of `place`, taken back.
-void leave(Slot& slot, bool in_chunk) {
-  if (in_chunk)
-    chunks.leave(slot.first, slot.units - 1);
-  else
-    protected_live--;
+void leave(const Slot& slot, bool in_chunk) {
+  if (!in_chunk) protected_live--;
+  if (!slot.large) chunks.leave(slot.first, slot.units - 1);
   GuardRegion& region = ledger.region();
   region.live--;
   region.live_bytes -= static_cast<uint64_t>(slot.high - slot.low);
@@ -189,13 +187,14 @@ bool make_accessible(const Slot& slot) {
 // True when an access to the pages faults from now on.
 bool make_inaccessible(const Slot& slot) {
   auto nbytes = static_cast<size_t>(slot.high - slot.low);
-  if (!in_open_chunk(slot)) return seal(slot.low, nbytes, slot.large);
+  if (slot.large) return seal(large.unit(slot.first), large.unit_bytes() * (slot.units - 1), true);  // page tables, too
+  if (!in_open_chunk(slot)) return seal(slot.low, nbytes, false);
   if (set_markers(slot.low, nbytes)) return true;
   int error = errno;
   Locked locked;
   use_protection(error);
   if (!affords(kMappingsEach) || !seal(slot.low, nbytes, false)) return false;
-  holes++;
+  chunks.add_hole(slot.first);
   return true;
 }
 
