@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pytracer._words import count_words, hex_addr, size_words
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
-from pytracer.analyze.guard import FOUND, guarded_at
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.operands import live_around
 from pytracer.analyze.parts import origin_report
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.snapshot import Guard, Guarded, Snapshot
@@ -21,7 +22,7 @@ _REASONS = {
 
 
 def guard_confidence(view: ProcessView) -> str | None:
-    """How sure a finding in the pool is: "certain", or "likely" when a register points into another storage.
+    """How sure a finding in the pool is: "certain", or "likely" when a register points into a storage that is alive.
 
     None for a place that guard mode says nothing about.
     """
@@ -29,14 +30,8 @@ def guard_confidence(view: ProcessView) -> str | None:
     if place is None or place.found != FOUND or place.storage is None:
         return None
     values = (instruction.base_value, instruction.index_value) if instruction else ()
-    meant = place.storage
-    for value in values:
-        if value is None or meant.base <= value <= meant.base + meant.nbytes:
-            continue
-        other = guarded_at(view.process.snapshot, value)
-        if other is not None and other[1] == "in-storage" and other[0].base != meant.base:
-            return "likely"
-    return "certain"
+    others = (live_around(view.process.snapshot, value) for value in values if value is not None)
+    return "likely" if any(item is not None and item.base != place.storage.base for item in others) else "certain"
 
 
 def guard_words(view: ProcessView) -> str | None:

@@ -65,11 +65,12 @@ def _explain(view: ProcessView) -> Draft:
 
 def _lines(item: r.GuardDamage) -> list[str | None]:
     offset, nbytes = item.offset_bytes or 0, item.nbytes or 0
-    distance = f"{-offset} bytes before" if offset < 0 else f"{offset - nbytes + 1} bytes past the end of"
+    behind = f"{count_words(offset - nbytes, 'byte')} past the end of" if offset > nbytes else "right past the end of"
+    where = f"{count_words(-offset, 'byte')} before" if offset < 0 else behind
     count = item.changed_bytes or 0
     cut = " ..." if count * 2 > len(item.content or "") else ""
     moment = "freed" if item.freed else "last looked at, at the end"
-    what = f"{count_words(count, 'byte')}, the first one {distance} the storage of {size_words(nbytes)} at {item.base}"
+    what = f"{count_words(count, 'byte')}, the first one {where} the storage of {size_words(nbytes)} at {item.base}"
     return [
         f"guard mode: {what}, had become {item.content}{cut} when it was {moment}",
         origin_words("allocated", item.allocated),

@@ -4,9 +4,12 @@ import ctypes
 import io
 import os
 import tempfile
+import warnings
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+warnings.simplefilter("ignore")
 
 
 def moved(tensor, act):
