@@ -41,6 +41,7 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.TensorRole,
+    schema.GuardedState, schema.GuardMechanism,
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.buffers import Buffer, buffer_of
 from pytracer.analyze.calls import call_words, place_of, value_of
+from pytracer.analyze.comm_hooks import hooks
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.fsdp import unit_states
 from pytracer.analyze.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
@@ -138,7 +139,7 @@ def fsdp_units(snapshot: Snapshot) -> list[r.FsdpUnit]:
 
 def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
     """The last bucket layout of each DDP module."""
-    hooks = {fact.data.get("module"): fact.data.get("hook") for fact in snapshot.facts if fact.kind == "HOOK"}
+    hook_of = hooks(snapshot)
     last: dict[str, r.Ddp] = {}
     for fact in snapshot.facts:
         if fact.kind != "BUCKETS" or not isinstance(fact.data, dict):
@@ -155,6 +156,6 @@ def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
             for bucket in objects_in(fact.data, "buckets")
         ]
         last[module] = r.Ddp(
-            module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"), hook=hooks.get(module)
+            module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"), hook=hook_of.get(module)
         )
     return list(last.values())

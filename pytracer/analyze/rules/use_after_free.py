@@ -11,7 +11,7 @@ What to do: keep a reference to the tensor for as long as its memory is used, or
 
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
 storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
-silently.
+silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import time_words
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.report import Origin
 from pytracer.analyze.unit_words import released_by_sharding, sharded_words, sharding_advice, unit_words
@@ -67,6 +69,7 @@ class UseAfterFree(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
                 bucket_words(view),
                 unit_words(view),
                 sharded_words(view),
@@ -91,6 +94,9 @@ class UseAfterFree(MemoryFaultRule):
 def _confidence(view: ProcessView) -> str:
     """Certain only when the handler saw it, and the address was in no mapping at all."""
     place = view.place
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.mapping is not None:
         return "possible"
     unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
@@ -137,7 +143,7 @@ def _rebuilt(view: ProcessView) -> str | None:
 
 def _mapped(view: ProcessView) -> str | None:
     place = view.place
-    if place is None or place.mapping is None:
+    if place is None or place.mapping is None or place.found == FOUND:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
 

@@ -131,17 +131,17 @@ def old_generation(rank):
 
 def reused_address(rank):
     """The memory of an old bucket belongs to another tensor by now: that one is named, and the bucket as earlier."""
-    model = wrapped(bucket_cap_mb=25, gradient_as_bucket_view=True)
+    model = wrapped(gradient_as_bucket_view=True)
     step(model)
     ((_, addr, nbytes, _),) = layout(model)
-    step(model)
+    model(torch.randn(4, WIDTH))
     if rank == 1:
-        for _ in range(64):
-            cache = torch.zeros(nbytes // 4)
-            if cache.data_ptr() <= addr + nbytes // 2 < cache.data_ptr() + nbytes - PAGE:
-                break
-        at = page_in(cache, addr + nbytes // 2 - cache.data_ptr())
-        touch(at, kind="in-storage", bucket=None, base=hex(cache.data_ptr()), offset=at - cache.data_ptr(),
+        caches = []  # each as large as to get a mapping of its own, until one lies where the bucket was
+        while not caches or not addr <= page_in(caches[-1]) < addr + nbytes:
+            caches.append(torch.zeros(5000))
+            assert len(caches) < 64
+        at, start = page_in(caches[-1]), caches[-1].data_ptr()
+        touch(at, kind="in-storage", bucket=None, base=hex(start), offset=at - start,
               earlier="DDP bucket 0 of Net (generation 0)")  # fmt: skip
     dist.barrier()
 
@@ -179,7 +179,7 @@ class _Halved:
         self.calls += 1
         half = bucket.buffer().to(torch.float16).div_(dist.get_world_size())
         future = dist.all_reduce(half, async_op=True).get_future()
-        if self.rank == 1 and self.calls == 5 and bucket.index() == 0:
+        if self.rank == 1 and self.calls >= 4 and bucket.index() == 0:
             future.wait()
             at = page_in(half, 2000)
             touch(at, kind="in-storage", bucket=None, base=hex(half.data_ptr()), offset=at - half.data_ptr(),

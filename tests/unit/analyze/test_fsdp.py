@@ -173,3 +173,32 @@ def test_buffer_without_a_name_tells_where_it_was_allocated(tmp_path: Path) -> N
     found = buffer_of(snapshot, snapshot.collectives[0])
     assert found is not None
     assert (found.what, found.names) == ("storage of 4096 bytes allocated at train.py:12 in step", ())
+
+
+def test_builtin_hook_is_guessed_by_size(tmp_path: Path) -> None:
+    """It has no scope: half-sized numbers, as many as one bucket has. Another count is nobody's."""
+    box = Box().hook("Net", "FP16_COMPRESS")
+    box.buckets("Net", [{"addr": BASE, "nbytes": 4096, "parameters": {"w": 4096}}], 1, rebuilt=True)
+    box.collective("allreduce_", addr=OTHER, nbytes=2048, dtype="Half", sizes=[1024])
+    box.collective("allreduce_", addr=OTHER, nbytes=2000, dtype="Half", sizes=[1000])
+    snapshot = read_box(box.write(tmp_path / "node0.101.blackbox"))
+    first, second = (buffer_of(snapshot, item) for item in snapshot.collectives)
+    assert first is not None and second is not None
+    name = "tensor of communication hook FP16_COMPRESS for DDP bucket 0 of Net (generation 1), guessed"
+    assert (first.what, first.bucket_index) == (name, 0)
+    assert (second.what, second.bucket_index) == (None, None)
+
+
+def test_what_a_callback_sends_is_guessed_when_there_is_one_bucket_only(tmp_path: Path) -> None:
+    """PowerSGD goes on from a callback of gloo's; with two buckets, whose it is cannot be told."""
+    for count in (1, 2):
+        box = Box()
+        layout = [{"addr": BASE + i * 4096, "nbytes": 4096, "parameters": {f"w{i}": 4096}} for i in range(count)]
+        box.buckets("Net", layout, 1, rebuilt=True)
+        scope = box.scope("DDP::comm_hook powerSGD_hook (Net 0)")
+        box.collective("allreduce_", addr=OTHER, nbytes=64, scope=scope).collective("allreduce_", addr=OTHER, nbytes=32)
+        snapshot = read_box(box.write(tmp_path / f"node{count}.101.blackbox"))
+        found = buffer_of(snapshot, snapshot.collectives[1])
+        assert found is not None
+        assert found.bucket_index == (0 if count == 1 else None)
+        assert (found.what or "").endswith(", guessed") == (count == 1)
