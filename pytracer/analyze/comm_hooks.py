@@ -1,7 +1,8 @@
 """What DDP sends that is not a bucket: what a communication hook makes of one, and zeros of a rank that has joined.
 
-The call of a hook is a scope, which tells both exactly. Hooks that are built into C++ have no scope, and neither has what
-a hook calls from a callback, on a thread of the backend's: those are recognized by size and place, and said to be guessed.
+The call of a hook is a scope, which tells both exactly. Hooks that are built into C++ have no scope, and neither has
+what a hook calls from a callback, on a thread of the backend's: those are recognized by size and place, and said to be
+guessed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _builtin(snapshot: Snapshot, item: Collective) -> HookCall | None:
 
 
 def _called_back(snapshot: Snapshot, item: Collective) -> HookCall | None:
-    """From a thread without any line of the program's, after a hook was called for one bucket and before another one."""
+    """From a thread without any line of the program's, after the hook of a module that has one bucket only."""
     if item.caller is not None:
         return None
     last: HookCall | None = None
