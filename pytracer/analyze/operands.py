@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import covers, distance_to, is_near
+from pytracer.analyze.neighbors import covers, distance_to, is_near, lives_before
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Snapshot, Storage
 
@@ -30,6 +30,9 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
         return place
     if not 0 <= place.addr - instruction.addr < _LARGEST_ACCESS_BYTES:
         return place
+    older = _older_life(snapshot, place, instruction)
+    if older is not None:
+        return _told_by(snapshot, place, "freed-storage", older, instruction.base)
     aimed = [
         (name, storage)
         for name, value in ((instruction.base, instruction.base_value), (instruction.index, instruction.index_value))
@@ -40,10 +43,31 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     if place.kind == "freed-storage" and instruction.scale == 1 and not is_near(aimed[0][1], place.addr):
         return place  # base and index may be a pointer and the difference to another pointer, to what was freed
     name, storage = aimed[0]
-    bucket, names = names_of_storage(snapshot, storage, storage.base)
+    return _told_by(snapshot, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
+
+
+def _older_life(snapshot: Snapshot, place: Place, instruction: Instruction) -> Storage | None:
+    """The freed storage whose first byte the base register still held, where the memory had another owner since."""
+    base = instruction.base_value
+    if (
+        place.kind != "freed-storage"
+        or place.storage is None
+        or instruction.index is None
+        or base == place.storage.base
+    ):
+        return None
+    if any(item.base == base and item.order > place.storage.order for item in snapshot.storages):
+        return None
+    return next((item for item in lives_before(snapshot, place.addr, place.storage) if item.base == base), None)
+
+
+def _told_by(snapshot: Snapshot, place: Place, kind: str, storage: Storage, register: str | None) -> Place:
+    """The place, seen from a storage that a register pointed into."""
+    inside = covers(storage, place.addr)
+    bucket, names = names_of_storage(snapshot, storage, place.addr if inside else storage.base)
     return replace(
         place,
-        kind="before-storage" if place.addr < storage.base else "past-storage",
+        kind=kind,
         storage=storage,
         offset_bytes=place.addr - storage.base,
         distance_bytes=distance_to(storage, place.addr),
@@ -51,7 +75,7 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
         bucket=bucket,
         names=names,
         earlier=(),
-        register=name,
+        register=register,
     )
 
 
