@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from pytracer._words import size_words, time_words
 from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.releases import Release, release_of
 from pytracer.analyze.report import Origin
@@ -58,6 +60,7 @@ class FreedMemoryRule(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
                 bucket_words(view),
                 earlier_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
@@ -80,6 +83,9 @@ class FreedMemoryRule(MemoryFaultRule):
 def _confidence(view: ProcessView) -> str:
     """Certain only when the handler saw it, and the address was in no mapping at all."""
     place = view.place
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.mapping is not None:
         return "possible"
     unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
@@ -112,7 +118,7 @@ def _released(view: ProcessView, release: Release | None) -> str:
 
 def _mapped(view: ProcessView) -> str | None:
     place = view.place
-    if place is None or place.mapping is None:
+    if place is None or place.mapping is None or place.found == FOUND:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.analyze.guard import FOUND
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, is_near, lives_before
@@ -43,20 +44,17 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     if place.kind == "freed-storage" and instruction.scale == 1 and not is_near(aimed[0][1], place.addr):
         return place  # base and index may be a pointer and the difference to another pointer, to what was freed
     name, storage = aimed[0]
+    if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
+        return replace(place, register=name)
     return _told_by(snapshot, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
 
 
 def _older_life(snapshot: Snapshot, place: Place, instruction: Instruction) -> Storage | None:
     """The freed storage whose first byte the base register still held, where the memory had another owner since."""
     base = instruction.base_value
-    if (
-        place.kind != "freed-storage"
-        or place.storage is None
-        or instruction.index is None
-        or base == place.storage.base
-    ):
+    if place.kind != "freed-storage" or place.storage is None or place.found == FOUND or instruction.index is None:
         return None
-    if any(item.base == base and item.order > place.storage.order for item in snapshot.storages):
+    if base == place.storage.base:
         return None
     return next((item for item in lives_before(snapshot, place.addr, place.storage) if item.base == base), None)
 

@@ -12,7 +12,8 @@ What to do: keep a reference to the tensor for as long as its memory is used, or
 
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
 storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
-silently. The reason is that of the last owner: a pointer may be older.
+silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by nothing else.
+The reason is that of the last owner: a pointer may be older.
 """
 
 from __future__ import annotations
