@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytracer.analyze.report import Evidence, Finding, Report
     from pytracer.decode.snapshot import Job
-    from pytracer.record import disable, enable, is_enabled, mark, step
+    from pytracer.record import disable, enable, is_enabled, mark, name, step
 
 __all__ = [
     "Evidence",
@@ -37,6 +37,7 @@ __all__ = [
     "is_enabled",
     "load",
     "mark",
+    "name",
     "step",
 ]
 
@@ -45,6 +46,7 @@ _LAZY = {
     "enable": "pytracer.record",
     "is_enabled": "pytracer.record",
     "mark": "pytracer.record",
+    "name": "pytracer.record",
     "step": "pytracer.record",
     "Evidence": "pytracer.analyze.report",
     "Finding": "pytracer.analyze.report",

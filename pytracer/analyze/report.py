@@ -15,10 +15,12 @@ from pytracer.analyze.report_parts import Bucket as Bucket
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import Holder as Holder
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
 from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
 from pytracer.analyze.report_parts import MemoryRange as MemoryRange
+from pytracer.analyze.report_parts import NamedTensor as NamedTensor
 from pytracer.analyze.report_parts import NativeFrame as NativeFrame
 from pytracer.analyze.report_parts import Origin as Origin
 from pytracer.analyze.report_parts import Part as Part

@@ -23,7 +23,7 @@ from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.witness import Usage
 
-INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE})
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
@@ -108,7 +108,7 @@ class Journal:
     # Facts
 
     def facts(self, but: Collection[Entry] = ()) -> tuple[Fact, ...]:
-        """All entries but CODE, NODE, SITE and those that are not wanted, decoded, in the order of the file."""
+        """All entries but CODE, NODE, SITE, NAME and those that are not wanted, decoded, in the order of the file."""
         found = []
         for entry in self.entries.values():
             if entry.kind in INTERNED or entry.kind in but:

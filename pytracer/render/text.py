@@ -19,6 +19,7 @@ from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
 from pytracer.render.groups import evidence_in_tables, mismatch_tables
+from pytracer.render.holders import holder_lines
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
 
@@ -243,6 +244,8 @@ def _memory(subject: r.ProcessReport) -> Text | None:
             text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
     elif names:
         text.append(f"\nholds {_cut(names, _PARAMETERS)}")
+    for line in holder_lines(storage):
+        text.append(f"\n{line}")
     if storage.earlier:
         text.append(f"\nbefore that, the same memory was {_cut(storage.earlier, 2)}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
