@@ -11,9 +11,9 @@ namespace pytracer::crashsafe {
 /// Offsets of one CPython minor version; printed by scripts/gen_python_offsets.py from that version's headers.
 struct PythonObjects {
   int minor;
-  long f_locals, f_globals, co_names, co_cells, co_free, size, tuple_items, list_items, cell_value, int_digits, type_name, type_base, type_flags, type_size,
-      type_dict, type_keys, dict_keys, dict_values, keys_count, keys_indices, keys_log2_bytes, keys_kind, keys_size, values_first, managed_dict,
-      managed_values, inline_values_flag, values_valid, managed_dict_flag;
+  long f_locals, f_globals, co_names, co_cells, co_free, size, tuple_items, list_items, cell_value, int_digits, type_name, type_base, type_flags,
+      type_size, type_dict, type_keys, dict_keys, dict_values, keys_count, keys_indices, keys_log2_bytes, keys_kind, keys_size, values_first,
+      managed_dict, managed_values, inline_values_flag, values_valid, managed_dict_flag;
 };
 
 /// Addresses of CPython's own types.

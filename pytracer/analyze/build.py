@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.address import describe_address
+from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
 from pytracer.analyze.facts import objects_in
@@ -23,6 +24,7 @@ from pytracer.analyze.instruction import (
 )
 from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
+from pytracer.analyze.operands import aimed_at
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
 from pytracer.analyze.place import Place
 from pytracer.analyze.sent import sent_signals
@@ -40,7 +42,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot, crash)
-    place = _place(snapshot, crash, instruction)
+    place = aimed_at(snapshot, _place(snapshot, crash, instruction), instruction)
     recent = recent_collectives(process)
     report = r.ProcessReport(
         pid=snapshot.pid,
@@ -215,7 +217,7 @@ def _fault(
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
     execute = access == "execute" or refused or (crash.pc == place.addr and known)
     expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
-    return r.Fault(
+    fault = r.Fault(
         addr=hex_addr(place.addr) if known else None,
         access="execute" if execute else access or (instruction.access if instruction else None),
         size=instruction.size if instruction and not execute else None,
@@ -227,6 +229,9 @@ def _fault(
         expression=expression,
         expression_found=found if expression else None,
     )
+    if known:
+        add_surroundings(fault, snapshot, crash, place, instruction if not execute else None, clock)
+    return fault
 
 
 def _usage(process: Process) -> r.Usage | None:

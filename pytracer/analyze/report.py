@@ -22,10 +22,13 @@ from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
 from pytracer.analyze.report_parts import MemoryRange as MemoryRange
 from pytracer.analyze.report_parts import NamedTensor as NamedTensor
 from pytracer.analyze.report_parts import NativeFrame as NativeFrame
+from pytracer.analyze.report_parts import Neighbor as Neighbor
+from pytracer.analyze.report_parts import Operand as Operand
 from pytracer.analyze.report_parts import Origin as Origin
 from pytracer.analyze.report_parts import Part as Part
 from pytracer.analyze.report_parts import Pointer as Pointer
 from pytracer.analyze.report_parts import PythonFrame as PythonFrame
+from pytracer.analyze.report_parts import Region as Region
 from pytracer.analyze.report_parts import StackBounds as StackBounds
 from pytracer.analyze.report_parts import StackCycle as StackCycle
 from pytracer.analyze.report_parts import StorageReport as StorageReport

@@ -73,6 +73,8 @@ class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
     `earlier` names older storages at the same address, the latest first.
+    `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
+    it) or "guessed".
     """
 
     base: str | None = None
@@ -130,6 +132,55 @@ class MappingReport(Part):
     file_room_at_crash: int | None = None
 
 
+class Thread(Part):
+    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
+
+    tid: int | None = None
+    name: str | None = None
+    kind: str | None = None
+
+
+class Region(Part):
+    """The part of the process that an address lay in, storages aside. `says` names it: "the stack of thread x (12)".
+
+    `kind`: "null", "non-canonical", "stack", "stack-guard", "image", "file-mapping", "shared-memory", "device-memory",
+    "heap", "anonymous", "reserved", "kernel-page" or "unmapped". `offset` is in the file, or the ELF address in an
+    image; `section` and `function` (any symbol) are read from the image on this machine when it is the same one.
+    """
+
+    kind: str | None = None
+    says: str | None = None
+    start: str | None = None
+    end: str | None = None
+    permissions: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    section: str | None = None
+    function: str | None = None
+    function_offset: int | None = None
+    thread: Thread | None = None
+
+
+class Neighbor(Part):
+    """The nearest live storage on one side of an address: "below" or "above". `distance_bytes` is 1 right beside it."""
+
+    side: str | None = None
+    distance_bytes: int | None = None
+    storage: StorageReport | None = None
+
+
+class Operand(Part):
+    """A register of the faulting instruction: its `role` is "base" or "index"; `says` completes "`register` ..."."""
+
+    register: str | None = None
+    role: str | None = None
+    value: str | None = None
+    scale: int | None = None
+    kind: str | None = None
+    says: str | None = None
+    storage: StorageReport | None = None
+
+
 class Fault(Part):
     """The access that failed. `kind` says what the address was; see docs/report.md.
 
@@ -149,14 +200,11 @@ class Fault(Part):
     instruction: str | None = None
     expression: str | None = None
     expression_found: str | None = None
-
-
-class Thread(Part):
-    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
-
-    tid: int | None = None
-    name: str | None = None
-    kind: str | None = None
+    says: str | None = None
+    region: Region | None = None
+    neighbors: list[Neighbor] | None = None
+    earlier_lives: list[StorageReport] | None = None
+    operands: list[Operand] | None = None
 
 
 class StackBounds(Part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr, list_words, size_words, time_words
+from pytracer.analyze.address_words import offset_words
 from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import ProcessView, place_words
@@ -92,13 +93,8 @@ def storage_words(view: ProcessView) -> str | None:
     if place is None or place.storage is None:
         return None
     storage = place.storage
-    where = {
-        "past-storage": f"{place.distance_bytes} bytes past the end of",
-        "before-storage": f"{place.distance_bytes} bytes before",
-    }.get(place.kind, f"{place.offset_bytes} bytes into")
-    return (
-        f"the address is {where} a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
-    )
+    what = f"a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
+    return f"the address is {offset_words(place)} {what}"
 
 
 def earlier_words(view: ProcessView) -> str | None:

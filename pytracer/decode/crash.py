@@ -247,7 +247,9 @@ class CrashReader:
         for item in self._box.items(Region.HOLDERS, schema.HOLDER, self._head["holder_count"]):
             text = self._text(item["text"], item["text_nbytes"])
             if item["kind"] == HolderKind.SAVED:
-                yield Holder("saved", text if item["frame"] else node_name(text), item["base"], distance=item["distance"])
+                yield Holder(
+                    "saved", text if item["frame"] else node_name(text), item["base"], distance=item["distance"]
+                )
             elif item["kind"] in _HOLDERS and item["frame"] < len(frames):
                 pthread, frame = frames[item["frame"]]
                 yield Holder(_HOLDERS[item["kind"]], text, item["base"], frame, item["frame"] < own, pthread)

@@ -113,9 +113,7 @@ def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
         assert f"{PROGRAM}:{line} holds it (possible)" in text
 
 
-@pytest.mark.parametrize(
-    ("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")]
-)
+@pytest.mark.parametrize(("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")])
 def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, run: Path) -> None:
     """Nobody holds it but the graph."""
     done, _, fault = crashed(case, run)
@@ -132,7 +130,12 @@ def test_thread_without_python_is_told_what_others_hold(run: Path) -> None:
     assert process.python_stack == []
     assert fault.storage is not None
     (holder,) = fault.storage.holders or []
-    assert (holder.expression, holder.kind, holder.thread, holder.crashed_thread) == ("kv_cache", "local", "main", False)
+    assert (holder.expression, holder.kind, holder.thread, holder.crashed_thread) == (
+        "kv_cache",
+        "local",
+        "main",
+        False,
+    )
     assert "thread main holds it" in " ".join(render_text(done.report).split())
 
 

@@ -17,6 +17,9 @@ int read_field(const int *record) { return record[6]; }
 
 void write_field(int *record, int value) { record[6] = value; }
 
+// Indexes without looking at the size.
+float element(const float *values, long index) { return values[index]; }
+
 int mean_of(int total, int count) {
   volatile int divisor = count;
   return total / divisor;
@@ -87,12 +90,12 @@ void park_thread_on_a_damaged_stack(void) {
 
 // ---- a program that handles faults itself: write barriers as in a garbage collector ----
 
-static volatile int repaired;
+volatile int repaired_pages;
 
 static void make_writable(int signal, siginfo_t *info, void *context) {
   (void)signal, (void)context;
   mprotect((void *)((unsigned long)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE);
-  repaired++;
+  repaired_pages++;
 }
 
 int install_write_barrier(void) {
@@ -106,7 +109,7 @@ int install_write_barrier(void) {
 int write_through_barrier(int pages) {
   char *memory = mmap(NULL, pages * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (int i = 0; i < pages; i++) memory[i * PAGE] = 1;
-  return repaired;
+  return repaired_pages;
 }
 
 static sigjmp_buf back;
