@@ -13,6 +13,7 @@ from pytracer.analyze.facts import lived_at
 from pytracer.decode.snapshot import NamedTensor, Snapshot, Storage
 
 _ORDER = ("user", "parameter", "buffer", "optimizer state", "gradient")
+_LOOKED_AT = ("parameter", "gradient")  # by the handler; the others stay where they were noted
 MOST_NAMES = 64
 
 
@@ -28,14 +29,14 @@ def named_tensors(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[list
 def named_report(snapshot: Snapshot, storage: Storage, addr: int) -> list[r.NamedTensor]:
     """The same for the report."""
     here, others = named_tensors(snapshot, storage, addr)
-    last = max((item.epoch for items in snapshot.named.values() for item in items), default=0)
+    last = max((i.epoch for items in snapshot.named.values() for i in items if i.role in _LOOKED_AT), default=0)
     looked = snapshot.crash is not None and "NAMES" in snapshot.crash.steps_done
     return [
         r.NamedTensor(
             name=item.name,
             role=item.role,
             offset_bytes=addr - item.addr if item in here else None,
-            how="handler" if looked and item.epoch == last else "recorded",
+            how="handler" if looked and item.role in _LOOKED_AT and item.epoch == last else "recorded",
         )
         for item in [*here, *others][:MOST_NAMES]
     ]

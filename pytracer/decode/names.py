@@ -36,8 +36,8 @@ class Names:
                     break  # slots are used in order, regions filled before the next one is made
         self._paths: dict[int, tuple[str, int]] = {}
         owners = (slot for slot in self._slots if slot["role"] in (NameRole.PARAMETER, NameRole.BUFFER))
-        roots = {self._path(slot["parent"], 0)[1] for slot in owners}
-        self._several = len(roots) > 1
+        roots = dict.fromkeys(self._path(slot["parent"], 0)[1] for slot in owners)
+        self._root_names = self._numbered(sorted(roots)) if len(roots) > 1 else {}
 
     def read(self) -> dict[int, tuple[NamedTensor, ...]]:
         """All names that a storage had, by the base address of the storage; what the handler saw is the latest."""
@@ -73,8 +73,19 @@ class Names:
             owner = self._slot(slot["parent"])
             return f"{text} of {self._fqn(owner)}" if owner and owner["role"] == NameRole.PARAMETER else text
         fqn = f"{parent}.{text}" if parent else text
-        owner = self._slot(root)
-        return f"{fqn} of {self._text(owner['name'])}" if self._several and owner and " of group " not in text else fqn
+        of = self._root_names.get(root) if " of group " not in text else None
+        return f"{fqn} of {of}" if of else fqn
+
+    def _numbered(self, roots: list[int]) -> dict[int, str]:
+        """Root modules by their classes: `Net`, `Net #2`. Optimizers are roots of parameters that no module has."""
+        counts: dict[str, int] = {}
+        names: dict[int, str] = {}
+        for root in roots:
+            slot = self._slot(root)
+            kind = self._text(slot["name"]) if slot else "?"
+            counts[kind] = counts.get(kind, 0) + 1
+            names[root] = kind if counts[kind] == 1 else f"{kind} #{counts[kind]}"
+        return names
 
     def _path(self, number: int, depth: int) -> tuple[str, int]:
         """The path of a module below its root, and the root's slot."""

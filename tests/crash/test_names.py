@@ -35,7 +35,7 @@ NAMES = {
     "loaded": "parameter layers.0.weight",
     "loaded_by_assignment": "parameter layers.0.weight",
     "new_data": "parameter layers.0.weight",
-    "copied": "parameter layers.0.weight",
+    "copied": "parameter layers.0.weight of Net #2",
 }
 FREED = {
     "before_the_move": "parameter layers.0.weight",
