@@ -40,7 +40,8 @@ CONSTANTS = [
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
-    schema.HelperState, schema.StackState, schema.CollectiveState, schema.NameRole, schema.HolderKind,
+    schema.HelperState, schema.StackState, schema.CollectiveState, schema.GuardedState, schema.GuardMechanism,
+    schema.NameRole, schema.HolderKind,
 ]  # fmt: skip
 
 
