@@ -30,7 +30,7 @@ def facts_of_life(snapshot: Snapshot, kind: str, storage: Storage) -> Iterator[F
 
 
 def lived_at(storage: Storage, epoch: int) -> bool:
-    """Whether it was allocated before that epoch began and not freed before."""
+    """Whether what was noted when `epoch` began may be about this life."""
     return storage.allocated.epoch < epoch and (storage.freed is None or epoch <= storage.freed.epoch)
 
 

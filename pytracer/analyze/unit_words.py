@@ -35,7 +35,7 @@ def sharded_words(view: ProcessView) -> str | None:
 def released_by_sharding(view: ProcessView) -> str | None:
     """For `freed memory: ..., which ...`."""
     unit = _unit(view)
-    return f"which FSDP released when it sharded {unit.unit_words} again" if unit and _gone(view, unit) else None
+    return f"FSDP released when it sharded {unit.unit_words} again" if unit and _gone(view, unit) else None
 
 
 def sharding_advice(view: ProcessView) -> str | None:
@@ -45,8 +45,8 @@ def sharding_advice(view: ProcessView) -> str | None:
         return None
     how = "between unshard() and reshard()" if unit.wrapper == "fully_shard" else "below FSDP.summon_full_params()"
     return (
-        "An address in an unsharded parameter is good only while its unit is unsharded, and changes with each pass: "
-        f"take it again in the forward or backward that uses it, or {how}."
+        "used an address from an earlier pass. Unsharded parameters have memory only while their unit is unsharded, "
+        f"and other memory each time: take the address again in the forward or backward that uses it, or {how}."
     )
 
 

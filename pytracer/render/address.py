@@ -9,6 +9,7 @@ from rich.text import Text
 from pytracer._words import count_words, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
+from pytracer.render.holders import holder_lines
 from pytracer.render.wrappers import add_use, cut
 
 _CALLERS = 3
@@ -49,6 +50,8 @@ def storage_text(
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
     add_use(text, storage.names or [], bucket, unit)
+    for line in holder_lines(storage):
+        text.append(f"\n{line}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
