@@ -6,7 +6,7 @@ from job import main
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
-from touch import PAGE, floats_at, page_in, read, say, touch
+from touch import PAGE, fill_heap, floats_at, page_in, read, say, touch
 
 import pytracer
 
@@ -27,6 +27,7 @@ class Net(nn.Module):
 
 def wrapped(kind=Net, bucket_cap_mb=0.05, **options):
     torch.manual_seed(0)
+    fill_heap()
     return DistributedDataParallel(kind(), bucket_cap_mb=bucket_cap_mb, **options)
 
 

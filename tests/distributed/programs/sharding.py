@@ -11,7 +11,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, Sha
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from touch import PAGE, page_in, read, say, touch
+from touch import PAGE, fill_heap, page_in, read, say, touch
 
 WIDTH = 128
 
@@ -53,6 +53,7 @@ def step(model):
 def sharded(mesh=None, **options):
     """FSDP2: each block is a unit, the head is the root's."""
     torch.manual_seed(0)
+    fill_heap()
     net = Net()
     for block in net.blocks:
         fully_shard(block, mesh=mesh, **options)
@@ -62,6 +63,7 @@ def sharded(mesh=None, **options):
 def flat(**options):
     """FSDP1, likewise."""
     torch.manual_seed(0)
+    fill_heap()
     policy = ModuleWrapPolicy({Block})
     return FullyShardedDataParallel(Net(), auto_wrap_policy=policy, device_id=torch.device("cpu"), **options)
 
