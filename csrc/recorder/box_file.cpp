@@ -169,7 +169,7 @@ bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entr
     const RegionEntry& entry = entries[i];
     auto kind = static_cast<RegionKind>(entry.kind);
     size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
-    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs) continue;
+    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kForeign && kind != RegionKind::kEpochs) continue;
     if (nbytes > entry.nbytes) nbytes = entry.nbytes;
     if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
   }
@@ -310,7 +310,8 @@ void reopen_after_fork() noexcept {
 }
 
 void trim_at_exit() noexcept {
-  if (private_memory_ || g_box.tier_count.load() != 0 || g_box.chunk_count.load() != 0 || g_box.crash.data->state != 0) return;
+  bool recorded = g_box.tier_count.load() != 0 || g_box.foreign.load() != nullptr || g_box.chunk_count.load() != 0;
+  if (private_memory_ || recorded || g_box.crash.data->state != 0) return;
   int fd = open(path_, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
   FileHeader& header = *g_box.header;

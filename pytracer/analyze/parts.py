@@ -7,6 +7,7 @@ import os
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
@@ -17,6 +18,7 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
     if storage is None:
         return None
     freed = storage.freed
+    born = None if storage.older else storage.allocated
     return r.StorageReport(
         base=hex_addr(storage.base),
         nbytes=storage.nbytes,
@@ -25,10 +27,14 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         device="cpu",
         state=storage.state,
         names=list(place.names),
-        allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
+        allocated=_origin(snapshot, born, storage.allocated_by, storage.allocated_thread, clock) if born else None,
         freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
         found=place.found,
         earlier=list(place.earlier),
+        origin=origin_kind(storage),
+        file=storage.file,
+        file_offset=storage.file_offset,
+        older=storage.older,
     )
 
 

@@ -50,6 +50,8 @@ class Origin(Part):
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
+    `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, which the storage
+    begins `file_offset` bytes into. `older`: it was there before it was found, so `allocated` is unknown.
     `earlier` names older storages at the same address, the latest first.
     """
 
@@ -64,6 +66,10 @@ class StorageReport(Part):
     freed: Origin | None = None
     found: str | None = None
     earlier: list[str] | None = None
+    origin: str | None = None
+    file: str | None = None
+    file_offset: int | None = None
+    older: bool | None = None
 
 
 class Bucket(Part):

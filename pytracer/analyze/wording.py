@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr, list_words, size_words, time_words
+from pytracer._words import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.instruction import disassembler
+from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import ProcessView, place_words
 
@@ -96,8 +97,10 @@ def storage_words(view: ProcessView) -> str | None:
         "past-storage": f"{place.distance_bytes} bytes past the end of",
         "before-storage": f"{place.distance_bytes} bytes before",
     }.get(place.kind, f"{place.offset_bytes} bytes into")
+    kind = origin_phrase(origin_kind(storage), storage.file)
     return (
         f"the address is {where} a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
+        + (f" ({kind})" if kind else "")
     )
 
 

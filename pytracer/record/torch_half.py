@@ -101,8 +101,9 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
-    from pytracer.record import ddp, distributed, handlers, steps
+    from pytracer.record import ddp, distributed, handlers, older, steps
 
+    older.follow(box, native)
     handlers.install_for_workers(box)
     steps.install(box)
     if torch.distributed.is_available():

@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pytracer._words import count_words, size_words, time_words
+from pytracer._words import count_words, origin_phrase, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
@@ -232,6 +232,8 @@ def _memory(subject: r.ProcessReport) -> Text | None:
         where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}")
+    if kind := origin_phrase(storage.origin, storage.file):
+        text.append(f"\n{kind}")
     names = storage.names or []
     if bucket is not None:
         text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
