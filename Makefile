@@ -9,15 +9,23 @@ VENV ?= .venv
 CXX ?= g++
 JOBS ?= 2
 ARGS ?=
+# The CUDA half: a torch for CUDA without NVIDIA's packages, on the fake runtime of tests/fakecuda; its headers come from PyPI.
+CUDA_TORCH ?= torch==2.14.1
+CUDA_HEADERS ?= nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88
+CUDA_VENV ?= .venv-cuda
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
 TORCH_STAMP := $(VENV)/.torch-$(subst /,_,$(subst =,_,$(firstword $(TORCH))))
+CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
+CUDA_TREE := build/cuda-tree
+FAKECUDA := build/fakecuda
 SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
-FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES)))
+FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-distributed build lint format docs bench clean help tools
+.PHONY: demo test test-crash test-distributed test-cuda build-cuda build lint format docs bench clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -25,12 +33,13 @@ help:
 	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/crash-matrix.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
+	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
 	@echo "make docs    generate what is generated"
 	@echo "make bench   all benchmarks"
-	@echo "make clean   remove what was built; .venv and runs stay"
+	@echo "make clean   remove what was built; .venv, .venv-cuda and runs stay"
 	@echo
 	@echo "PYTHON=$(PYTHON)  TORCH=$(TORCH)  VENV=$(VENV)  CXX=$(CXX)"
 
@@ -51,6 +60,27 @@ test-crash: build
 # Every real job of 2 to 4 ranks. More at a time than two cores can feed runs into their short time-outs.
 test-distributed: build
 	$(BIN)/python -m pytest tests/distributed -n $(JOBS) -m "" --dist worksteal $(ARGS)
+
+# Built in a second tree: one tree holds the build for one torch.
+test-cuda: build-cuda
+	cd $(CUDA_TREE) && PYTHONPATH="$$PWD" PYTRACER_FAKECUDA="$(abspath $(FAKECUDA))" \
+	    $(abspath $(CUDA_VENV))/bin/python -m pytest tests/cuda -n $(JOBS) $(ARGS)
+
+build-cuda: $(CUDA_STAMP)
+	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	    $(CUDA_VENV)/bin/python tests/fakecuda/build.py --torch "$$site/torch" --headers $(CUDA_VENV)/headers/nvidia/cu13/include --out $(FAKECUDA)
+	@$(CUDA_VENV)/bin/python scripts/second_tree.py $(CUDA_TREE)
+	cd $(CUDA_TREE) && CXX="$(CXX)" PYTRACER_CUDA_HEADERS="$(abspath $(CUDA_VENV))/headers/nvidia/cu13/include" \
+	    LD_LIBRARY_PATH="$(abspath $(FAKECUDA))" $(abspath $(CUDA_VENV))/bin/python setup.py -q build_ext --inplace
+
+$(CUDA_STAMP): | tools
+	$(PYTHON) -m venv $(CUDA_VENV)
+	$(CUDA_PIP) install --no-deps $(CUDA_TORCH)
+	$(CUDA_PIP) install filelock typing-extensions sympy networkx jinja2 fsspec \
+	    click msgspec pyelftools rich capstone "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26" pytest==9.2.0 pytest-xdist==3.8.0
+	@# Aside: a real libcudart among the installed packages would be found before the fake one.
+	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
+	@rm -f $(CUDA_VENV)/.torch-* && touch $@
 
 build: $(VENV)/.built
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytracer.analyze.report import Evidence, Finding, Report
+    from pytracer.analyze.where_report import WhereReport
     from pytracer.decode.snapshot import Job
     from pytracer.record import disable, enable, is_enabled, mark, step
 
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "mark",
     "step",
+    "where",
 ]
 
 _LAZY = {
@@ -87,6 +89,30 @@ def inspect(path: str | Sequence[str]) -> Report:
     from pytracer.decode.job import load_runs
 
     return build_report(load_runs(path, light=True))
+
+
+def where(
+    path: str | Sequence[str], *addresses: int | str, rank: int | None = None, pid: int | None = None
+) -> WhereReport:
+    """Explains addresses of one process: the object that `pytracer where RUN ADDR --json` prints.
+
+    Args:
+        path: as for `load`.
+        addresses: numbers, or words such as "0x7f..", "rdi", "rip-4", "stack+0x18" and "fault".
+        rank: whose addresses they are.
+        pid: the same by process id. Without both it is the only process, else the one that the verdict is about.
+
+    Returns:
+        One answer for each address, in `addresses`; docs/report.md describes the keys.
+
+    Raises:
+        InputError: nothing there can be read, or there is no such process.
+        UsageError: several processes, and none is named; or a word that is no address.
+    """
+    from pytracer.analyze.where import explain_addresses
+    from pytracer.decode.job import load_runs
+
+    return explain_addresses(load_runs(path, light=True), addresses, rank=rank, pid=pid)
 
 
 def __getattr__(name: str) -> Any:

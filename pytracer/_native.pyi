@@ -17,4 +17,4 @@ def buckets(reducer: Any) -> list[tuple[int, int, int, list[tuple[int, int, int]
     """Buckets in order of reduction: index, address, bytes, and per parameter (_cdata, offset, bytes)."""
 
 def follow_older(objects: list[Any], budget_ns: int) -> tuple[int, int, int]:
-    """Adds the storages of tensors among `objects`: how many objects were looked at, storages followed, not followed."""
+    """Adds the storages of tensors among `objects`: how many were looked at, storages followed, not followed."""

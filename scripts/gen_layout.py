@@ -30,8 +30,8 @@ C_TYPES = {
     "char": "char",
 }
 CONSTANTS = [
-    "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD", "FOREIGN_STORAGES",
-    "COLLECTIVES",
+    "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD",
+    "COLLECTIVES", "FOREIGN_STORAGES",
     "THREADS_PER_CHUNK", "LARGE_STORAGE_BYTES", "STORAGE_SLOTS_LOG2", "EPOCH_SLOTS", "JOURNAL_BYTES", "JOURNAL_MAGIC",
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_ORIGIN_SHIFT", "KEY_ORIGIN_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
@@ -40,6 +40,7 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin, schema.ForeignState,
+    schema.GuardedState, schema.GuardMechanism,
 ]  # fmt: skip
 
 

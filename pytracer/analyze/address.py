@@ -7,14 +7,15 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
+from pytracer.analyze.guard import FOUND, guarded_at, in_pool
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
+from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
 from pytracer.analyze.origins import is_borrowed
 from pytracer.analyze.place import Place
+from pytracer.analyze.regions import NEAR_NULL_BYTES, mapping_at, region_of
 from pytracer.decode.snapshot import Crash, Mapping, Snapshot, Storage
 
-NEAR_NULL_BYTES = 64 * 1024
-NEARBY_BYTES = 64 * 1024
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
 
@@ -22,11 +23,13 @@ SEGV_MAPERR = 1
 def describe_address(snapshot: Snapshot, addr: int) -> Place:
     """What lived at `addr` when the process died, or at the end of the box."""
     crash = snapshot.crash
-    mapping = find_mapping(crash, addr)
+    mapping = mapping_at(crash.mappings, addr) if crash else None
     if addr < NEAR_NULL_BYTES:
         return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
     if snapshot.arch.startswith("x86") and not is_canonical(addr):
         return Place(addr, "non-canonical")
+    if in_pool(snapshot.guard, addr):
+        return _in_guard_pool(snapshot, addr, mapping)
     live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
     if live is not None:
         return _in_storage(snapshot, addr, "in-storage", live, mapping)
@@ -40,33 +43,36 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
     if freed is not None and not named:
         return _in_storage(snapshot, addr, "freed-storage", freed, mapping)
     if mapping is None or (not named and not mapping.permissions.startswith(("r", "-w", "--x"))):
-        nearest = _nearest_live(snapshot, addr)
-        if nearest is not None:
+        beside = nearest_live(snapshot, addr).values()
+        if beside:
+            nearest = min(beside, key=lambda item: distance_to(item, addr))
             kind = "before-storage" if addr < nearest.base else "past-storage"
             return _in_storage(snapshot, addr, kind, (nearest, "guessed"), mapping)
-    return Place(addr, _mapping_kind(crash, mapping), mapping=mapping)
+    region = region_of(snapshot, addr)
+    on_stack = region is not None and region.kind == "stack"
+    return Place(addr, "stack" if on_stack else _mapping_kind(crash, mapping), mapping=mapping)
 
 
-def find_mapping(crash: Crash | None, addr: int) -> Mapping | None:
-    """The mapping that `addr` lay in at the crash."""
-    if crash is None:
-        return None
-    return next((item for item in crash.mappings if item.start <= addr < item.end), None)
+def _in_guard_pool(snapshot: Snapshot, addr: int, mapping: Mapping | None) -> Place:
+    """Pages there belong to one storage each, and to none for a long time after it was freed."""
+    hit = guarded_at(snapshot, addr)
+    if hit is None:
+        return Place(addr, "unmapped", mapping=mapping)
+    storage, kind = hit
+    return _in_storage(snapshot, addr, kind, (storage, FOUND), mapping)
 
 
 def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None) -> Place:
     storage, found = hit
-    end = storage.base + storage.nbytes
-    distance = storage.base - addr if addr < storage.base else max(addr - end + 1, 0) if addr >= end else 0
+    distance = distance_to(storage, addr)
     bucket, names = names_of_storage(snapshot, storage, addr)
     earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
     return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier)
 
 
 def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:
-    lives = [item for item in snapshot.storages if item.order < storage.order and _covers(item, addr)]
     names: dict[str, None] = {}
-    for life in sorted(lives, key=lambda item: item.order, reverse=True):
+    for life in lives_before(snapshot, addr, storage):
         names.update(dict.fromkeys(names_of_storage(snapshot, life, addr)[1][:1]))
     return tuple(names)
 
@@ -75,27 +81,10 @@ def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] 
     """The most recent storage of that state around `addr`, and whether the handler itself found it."""
     hits = [hit.storage for hit in (snapshot.crash.hits if snapshot.crash else ()) if hit.kind == "covering"]
     for candidates, found in ((hits, "exact"), (snapshot.storages, "guessed")):
-        matching = [item for item in candidates if item.state == state and _covers(item, addr)]
+        matching = [item for item in candidates if item.state == state and covers(item, addr)]
         if matching:
             return max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order)), found
     return None
-
-
-def _covers(storage: Storage, addr: int) -> bool:
-    return storage.base <= addr < storage.base + storage.nbytes
-
-
-def _nearest_live(snapshot: Snapshot, addr: int) -> Storage | None:
-    """The closest live storage within a sensible distance: NEARBY_BYTES, or its own size if that is more."""
-    hits = tuple(hit.storage for hit in snapshot.crash.hits) if snapshot.crash else ()
-    best: tuple[int, Storage] | None = None
-    for item in (*hits, *snapshot.storages):
-        if item.state != "live":
-            continue
-        distance = item.base - addr if addr < item.base else addr - item.base - item.nbytes + 1
-        if distance <= max(NEARBY_BYTES, item.nbytes) and (best is None or distance < best[0]):
-            best = (distance, item)
-    return best[1] if best else None
 
 
 def _is_stack_guard(crash: Crash, addr: int, mapping: Mapping | None) -> bool:

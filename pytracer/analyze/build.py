@@ -11,9 +11,11 @@ from datetime import datetime, timezone
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.address import describe_address
+from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
 from pytracer.analyze.facts import objects_in
+from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
     Instruction,
     address_expression,
@@ -23,6 +25,7 @@ from pytracer.analyze.instruction import (
 )
 from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
+from pytracer.analyze.operands import aimed_at
 from pytracer.analyze.origins import lost_storages
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
 from pytracer.analyze.place import Place
@@ -41,7 +44,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot, crash)
-    place = _place(snapshot, crash, instruction)
+    place = aimed_at(snapshot, _place(snapshot, crash, instruction), instruction)
     recent = recent_collectives(process)
     report = r.ProcessReport(
         pid=snapshot.pid,
@@ -83,6 +86,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         parent_rank=process.parent_rank,
         attempt=process.attempt,
         worker=_worker(snapshot, clock),
+        guard=guard_report(snapshot, clock),
     )
     view = ProcessView(index, process, report, place, instruction)
     report.exception = _exception(view)
@@ -116,6 +120,7 @@ def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     """What the recorder itself could not do."""
     notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
+    notes += guard_notes(snapshot)
     notes += lost_storages(snapshot)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
@@ -217,7 +222,7 @@ def _fault(
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
     execute = access == "execute" or refused or (crash.pc == place.addr and known)
     expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
-    return r.Fault(
+    fault = r.Fault(
         addr=hex_addr(place.addr) if known else None,
         access="execute" if execute else access or (instruction.access if instruction else None),
         size=instruction.size if instruction and not execute else None,
@@ -229,6 +234,9 @@ def _fault(
         expression=expression,
         expression_found=found if expression else None,
     )
+    if known:
+        add_surroundings(fault, snapshot, crash, place, instruction if not execute else None, clock)
+    return fault
 
 
 def _usage(process: Process) -> r.Usage | None:

@@ -32,7 +32,7 @@ def build_report(job: Job) -> r.Report:
 
     Returns:
         The report. Processes are in the job's order, findings strongest first. Nothing is read but the boxes of the
-        suspects, if they were read lightly, and the sizes of files that a fault address was mapped from.
+        suspects, if they were read lightly, and of the files that fault addresses lie in their sizes or symbols.
     """
     clock = RunClock(job)
     *earlier, (_, last) = split_attempts(job)

@@ -17,7 +17,6 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
     storage = place.storage
     if storage is None:
         return None
-    freed = storage.freed
     born = None if storage.older else storage.allocated
     return r.StorageReport(
         base=hex_addr(storage.base),
@@ -27,8 +26,8 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         device="cpu",
         state=storage.state,
         names=list(place.names),
-        allocated=_origin(snapshot, born, storage.allocated_by, storage.allocated_thread, clock) if born else None,
-        freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
+        allocated=origin_report(snapshot, born, storage.allocated_by, storage.allocated_thread, clock),
+        freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
         found=place.found,
         earlier=list(place.earlier),
         origin=origin_kind(storage),
@@ -38,7 +37,13 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
     )
 
 
-def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock: RunClock) -> r.Origin:
+def origin_report(
+    snapshot: Snapshot, moment: Moment | None, who: Who | None, tid: int | None, clock: RunClock
+) -> r.Origin | None:
+    """One end of a storage's life; None when it has not come."""
+    if moment is None:
+        return None
+    who = who or Who()
     name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
     return r.Origin(
         time=clock.relative(snapshot, moment.mono_ns),
@@ -47,6 +52,7 @@ def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock
         python=python_frame(who.python) if who.python else None,
         caller=python_frame(who.caller) if who.caller else None,
         autograd_node=who.node,
+        stack=[python_frame(frame) for frame in who.stack] or None,
     )
 
 

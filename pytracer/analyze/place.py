@@ -1,10 +1,10 @@
-"""What an address was, as plain data: the answer of `address.py`."""
+"""What an address was, as plain data: the answer of `address.py`, `regions.py` and `neighbors.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.decode.snapshot import Mapping, Storage
+from pytracer.decode.snapshot import LoadedImage, Mapping, Storage
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,50 @@ class BucketLife:
 
 
 @dataclass(frozen=True)
+class Region:
+    """The part of the process that an address lay in, storages aside.
+
+    `kind` is one of report.Region.kind; `words` name it for a sentence: "the stack of thread pt_autograd_0 (4711)".
+    `start` and `end` bound it. `tid`: of the thread whose stack it is. `offset`: in the file, or the ELF address in an
+    image. `is_code`: the image may be executed there.
+    """
+
+    kind: str
+    words: str
+    start: int | None = None
+    end: int | None = None
+    permissions: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    tid: int | None = None
+    image: LoadedImage | None = None
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it may be executed."""
+        return "x" in (self.permissions or "")
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """The storage that ends or begins next to an address, on one side of it.
+
+    `distance_bytes`: from the address to its first byte, or from its last byte to the address; 1 is right beside it.
+    """
+
+    side: str  # "below" | "above"
+    distance_bytes: int
+    storage: Storage
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Place:
     """What an address was. `kind` is one of report.Fault.kind; `distance_bytes` is 0 inside the storage.
 
-    `earlier` are the names of older lives at the same address, the latest first: a stale pointer may be older than the
-    last owner of the memory.
+    `found` is "exact" when the crash handler itself found the storage or `register` of the faulting instruction pointed
+    into it, "guessed" when it was looked up later. `earlier` are the names of older lives at the same address, the
+    latest first: a stale pointer may be older than the last owner of the memory.
     """
 
     addr: int
@@ -48,3 +87,4 @@ class Place:
     names: tuple[str, ...] = ()
     mapping: Mapping | None = None
     earlier: tuple[str, ...] = ()
+    register: str | None = None

@@ -15,15 +15,20 @@ from pytracer.analyze.report_parts import Bucket as Bucket
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import GuardDamage as GuardDamage
+from pytracer.analyze.report_parts import GuardReport as GuardReport
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
 from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
 from pytracer.analyze.report_parts import MemoryRange as MemoryRange
 from pytracer.analyze.report_parts import NativeFrame as NativeFrame
+from pytracer.analyze.report_parts import Neighbor as Neighbor
+from pytracer.analyze.report_parts import Operand as Operand
 from pytracer.analyze.report_parts import Origin as Origin
 from pytracer.analyze.report_parts import Part as Part
 from pytracer.analyze.report_parts import Pointer as Pointer
 from pytracer.analyze.report_parts import PythonFrame as PythonFrame
+from pytracer.analyze.report_parts import Region as Region
 from pytracer.analyze.report_parts import StackBounds as StackBounds
 from pytracer.analyze.report_parts import StackCycle as StackCycle
 from pytracer.analyze.report_parts import StorageReport as StorageReport
@@ -250,6 +255,7 @@ class ProcessReport(Part):
     parent_rank: int | None = None
     attempt: int | None = None
     worker: DataLoaderWorker | None = None
+    guard: GuardReport | None = None
 
 
 class MismatchVariant(Part):

@@ -36,7 +36,10 @@ class NativeFrame(Part):
 
 
 class Origin(Part):
-    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded."""
+    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded.
+
+    `stack`: of guarded storages, innermost first.
+    """
 
     time: int | None = None
     thread: str | None = None
@@ -45,14 +48,17 @@ class Origin(Part):
     caller: PythonFrame | None = None
     autograd_node: str | None = None
     op: str | None = None
+    stack: list[PythonFrame] | None = None
 
 
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
-    `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, which the storage
-    begins `file_offset` bytes into. `older`: it was there before it was found, so `allocated` is unknown.
+    `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, `file_offset`
+    where in it the storage begins. `older`: it was there before it was found, so `allocated` is unknown.
     `earlier` names older storages at the same address, the latest first.
+    `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
+    it) or "guessed".
     """
 
     base: str | None = None
@@ -112,6 +118,55 @@ class MappingReport(Part):
     file_room_at_crash: int | None = None
 
 
+class Thread(Part):
+    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
+
+    tid: int | None = None
+    name: str | None = None
+    kind: str | None = None
+
+
+class Region(Part):
+    """The part of the process that an address lay in, storages aside. `says` names it: "the stack of thread x (12)".
+
+    `kind`: "null", "non-canonical", "stack", "stack-guard", "image", "file-mapping", "shared-memory", "device-memory",
+    "heap", "anonymous", "reserved", "kernel-page" or "unmapped". `offset` is in the file, or the ELF address in an
+    image; `section` and `function` (any symbol) are read from the image on this machine when it is the same one.
+    """
+
+    kind: str | None = None
+    says: str | None = None
+    start: str | None = None
+    end: str | None = None
+    permissions: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    section: str | None = None
+    function: str | None = None
+    function_offset: int | None = None
+    thread: Thread | None = None
+
+
+class Neighbor(Part):
+    """The nearest live storage on one side of an address: "below" or "above". `distance_bytes` is 1 right beside it."""
+
+    side: str | None = None
+    distance_bytes: int | None = None
+    storage: StorageReport | None = None
+
+
+class Operand(Part):
+    """A register of the faulting instruction: its `role` is "base" or "index"; `says` completes "`register` ..."."""
+
+    register: str | None = None
+    role: str | None = None
+    value: str | None = None
+    scale: int | None = None
+    kind: str | None = None
+    says: str | None = None
+    storage: StorageReport | None = None
+
+
 class Fault(Part):
     """The access that failed. `kind` says what the address was; see docs/report.md.
 
@@ -131,14 +186,11 @@ class Fault(Part):
     instruction: str | None = None
     expression: str | None = None
     expression_found: str | None = None
-
-
-class Thread(Part):
-    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
-
-    tid: int | None = None
-    name: str | None = None
-    kind: str | None = None
+    says: str | None = None
+    region: Region | None = None
+    neighbors: list[Neighbor] | None = None
+    earlier_lives: list[StorageReport] | None = None
+    operands: list[Operand] | None = None
 
 
 class StackBounds(Part):
@@ -246,3 +298,44 @@ class DataLoaderWorker(Part):
     batch_indices: str | None = None
     batch_started: int | None = None
     loading: bool | None = None
+
+
+class GuardDamage(Part):
+    """Bytes "behind" or "before" a guarded storage that somebody wrote.
+
+    `found`: when, as the storage was freed or at the end. `offset_bytes` is that of the first one from the base of the
+    storage, `changed_bytes` reach to the last one, `content` are the first 16, hexadecimal.
+    """
+
+    base: str | None = None
+    nbytes: int | None = None
+    side: str | None = None
+    offset_bytes: int | None = None
+    changed_bytes: int | None = None
+    content: str | None = None
+    found: int | None = None
+    allocated: Origin | None = None
+    freed: Origin | None = None
+
+
+class GuardReport(Part):
+    """What guard mode did in one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
+
+    `every`: one storage in so many. `unguarded`: storages that were chosen and went unguarded, by what was used up or
+    refused: "bytes", "mappings", "records", "system". `not_quarantined`: freed storages that stayed accessible.
+    """
+
+    mechanism: str | None = None
+    every: int | None = None
+    min_bytes: int | None = None
+    alignment: int | None = None
+    side: str | None = None
+    guarded: int | None = None
+    live: int | None = None
+    quarantined: int | None = None
+    most_bytes: int | None = None
+    budget_bytes: int | None = None
+    budget_mappings: int | None = None
+    unguarded: dict[str, int] | None = None
+    not_quarantined: int | None = None
+    damaged: list[GuardDamage] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr, list_words, origin_phrase, size_words, time_words
+from pytracer.analyze.address_words import offset_words
 from pytracer.analyze.instruction import disassembler
 from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.report import Origin
@@ -93,15 +94,9 @@ def storage_words(view: ProcessView) -> str | None:
     if place is None or place.storage is None:
         return None
     storage = place.storage
-    where = {
-        "past-storage": f"{place.distance_bytes} bytes past the end of",
-        "before-storage": f"{place.distance_bytes} bytes before",
-    }.get(place.kind, f"{place.offset_bytes} bytes into")
     kind = origin_phrase(origin_kind(storage), storage.file)
-    return (
-        f"the address is {where} a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
-        + (f" ({kind})" if kind else "")
-    )
+    what = f"a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
+    return f"the address is {offset_words(place)} {what}" + (f" ({kind})" if kind else "")
 
 
 def earlier_words(view: ProcessView) -> str | None:

@@ -25,6 +25,7 @@ EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
 COMMANDS = {
     "run": "Run a command, record all its processes, and explain a death.",
     "inspect": "Explain how a recorded job ended.",
+    "where": "Explain an address of a recorded process.",
     "attach": "Say what a running job is doing, and who waits for whom.",
     "dump": "Print what one black box holds, as it is.",
     "doctor": "Say what works on this machine, and why not.",

@@ -55,13 +55,14 @@ class Who:
     """Who allocated or freed a storage.
 
     `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
-    autograd node that ran, `node_sequence_nr` its sequence number.
+    autograd node that ran, `node_sequence_nr` its sequence number. `stack`: of guarded storages, innermost first.
     """
 
     python: PythonFrame | None = None
     caller: PythonFrame | None = None
     node: str | None = None
     node_sequence_nr: int | None = None
+    stack: tuple[PythonFrame, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Moment:
 class Storage:
     """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
 
-    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file or
-    the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
+    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
+    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
     found, so nobody knows since when; `allocated` is then when it was found.
     """
 
@@ -97,6 +98,58 @@ class Storage:
     file_offset: int | None = None
     older: bool = False
     foreign: bool = False  # in memory that torch's CPU allocators did not hand out
+
+
+@dataclass(frozen=True)
+class GuardDamage:
+    """Bytes beside a guarded storage that somebody wrote: noticed at `found_ns`, when it was freed or at the end.
+
+    `side` is "behind" or "before", `offset` that of the first one from the base, `nbytes` reach to the last one,
+    `content` are the first ones.
+    """
+
+    side: str
+    offset: int
+    nbytes: int
+    content: bytes
+    found_ns: int | None
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A guarded storage, alive or in quarantine: its pages are [low, high), and a guard lies on either side.
+
+    `number`: order among the guarded storages; of two that overlap the later one counts.
+    """
+
+    storage: Storage
+    low: int
+    high: int
+    number: int
+    damage: GuardDamage | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Guard mode of one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
+
+    `every`: one in so many storages. `counts`: as schema.GUARD_REGION. `damaged`: all that was found, also of storages
+    whose record was used again. `storages` is empty in a light snapshot.
+    """
+
+    armed: bool
+    mechanism: str | None
+    every: int
+    min_bytes: int
+    alignment: int
+    underrun: bool
+    budget_bytes: int
+    budget_mappings: int
+    fallback_errno: int | None
+    pools: tuple[tuple[int, int], ...]
+    counts: dict[str, int]
+    storages: tuple[Guarded, ...] = ()
+    damaged: tuple[Guarded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -383,6 +436,7 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
 
 

@@ -168,7 +168,7 @@ def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tupl
             elf = ELFFile(file)
             if elf.elfclass != 64 or not elf.little_endian:
                 return {}, None
-            here = _build_id(elf)
+            here = build_id_of(elf)
             if build_id is not None and here != build_id:
                 return {}, f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
             addresses = {p: _address(elf, p) for p in places}
@@ -194,10 +194,11 @@ def _debug_names(build_id: str | None, addresses: set[int]) -> dict[int, Name]:
         return {}
     with path.open("rb") as file:
         elf = ELFFile(file)
-        return _names(elf, addresses) if _build_id(elf) == build_id else {}
+        return _names(elf, addresses) if build_id_of(elf) == build_id else {}
 
 
-def _build_id(elf: Any) -> str | None:
+def build_id_of(elf: Any) -> str | None:
+    """The GNU build id of an open image, as hexadecimal digits."""
     section = elf.get_section_by_name(".note.gnu.build-id")
     if section is None:
         return None
@@ -270,4 +271,4 @@ def _best(symbols: bytes, addresses: list[int]) -> dict[int, tuple[int, str]]:
     return found
 
 
-__all__ = ["read_symbols", "symbolize", "write_symbols"]
+__all__ = ["build_id_of", "read_symbols", "symbolize", "write_symbols"]

@@ -205,14 +205,17 @@ class Watch:
 
 
 def box_header(path: Path) -> dict[str, Any] | None:
-    """The first bytes of a box, None when they are not all there."""
+    """The first bytes of a box, None when they are not all there yet: the magic is written before what follows it."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
             data = file.read(header.nbytes)
     except OSError:
         return None
-    return header.decode(data) if len(data) == header.nbytes and data.startswith(schema.MAGIC) else None
+    if len(data) != header.nbytes or not data.startswith(schema.MAGIC):
+        return None
+    values = header.decode(data)
+    return values if values["state"] != schema.State.CREATING else None
 
 
 def start_ticks(pid: int) -> int | None:

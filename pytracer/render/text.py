@@ -5,25 +5,22 @@ Everything here is in the JSON as well; what is left out for brevity is shown wi
 
 from __future__ import annotations
 
-import io
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pytracer._words import count_words, origin_phrase, size_words, time_words
+from pytracer._words import count_words, time_words
 from pytracer.analyze import report as r
+from pytracer.render.address import memory_text
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
-from pytracer.render.frames import native_lines, place_words, position_words, python_lines, short_file
+from pytracer.render.frames import native_lines, python_lines, short_file
 from pytracer.render.groups import evidence_in_tables, mismatch_tables
 from pytracer.render.processes import process_table
-from pytracer.render.style import Style
+from pytracer.render.style import Style, printed, rows_table
 
-_LABEL_WIDTH = 8
-_PARAMETERS = 3
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
 _NOTES = 2
@@ -42,21 +39,7 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
         everything: Also every process with its full stacks, and the rules that did not fire.
     """
     style = style or Style()
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=style.width,
-        force_terminal=style.color,
-        color_system="standard" if style.color else None,
-        no_color=not style.color,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        _environ={},
-    )
-    console.print(Group(*_blocks(report, everything, style.width)), end="")
-    return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")) + "\n"
+    return printed(Group(*_blocks(report, everything, style.width)), style)
 
 
 def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[RenderableType]:
@@ -67,12 +50,7 @@ def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[Renderab
         yield Text(_headline(verdict, subject), style="dim")
         yield Text()
     rows = _rows(report, verdict, subject, everything, width)
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=_LABEL_WIDTH, no_wrap=True, style="cyan")
-    grid.add_column(overflow="fold")
-    for label, content in rows:
-        grid.add_row(label, content)
-    yield grid
+    yield rows_table(rows)
     if everything:
         for process in report.processes or []:
             yield Text()
@@ -128,7 +106,7 @@ def _subject_rows(
     elif subject.signal is not None:
         yield "signal", _signal(subject.signal, subject.pid)
     yield from _word_rows(subject, verdict)
-    memory = _memory(subject)
+    memory = memory_text(subject)
     if memory is not None:
         yield "memory", memory
     else:
@@ -212,57 +190,6 @@ def _cut_lines(message: str) -> str:
     return "\n".join([*lines[:_MESSAGE_LINES], *more])
 
 
-def _memory(subject: r.ProcessReport) -> Text | None:
-    """What the address was."""
-    fault, thread = subject.fault, subject.thread.name if subject.thread else None
-    if fault is None:
-        return None
-    stack = next((item.stack for item in subject.threads or [] if item.crashed), None)
-    if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
-        size = size_words(int(stack.high, 16) - int(stack.low, 16))
-        return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
-    storage, bucket, mapping = fault.storage, fault.bucket, fault.mapping
-    if storage is None:
-        if mapping is None or fault.kind == "near-null":
-            return None
-        return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){_file_size(mapping)}")
-    where = f"{storage.offset_bytes} bytes in"
-    if fault.kind in ("past-storage", "before-storage"):
-        side = "behind its end" if fault.kind == "past-storage" else "before it"
-        where = f"{storage.distance_bytes} bytes {side} (nearest storage, guessed)"
-    text = Text().append(f"{storage.state} storage", style="bold")
-    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {where}")
-    if kind := origin_phrase(storage.origin, storage.file):
-        text.append(f"\n{kind}")
-    names = storage.names or []
-    if bucket is not None:
-        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
-        text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
-        if bucket.parameter:
-            text.append(f"; here: {bucket.parameter}")
-        others = [name for name in bucket.parameters or [] if name != bucket.parameter]
-        if others:
-            text.append(f"\n{'with' if bucket.parameter else 'of'} {_cut(others, _PARAMETERS)}", style="dim")
-    elif names:
-        text.append(f"\nholds {_cut(names, _PARAMETERS)}")
-    if storage.earlier:
-        text.append(f"\nbefore that, the same memory was {_cut(storage.earlier, 2)}")
-    for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
-        if origin is not None:
-            text.append(f"\n{label:<9} ", style="cyan")
-            text.append(_origin(origin, thread))
-    return text
-
-
-def _file_size(mapping: r.MappingReport) -> str:
-    """The size of the mapped file at the crash, and now when that is another one."""
-    then, now = mapping.file_size_at_crash, mapping.file_size
-    if then is None:
-        return f", the file has {size_words(now)} now" if now is not None else ""
-    words = f", the file had {size_words(then)} at the crash"
-    return words if now in (None, then) else f"{words} and has {size_words(now or 0)} now"
-
-
 def _pointers(subject: r.ProcessReport) -> list[str]:
     """Which registers point into storages, one line per storage, named ones first; not into the one of the fault."""
     fault = subject.fault.storage if subject.fault else None
@@ -277,27 +204,6 @@ def _pointers(subject: r.ProcessReport) -> list[str]:
 def _by_interest(pointer: r.Pointer) -> tuple[bool, bool, int]:
     nbytes = pointer.storage.nbytes if pointer.storage else None
     return not pointer.names, pointer.kind != "in-storage", -(nbytes or 0)
-
-
-def _origin(origin: r.Origin, thread: str | None) -> str:
-    """Where and when; the thread only when it is not the one that crashed."""
-    parts = []
-    outer = origin.caller or origin.python
-    if outer is not None:
-        parts.append(place_words(outer))
-        if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
-            parts[0] += f" ({position_words(origin.python)})"
-    if origin.autograd_node:
-        parts.append(f"autograd node {origin.autograd_node}")
-    if not parts:
-        parts.append("place not recorded")
-    if origin.thread and origin.thread != thread:
-        parts.append(f"thread {origin.thread}" if not origin.thread.startswith("thread ") else origin.thread)
-    if origin.step is not None:
-        parts.append(f"step {origin.step}")
-    if origin.time is not None:
-        parts.append(f"near {time_words(origin.time)}")
-    return ", ".join(parts)
 
 
 def _thread(subject: r.ProcessReport, everything: bool) -> str:
@@ -339,6 +245,9 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
 
 def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     subject = _subject(report, verdict)
+    guard = _guard(subject.guard) if subject and subject.guard else None
+    if guard:
+        yield "guard", Text(guard, style="dim")
     for note in (subject.notes or [])[:_NOTES] if subject else []:
         yield "note", Text(note.strip().splitlines()[0] if note.strip() else "", style="dim")
     damage = report.damage or []
@@ -358,10 +267,13 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
 
 
+def _guard(guard: r.GuardReport) -> str:
+    """What guard mode looked at, and what it did not."""
+    which = "all storages" if guard.every == 1 else f"one storage in {guard.every}"
+    words = f"{which}: {guard.guarded} guarded, {guard.quarantined} of them freed since"
+    left_out = sum((guard.unguarded or {}).values())
+    return words + (f"; {count_words(left_out, 'storage')} went unguarded" if left_out else "")
+
+
 def _shortened(command: str) -> str:
     return command if len(command) <= _COMMAND_WIDTH else f"{command[: _COMMAND_WIDTH - 3]}..."
-
-
-def _cut(items: Sequence[str], limit: int) -> str:
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more

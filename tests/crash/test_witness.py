@@ -142,7 +142,7 @@ def test_orphans_keep_their_parent_unless_asked(tmp_path: Path) -> None:
 
 def test_usage_and_memory_of_the_job_are_kept(tmp_path: Path) -> None:
     """Largest memory, times, and samples of what was free."""
-    code = "import time; x = b'x' * (64 << 20); time.sleep(2.5)"  # longer than any two looks of the launcher lie apart
+    code = "import time; x = b'x' * (64 << 20); time.sleep(0.7)"
     done = traced_run(sys.executable, "-c", code, run=tmp_path / "run")
     record = launcher_file(done.run)
     assert record["usage"]["maxrss"] > 64 << 20

@@ -1,22 +1,27 @@
 """out-of-bounds: an access before or past a live storage.
 
-What: the fault address lies in no storage and no mapping, a short way before or behind a live storage.
+What: the fault address lies in no live storage, and the faulting instruction formed it from a pointer into one and an
+index that leads out of it; or it lies in no mapping, a short way before or behind a live storage.
 
-Why it happens: native code computed an index or a length from wrong sizes, strides or dtypes; torch itself checks
-indices and raises IndexError.
+Why it happens: native code computed an index or a length from wrong sizes, strides or dtypes, or in 32 bits; torch
+itself checks indices and raises IndexError.
 
 What to do: compare the sizes and the dtype that the native code assumes with those of the named tensor.
 
-How it can be wrong: the nearest storage is a guess. Only accesses that leave mapped memory fault, so that an
-overrun of fewer bytes than a page usually goes unnoticed, and the storage that was overrun may be another one in
-the same pages.
+How it can be wrong: without an index register, the nearest storage is a guess. Only accesses that leave mapped memory
+fault, so that an overrun of fewer bytes than a page usually goes unnoticed, and the storage that was overrun may be
+another one in the same pages; below `--guard` each has pages of its own. Where the index is not scaled, it may be the
+difference of two pointers, of which the other one was wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pytracer._words import size_words
+from pytracer._words import hex_addr, size_words
+from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.guard_report import guard_confidence, guard_words
+from pytracer.analyze.instruction import signed
 from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import (
@@ -39,6 +44,8 @@ from pytracer.analyze.wording import (
     storage_words,
 )
 
+_ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
+_ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
 PAGE_BYTES = 4096
 
 
@@ -66,13 +73,16 @@ class OutOfBounds(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
+                *_index(view),
+                *_neighbor(view),
                 bucket_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 python_evidence(view),
                 collective_evidence(views),
             ],
-            "Compare the sizes, strides and dtype that the native code assumes with those of this tensor.",
-            ["proof that this storage, and not another one nearby, was meant"],
+            _ADVICE_32 if _wrapped(view) else _ADVICE,
+            [_unproven(view)],
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
@@ -83,10 +93,15 @@ class OutOfBounds(MemoryFaultRule):
 
 
 def _confidence(view: ProcessView) -> str:
-    """Likely when the very next page was touched or a register still points into the storage."""
+    """Certain when a pointer into the storage was indexed; likely when one was near, or the very next page touched."""
     place, instruction = view.place, view.instruction
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.storage is None:
         return "possible"
+    if place.register is not None:
+        return "certain" if _count(view) is not None else "likely"
     start, end = place.storage.base, place.storage.base + place.storage.nbytes
     values = (instruction.base_value, instruction.index_value) if instruction else ()
     if any(value is not None and start <= value <= end for value in values):
@@ -94,10 +109,75 @@ def _confidence(view: ProcessView) -> str:
     return "likely" if (place.distance_bytes or 0) <= PAGE_BYTES else "possible"
 
 
+def _count(view: ProcessView) -> int | None:
+    """The number that was multiplied with the size of an element and added to a pointer into the storage."""
+    place, instruction = view.place, view.instruction
+    if place is None or instruction is None or place.register is None or place.register != instruction.base:
+        return None
+    if instruction.index_value is None or instruction.scale == 1:
+        return None
+    return signed(instruction.index_value)
+
+
+def _wrapped(view: ProcessView) -> bool:
+    """Whether the index, taken for an unsigned number of 32 bits, would have been inside the storage."""
+    count, place, instruction = _count(view), view.place, view.instruction
+    if count is None or place is None or place.storage is None or instruction is None:
+        return False
+    return count < 0 and 0 <= count + (1 << 32) < place.storage.nbytes // instruction.scale
+
+
+def _index(view: ProcessView) -> Iterator[str]:
+    """Which register pointed into the storage, and what was added to it."""
+    place, instruction = view.place, view.instruction
+    if place is None or place.storage is None or place.register is None or instruction is None:
+        return
+    count = _count(view)
+    if count is None:
+        yield f"{place.register} pointed into that storage; what was added to it led out of it"
+        return
+    room = place.storage.nbytes // instruction.scale
+    yield (
+        f"{place.register} pointed into that storage; the index in {instruction.index} was {count}, in units of "
+        f"{instruction.scale} bytes, of which the storage has {room}"
+    )
+    if _wrapped(view):
+        yield f"without its sign the index is {count + (1 << 32)}, which is inside: it was computed in 32 bits"
+
+
+def _neighbor(view: ProcessView) -> Iterator[str]:
+    """What the access ran into: the storage on the other side, or one that had been freed there."""
+    place, fault = view.place, view.report.fault
+    if place is None or fault is None or place.storage is None:
+        return
+    for life in (fault.earlier_lives or [])[:1]:
+        freed = origin_words("freed", life.freed)
+        yield f"where it went, there had been a storage of {size_words(life.nbytes or 0)}" + (
+            f", {freed}" if freed else ""
+        )
+    for item in fault.neighbors or []:
+        if item.storage is not None and item.storage.base != hex_addr(place.storage.base):
+            name = f" ({item.storage.names[0]})" if item.storage.names else ""
+            side = "behind" if item.side == "above" else "before"
+            what = f"{size_words(item.storage.nbytes or 0)} at {item.storage.base}{name}"
+            yield f"the next storage {side} the address is {what}"
+
+
+def _unproven(view: ProcessView) -> str | None:
+    if guard_confidence(view) == "certain":
+        return None
+    if view.place is None or view.place.register is None:
+        return "proof that this storage, and not another one nearby, was meant"
+    return (
+        None
+        if _count(view) is not None
+        else "proof that what was added was an index, not the distance to another object"
+    )
+
+
 def _where(view: ProcessView) -> str:
     place = view.place
     if place is None or place.storage is None:
         return "next to a storage"
-    side = "before" if place.kind == "before-storage" else "past the end of"
     name = place.names[0] if place.names else f"a storage of {size_words(place.storage.nbytes)}"
-    return f"{place.distance_bytes} bytes {side} {name}"
+    return f"{offset_words(place)} {name}"

@@ -17,6 +17,9 @@ int read_field(const int *record) { return record[6]; }
 
 void write_field(int *record, int value) { record[6] = value; }
 
+// Indexes without looking at the size.
+float element(const float *values, long index) { return values[index]; }
+
 int mean_of(int total, int count) {
   volatile int divisor = count;
   return total / divisor;
@@ -87,12 +90,12 @@ void park_thread_on_a_damaged_stack(void) {
 
 // ---- a program that handles faults itself: write barriers as in a garbage collector ----
 
-static volatile int repaired;
+volatile int repaired_pages;
 
 static void make_writable(int signal, siginfo_t *info, void *context) {
   (void)signal, (void)context;
   mprotect((void *)((unsigned long)info->si_addr & ~(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE);
-  repaired++;
+  repaired_pages++;
 }
 
 int install_write_barrier(void) {
@@ -106,7 +109,7 @@ int install_write_barrier(void) {
 int write_through_barrier(int pages) {
   char *memory = mmap(NULL, pages * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (int i = 0; i < pages; i++) memory[i * PAGE] = 1;
-  return repaired;
+  return repaired_pages;
 }
 
 static sigjmp_buf back;
@@ -134,3 +137,18 @@ static void last_words(int signal) {
   _exit(42);
 }
 void install_last_words(void) { signal(SIGSEGV, last_words); }
+
+// ---- kernels with a mistake that nothing notices ----
+
+// `<=`: one element too many.
+void decay(float *cache, long count, float factor) {
+  for (long i = 0; i <= count; i++) cache[i] = cache[i] * factor + 1.0f;
+}
+
+// The element before: the first one has none.
+float last_change(const long *tokens, long at) { return (float)(tokens[at] - tokens[at - 1]); }
+
+// A library that keeps the address of a table and not the table.
+static const float *table;
+void use_table(const float *rows) { table = rows; }
+float look_up(long row) { return table[row]; }

@@ -43,7 +43,7 @@ def test_storages_are_named_with_the_offset(tmp_path: Path) -> None:
     found = says(tmp_path, box, registers)
     assert found["rdi"] == "points 64 bytes into a live storage of 4096 bytes (parameter layer.weight)"
     assert found["rsi"] == "points to the start of a live storage of 4096 bytes (parameter layer.weight)"
-    assert found["rdx"] == "points right behind the end of a live storage of 4096 bytes (parameter layer.weight)"
+    assert found["rdx"] == "points right past the end of a live storage of 4096 bytes (parameter layer.weight)"
     assert found["r8"] == "points 8 bytes into freed storage of 8192 bytes"
     assert "rcx" not in found
 
@@ -51,7 +51,7 @@ def test_storages_are_named_with_the_offset(tmp_path: Path) -> None:
 def test_register_with_the_fault_address_says_what_the_fault_says(tmp_path: Path) -> None:
     """Also when that is only the nearest storage."""
     found = pointers(tmp_path, Box(pid=101).alloc(BASE, 4096), {"rax": BASE + 4100}, addr=BASE + 4100)
-    assert found["rax"].says == "points 4 bytes behind the end of a live storage of 4096 bytes"
+    assert found["rax"].says == "points 4 bytes past the end of a live storage of 4096 bytes"
     assert (found["rax"].kind, found["rax"].offset_bytes) == ("past-storage", 4100)
 
 

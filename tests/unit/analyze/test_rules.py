@@ -110,7 +110,7 @@ def test_out_of_bounds_names_distance_and_tensor(run: Path) -> None:
     assert report.verdict is not None
     assert (
         report.verdict.summary
-        == "Process 101 (train.py) touched out of bounds: 16 bytes past the end of parameter w in read_sum."
+        == "Process 101 (train.py) touched out of bounds: 15 bytes past the end of parameter w in read_sum."
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.blackbox import schema
 from pytracer.record import watch
 from pytracer.record.launch import Run
 from pytracer.record.watch import Watch, start_ticks
@@ -99,12 +100,13 @@ def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
     watched.finish()
 
 
-def test_box_that_is_being_made_is_met_later(run: Run) -> None:
-    """Its header is not there at the first look."""
+@pytest.mark.parametrize("begun", [b"", schema.MAGIC])
+def test_box_that_is_being_made_is_met_later(begun: bytes, run: Run) -> None:
+    """Its header is not there at the first look, or only its beginning."""
     watched = Watch(run, lambda: None)
     with subprocess.Popen(SLEEPER) as process:
         path = run.boxes / f"node0.{process.pid}.blackbox"
-        path.write_bytes(bytes(8192))
+        path.write_bytes(begun.ljust(8192, b"\0"))
         watched.look()
         assert seen(watched) == []
         box_of(run, process)
@@ -155,9 +157,9 @@ def test_first_looks_come_early(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
     watched = Watch(run, lambda: None)
     steps = []
-    for _ in range(6):
+    for _ in range(9):
         step = watched.seconds_to_next()
         steps.append(round(step, 3))
         now[0] += step
-    assert steps == [0.1, 0.15, 0.25, 0.5, 2.0, 2.0]
+    assert steps == [0.1, 0.15, 0.25, 0.5, 0.5, 0.5, 1.0, 2.0, 2.0]
     watched.finish()

@@ -31,8 +31,13 @@ KEYS: dict[str, set[str]] = {
     "processes.2.signal": {"number", "name", "code", "sender_pid", "sender_command"},
     "processes.2.fault": {
         "addr", "access", "size", "kind", "storage", "bucket", "fsdp", "cuda_graph", "mapping", "instruction",
-        "expression", "expression_found",
+        "expression", "expression_found", "says", "region", "neighbors", "earlier_lives", "operands",
     },
+    "processes.2.fault.region": {
+        "kind", "says", "start", "end", "permissions", "path", "offset", "section", "function", "function_offset",
+        "thread",
+    },
+    "processes.2.fault.operands.0": {"register", "role", "value", "scale", "kind", "says", "storage"},
     "processes.2.fault.storage": {
         "base", "nbytes", "offset_bytes", "distance_bytes", "device", "state", "names", "allocated", "freed", "found",
     },

@@ -1,0 +1,66 @@
+"""What lay beside an address, and what had lain there before: the neighbours and the earlier lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytracer.analyze.naming import names_of_storage
+from pytracer.analyze.place import Neighbor
+from pytracer.decode.snapshot import Snapshot, Storage
+
+NEARBY_BYTES = 64 * 1024
+
+
+def covers(storage: Storage, addr: int) -> bool:
+    """Whether the address lies inside the storage."""
+    return storage.base <= addr < storage.base + storage.nbytes
+
+
+def distance_to(storage: Storage, addr: int) -> int:
+    """Bytes from the address to the storage's first or last byte, whichever is nearer; 0 inside, 1 right beside it."""
+    if addr < storage.base:
+        return storage.base - addr
+    return max(addr - storage.base - storage.nbytes + 1, 0)
+
+
+def is_near(storage: Storage, addr: int) -> bool:
+    """Whether an access that missed the storage may have been meant for it: 64 KiB, or its own size if that is more."""
+    return distance_to(storage, addr) <= max(NEARBY_BYTES, storage.nbytes)
+
+
+def nearest_live(snapshot: Snapshot, addr: int) -> dict[str, Storage]:
+    """The nearest live storage "below" the address and "above" it, unless they are far; none that covers it."""
+    best: dict[str, Storage] = {}
+    for item in _known(snapshot):
+        if item.state != "live" or covers(item, addr) or not is_near(item, addr):
+            continue
+        side = "above" if addr < item.base else "below"
+        if side not in best or distance_to(item, addr) < distance_to(best[side], addr):
+            best[side] = item
+    return best
+
+
+def neighbors_of(snapshot: Snapshot, addr: int) -> tuple[Neighbor, ...]:
+    """The nearest live storages on both sides, with their names."""
+    best = nearest_live(snapshot, addr)
+    sides = [(side, best[side]) for side in ("below", "above") if side in best]
+    return tuple(Neighbor(side, distance_to(item, addr), item, _names(snapshot, item)) for side, item in sides)
+
+
+def lives_before(snapshot: Snapshot, addr: int, last: Storage | None) -> tuple[Storage, ...]:
+    """The storages that lay around the address before `last` did, the latest first; all that ever did without it."""
+    lives = {item for item in _known(snapshot) if covers(item, addr) and item != last}
+    if last is not None and covers(last, addr):
+        lives = {item for item in lives if item.order < last.order}
+    return tuple(sorted(lives, key=lambda item: item.order, reverse=True))
+
+
+def _names(snapshot: Snapshot, storage: Storage) -> tuple[str, ...]:
+    return names_of_storage(snapshot, storage, storage.base)[1]
+
+
+def _known(snapshot: Snapshot) -> Iterator[Storage]:
+    """What the crash handler found at once, then the tables."""
+    if snapshot.crash is not None:
+        yield from (hit.storage for hit in snapshot.crash.hits)
+    yield from snapshot.storages

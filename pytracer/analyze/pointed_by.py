@@ -1,0 +1,104 @@
+"""Who held an address at the crash: registers, words of the stack and of memory near registers, collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytracer._words import hex_addr
+from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.neighbors import covers
+from pytracer.analyze.place import Place
+from pytracer.analyze.where_report import PointedBy
+from pytracer.decode.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
+
+STATE_REGISTERS = frozenset(("eflags", "csgsfs", "err", "trapno", "oldmask", "cr2", "pstate"))
+STACK_POINTERS = ("rsp", "sp")
+WORD_BYTES = 8
+_NEAR_BYTES = 64  # without a storage, what points so closely below the address points at the same object
+_MOST = 16
+_NO_MEMORY = ("null", "near-null", "non-canonical")  # small numbers are everywhere
+
+
+def pointed_by(snapshot: Snapshot, place: Place) -> list[PointedBy]:
+    """What held an address inside the same storage, or close below an address that is in none."""
+    crash = snapshot.crash
+    if place.kind in _NO_MEMORY:
+        return []
+    found = list(_collectives(snapshot, place))
+    if crash is not None:
+        found = [*_held(crash, place), *found]
+    return found[:_MOST]
+
+
+def stack_words(crash: Crash) -> Iterator[tuple[str, int]]:
+    """The words of memory that were kept from the stack pointer on: `stack+0x18` and the value."""
+    for block in crash.memory:
+        if block.register in STACK_POINTERS:
+            yield from ((f"stack+{at - crash.sp:#x}", word) for at, word in _words(block, max(block.addr, crash.sp)))
+
+
+def _words(block: MemoryBlock, first: int) -> Iterator[tuple[int, int]]:
+    """The aligned words of a block, with their addresses."""
+    for addr in range(-(-first // WORD_BYTES) * WORD_BYTES, block.addr + len(block.content), WORD_BYTES):
+        word = block.content[addr - block.addr :][:WORD_BYTES]
+        if len(word) == WORD_BYTES:
+            yield addr, int.from_bytes(word, "little")
+
+
+def _held(crash: Crash, place: Place) -> Iterator[PointedBy]:
+    told: set[int] = set()  # blocks of neighbouring registers overlap
+    for name, value in crash.registers.items():
+        if name not in STATE_REGISTERS and _same(place, value):
+            yield PointedBy(what=name, addr=hex_addr(value), says=_says(place, value))
+    for name, value in stack_words(crash):
+        if _same(place, value):
+            yield PointedBy(what=name, addr=hex_addr(value), says=_says(place, value))
+    for block in crash.memory:
+        if block.register in STACK_POINTERS:
+            continue
+        for addr, value in _words(block, block.addr):
+            if _same(place, value) and addr not in told:
+                told.add(addr)
+                what = f"[{block.register}{addr - block.value:+#x}]"
+                yield PointedBy(what=what, addr=hex_addr(value), says=_says(place, value))
+
+
+def _same(place: Place, value: int) -> bool:
+    storage = place.storage
+    if storage is None:
+        return 0 <= place.addr - value < _NEAR_BYTES
+    return covers(storage, value) or value in (place.addr, storage.base + storage.nbytes)
+
+
+def _says(place: Place, value: int) -> str:
+    """Where it pointed, seen from the storage; seen from the address where there is none."""
+    if value == place.addr:
+        return "holds this address"
+    storage = place.storage
+    if storage is None:
+        return f"points {place.addr - value} bytes below it"
+    kind = "in-storage" if covers(storage, value) else "past-storage"
+    there = Place(value, kind, storage, value - storage.base)
+    return f"points {offset_words(there, 'to the start of')} the storage"
+
+
+def _collectives(snapshot: Snapshot, place: Place) -> Iterator[PointedBy]:
+    """Collectives of this life of the storage, the latest first."""
+    storage = place.storage
+    if storage is None:
+        return
+    for item in reversed(snapshot.collectives):
+        for role, addr in (("input", item.buffer_addr), ("output", item.output_addr)):
+            if addr and covers(storage, addr) and during(storage, item):
+                at = f"{addr - storage.base} bytes into" if addr != storage.base else "at the start of"
+                says = f"{item.state}: its {role} began {at} the storage"
+                yield PointedBy(what=f"{item.op} #{item.sequence_nr}", addr=hex_addr(addr), says=says)
+                break
+
+
+def during(storage: Storage, item: Collective) -> bool:
+    """Whether a collective was called while the storage lived, as far as the times are known."""
+    called = item.scheduled_ns or item.started_ns
+    born = storage.allocated.mono_ns
+    gone = storage.freed.mono_ns if storage.freed is not None else None
+    return called is None or ((born is None or born <= called) and (gone is None or called <= gone))

@@ -1,0 +1,186 @@
+"""Address -> the part of the process it lay in at the crash: whose stack, which image or file, the heap, nothing.
+
+Storages are the work of `address.py`. Stacks of other threads than the crashed one follow from their `pthread_self()`:
+glibc puts the thread's descriptor at the upper end of the mapping that is its stack (nptl/allocatestack.c).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from pytracer._words import hex_addr, size_words
+from pytracer.analyze.instruction import is_canonical
+from pytracer.analyze.place import Region
+from pytracer.decode.snapshot import Crash, LoadedImage, Mapping, Snapshot
+
+NEAR_NULL_BYTES = 64 * 1024
+_ARENA_BYTES = 64 << 20  # glibc malloc/arena.c, HEAP_MAX_SIZE on 64-bit machines
+_KERNEL_PAGES = {"[vdso]": "the vDSO", "[vsyscall]": "the vsyscall page"}
+_SHARED_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "/anon_hugepage")
+_FAR_BYTES = 1 << 40
+_DELETED = " (deleted)"
+
+
+def region_of(snapshot: Snapshot, addr: int) -> Region | None:
+    """The part of the process that `addr` lay in; None when nothing is known about its memory."""
+    if addr < NEAR_NULL_BYTES:
+        return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
+    if snapshot.arch.startswith("x86") and not is_canonical(addr):
+        return Region("non-canonical", "no address that x86-64 has (not canonical)")
+    crash = snapshot.crash or snapshot.live
+    if crash is None:
+        return None
+    mapping = mapping_at(crash.mappings, addr)
+    stack = _own_stack(snapshot, crash, addr, mapping)
+    if stack is not None:
+        return stack
+    image = next((item for item in crash.images if item.start <= addr < item.end), None)
+    if image is not None and (mapping is None or mapping.path not in _KERNEL_PAGES):  # the vDSO is loaded as an image
+        return _image(crash, image, addr, mapping)
+    if mapping is None:
+        return _gap(snapshot, crash, addr)
+    return _owned(snapshot, crash, addr, mapping)
+
+
+def _owned(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping) -> Region:
+    stack = _stack_of_thread(snapshot, crash, addr, mapping) or _guard(snapshot, crash, mapping)
+    return stack or _arena(crash, mapping) or _mapped(addr, mapping)
+
+
+def mapping_at(mappings: Sequence[Mapping], addr: int) -> Mapping | None:
+    """The mapping that `addr` lies in."""
+    return next((item for item in mappings if item.start <= addr < item.end), None)
+
+
+def thread_words(snapshot: Snapshot, crash: Crash, tid: int, name: str) -> str:
+    """`the crashed thread`, `the main thread`, or `thread pt_autograd_0 (4711)`."""
+    if tid == crash.tid and snapshot.crash is not None:
+        return "the crashed thread"
+    return "the main thread" if tid == snapshot.pid else f"thread {name or '?'} ({tid})"
+
+
+def _own_stack(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping | None) -> Region | None:
+    """The stack of the crashed thread, whose bounds the handler knew; the main thread's grows as far as it is used."""
+    if crash.stack is None or not crash.stack[0] <= addr < crash.stack[1]:
+        return None
+    if mapping is None and addr < crash.sp:
+        return None
+    words = f"the stack of {thread_words(snapshot, crash, crash.tid, crash.thread_name)}"
+    permissions = mapping.permissions if mapping else None
+    return Region("stack", words, *crash.stack, permissions, tid=crash.tid)
+
+
+def _threads(snapshot: Snapshot, crash: Crash) -> Iterator[tuple[int, str, int]]:
+    """Id, name and pthread_self() of the threads that lived, but the main one, whose stack the kernel made."""
+    seen = {snapshot.pid}
+    named = [(item.tid, item.name, item.pthread) for item in crash.threads]
+    named += [(item.tid, item.name, item.pthread) for item in snapshot.threads if not item.ended]
+    for tid, name, pthread in named:
+        if pthread and tid not in seen:
+            seen.add(tid)
+            yield tid, name, pthread
+
+
+def _stack_of_thread(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping) -> Region | None:
+    if mapping.path == "[stack]":
+        words = f"the stack of {thread_words(snapshot, crash, snapshot.pid, '')}"
+        return Region("stack", words, mapping.start, mapping.end, mapping.permissions, tid=snapshot.pid)
+    if mapping.path:
+        return None
+    for tid, name, pthread in _threads(snapshot, crash):
+        if mapping.start <= addr < pthread < mapping.end and not _another_between(snapshot, crash, addr, pthread):
+            words = f"the stack of {thread_words(snapshot, crash, tid, name)}"
+            return Region("stack", words, mapping.start, pthread, mapping.permissions, tid=tid)
+    return None
+
+
+def _another_between(snapshot: Snapshot, crash: Crash, addr: int, pthread: int) -> bool:
+    """Whether a descriptor of another thread lies between: mappings without a guard between them are one."""
+    return any(addr < other < pthread for _, _, other in _threads(snapshot, crash))
+
+
+def _guard(snapshot: Snapshot, crash: Crash, mapping: Mapping) -> Region | None:
+    """Memory without any permission right below a stack."""
+    if mapping.path or mapping.permissions[:3] != "---":
+        return None
+    if crash.stack is not None and mapping.end == crash.stack[0]:
+        owner = thread_words(snapshot, crash, crash.tid, crash.thread_name)
+        return _guard_of(owner, crash.tid, mapping)
+    above = mapping_at(crash.mappings, mapping.end)
+    for tid, name, pthread in _threads(snapshot, crash):
+        if above is not None and not above.path and above.start < pthread < above.end:
+            return _guard_of(thread_words(snapshot, crash, tid, name), tid, mapping)
+    return None
+
+
+def _guard_of(owner: str, tid: int, mapping: Mapping) -> Region:
+    words = f"the guard pages below the stack of {owner}"
+    return Region("stack-guard", words, mapping.start, mapping.end, mapping.permissions, tid=tid)
+
+
+def _image(crash: Crash, image: LoadedImage, addr: int, mapping: Mapping | None) -> Region:
+    name, offset = image.path.rsplit("/", 1)[-1], addr - image.bias
+    start, end = (mapping.start, mapping.end) if mapping else (image.start, image.end)
+    known = any(item.path == image.path for item in crash.mappings)
+    hole = "a hole in " if mapping is None and known else ""
+    words = f"{hole}{name} at offset {hex_addr(offset)}"
+    permissions = mapping.permissions if mapping else None
+    return Region("image", words, start, end, permissions, image.path, offset, image=image)
+
+
+def _arena(crash: Crash, mapping: Mapping) -> Region | None:
+    """Memory of malloc() in threads: the accessible part of 64 MiB, aligned to its size, the rest reserved."""
+    if mapping.path or mapping.start % _ARENA_BYTES or not mapping.permissions.startswith("rw"):
+        return None
+    rest = mapping_at(crash.mappings, mapping.end)
+    if rest is None or rest.permissions[:3] != "---" or rest.end != mapping.start + _ARENA_BYTES:
+        return None
+    words = "an arena of the C library's allocator"
+    return Region("heap", words, mapping.start, mapping.end, mapping.permissions)
+
+
+def _mapped(addr: int, mapping: Mapping) -> Region:
+    path, offset = mapping.path, addr - mapping.start + mapping.offset
+    bounds = (mapping.start, mapping.end, mapping.permissions)
+    if path in _KERNEL_PAGES:
+        return Region("kernel-page", _KERNEL_PAGES[path], *bounds, path)
+    if path.startswith("[vvar"):
+        return Region("kernel-page", "the kernel's variables for the vDSO", *bounds, path)
+    if path.startswith("/dev/nvidia"):
+        return Region("device-memory", f"memory of {path}", *bounds, path, offset)
+    if path.startswith(_SHARED_MEMORY):
+        words = f"shared memory {path.removesuffix(_DELETED)} at byte {offset}"
+        return Region("shared-memory", words, *bounds, path, offset)
+    if path.startswith("/"):
+        gone = " (deleted since it was mapped)" if path.endswith(_DELETED) else ""
+        words = f"the mapped file {path.removesuffix(_DELETED)} at byte {offset} of the file{gone}"
+        return Region("file-mapping", words, *bounds, path, offset)
+    if path == "[heap]":
+        return Region("heap", "the heap", *bounds, path)
+    if not path and mapping.permissions[:3] == "---":
+        return Region("reserved", "memory that is reserved, but may not be accessed", *bounds)
+    return Region("anonymous", f"{path or 'anonymous memory'} ({mapping.permissions})", *bounds, path or None)
+
+
+def _gap(snapshot: Snapshot, crash: Crash, addr: int) -> Region | None:
+    """Between two mappings: which, and how far they are. Without a memory map nothing can be said."""
+    items = sorted(crash.mappings, key=lambda item: item.start)
+    if not items:
+        return None
+    at = bisect_right([item.start for item in items], addr)
+    below, above = items[at - 1] if at else None, items[at] if at < len(items) else None
+    parts = []
+    if below is not None and addr - below.end < _FAR_BYTES:
+        parts.append(f"{size_words(addr - below.end)} behind {_name(snapshot, crash, below, below.end - 1)}")
+    if above is not None and above.start - addr < _FAR_BYTES:
+        parts.append(f"{size_words(above.start - addr)} before {_name(snapshot, crash, above, above.start)}")
+    start, end = below.end if below else None, above.start if above else None
+    return Region("unmapped", f"not mapped: {', '.join(parts) or 'far from all memory'}", start, end)
+
+
+def _name(snapshot: Snapshot, crash: Crash, mapping: Mapping, addr: int) -> str:
+    """A mapping in few words."""
+    if mapping.path.startswith("/"):
+        return mapping.path.removesuffix(_DELETED).rsplit("/", 1)[-1]
+    return (_own_stack(snapshot, crash, addr, mapping) or _owned(snapshot, crash, addr, mapping)).words

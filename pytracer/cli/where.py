@@ -1,0 +1,50 @@
+"""`pytracer where`: explain any address of a recorded process in the words of the training program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pytracer.render.style import COLOR_CHOICES
+
+EXAMPLES = """\b
+Examples:
+  pytracer where runs/latest 0x7fd788790040         in the process that the verdict is about
+  pytracer where runs/latest 0x7fd788790040 --rank 0
+  pytracer where runs/latest fault rdi stack+0x18   the fault address, a register, a word of the stack
+  pytracer where node3.4711.blackbox rip-0x10 --json | jq .addresses[0].says
+"""
+
+
+@click.command("where", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("addresses", metavar="ADDR...", nargs=-1, required=True)
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="The address is one of this rank.")
+@click.option("--pid", type=click.IntRange(min=1), metavar="P", help="The address is one of this process.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/report.md).")
+@click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
+def command(
+    run: Path, addresses: tuple[str, ...], rank: int | None, pid: int | None, as_json: bool, color: str
+) -> None:
+    """Explain addresses: which storage, its names and both ends of its life, what lay beside it and before.
+
+    RUN is a run directory, a directory with black boxes, or one black box. ADDR is 0x7f..., a decimal number, a
+    register of the crashed thread (rdi, rip, pc, sp), one with an offset (rdi+0x18), a word of its stack (stack+0x18),
+    or fault, the address of the memory fault. An address belongs to one process: the one that the verdict of `pytracer
+    inspect` is about, unless --rank or --pid names another one.
+    """
+    from pytracer.analyze.where import explain_addresses
+    from pytracer.decode.job import load_runs
+    from pytracer.render.json import render_json
+    from pytracer.render.style import decide_style
+    from pytracer.render.where import render_where
+
+    report = explain_addresses(load_runs(run, light=True), addresses, rank=rank, pid=pid)
+    if as_json:
+        sys.stdout.write(render_json(report))
+    else:
+        sys.stdout.write(render_where(report, decide_style(color, sys.stdout, os.environ)))
+    sys.stdout.flush()

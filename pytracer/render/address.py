@@ -1,0 +1,170 @@
+"""What an address was, as text: storage or region, names and both ends of the life, what lay beside it and before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from pytracer._words import count_words, origin_phrase, size_words, time_words
+from pytracer.analyze import report as r
+from pytracer.render.frames import place_words, position_words
+
+_PARAMETERS = 3
+_CALLERS = 3
+_MISSED = ("past-storage", "before-storage")
+_FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
+
+
+def memory_text(subject: r.ProcessReport) -> Text | None:
+    """What the fault address was; None when the evidence of the verdict says it better."""
+    fault, thread = subject.fault, subject.thread.name if subject.thread else None
+    if fault is None:
+        return None
+    stack = next((item.stack for item in subject.threads or [] if item.crashed), None)
+    if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
+        size = size_words(int(stack.high, 16) - int(stack.low, 16))
+        return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
+    if fault.storage is None:
+        return _region_text(fault)
+    text = storage_text(fault.storage, fault.bucket, fault.kind, thread)
+    for line in (*_operands(fault), *_beside(fault), *_before(fault)):
+        text.append(f"\n{line}")
+    return text
+
+
+def _region_text(fault: r.Fault) -> Text | None:
+    mapping, region = fault.mapping, fault.region
+    if mapping is None or fault.kind == "near-null":
+        return None
+    if region is not None and region.says and region.kind not in ("anonymous", "file-mapping"):
+        return Text(f"{region.says} ({mapping.permissions}){_file_size(mapping)}")
+    return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){_file_size(mapping)}")
+
+
+def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | None, thread: str | None) -> Text:
+    """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
+    text = Text().append(f"{storage.state} storage", style="bold")
+    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
+    if kind_of_memory := origin_phrase(storage.origin, storage.file):
+        text.append(f"\n{kind_of_memory}")
+    names = storage.names or []
+    if bucket is not None:
+        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
+        text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
+        if bucket.parameter:
+            text.append(f"; here: {bucket.parameter}")
+        others = [name for name in bucket.parameters or [] if name != bucket.parameter]
+        if others:
+            text.append(f"\n{'with' if bucket.parameter else 'of'} {cut(others, _PARAMETERS)}", style="dim")
+    elif names:
+        text.append(f"\nholds {cut(names, _PARAMETERS)}")
+    for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
+        if origin is not None:
+            text.append(f"\n{label:<9} ", style="cyan")
+            text.append(origin_words(origin, thread))
+            below = _callers(origin)
+            if below:
+                text.append(f"\n{'':<9} called from {', '.join(below)}", style="dim")
+    return text
+
+
+def _callers(origin: r.Origin) -> list[str]:
+    """The next frames of a guarded storage's stack, below the one that is shown."""
+    stack, shown = origin.stack or [], origin.caller or origin.python
+    at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
+    return [place_words(frame) for frame in stack[at + 1 : at + 1 + _CALLERS]]
+
+
+def _offset(storage: r.StorageReport, kind: str | None) -> str:
+    if kind not in _MISSED:
+        return f"{storage.offset_bytes} bytes in"
+    distance = storage.distance_bytes or 0
+    if kind == "before-storage":
+        where = f"{_bytes(distance)} before it"
+    else:
+        where = f"{_bytes(distance - 1)} past its end" if distance > 1 else "right past its end"
+    return where + _FOUND.get(storage.found or "", "")
+
+
+def _bytes(count: int) -> str:
+    return count_words(count, "byte") if count < 1 << 20 else size_words(count)
+
+
+def _operands(fault: r.Fault) -> Iterator[str]:
+    """How the address was formed, when an index took part or a register pointed elsewhere than the address."""
+    operands = fault.operands or []
+    if fault.kind in _MISSED and (len(operands) > 1 or any(item.value != fault.addr for item in operands)):
+        yield "; ".join(f"{item.register} {item.says}" for item in operands if item.says)
+
+
+def _beside(fault: r.Fault) -> Iterator[str]:
+    """The storage on the other side of the gap that an access out of bounds fell into."""
+    if fault.kind not in _MISSED or fault.storage is None:
+        return
+    for item in fault.neighbors or []:
+        if item.storage is not None and item.storage.base != fault.storage.base:
+            yield neighbor_words(item)
+
+
+def neighbor_words(item: r.Neighbor) -> str:
+    """`live storage of 4096 bytes at 0x7f... (parameter w) begins 48 bytes above`."""
+    storage, distance = item.storage or r.StorageReport(), item.distance_bytes or 0
+    name = f" ({storage.names[0]})" if storage.names else ""
+    what = f"{storage.state} storage of {size_words(storage.nbytes or 0)} at {storage.base}{name}"
+    if item.side == "above":
+        return f"{what} begins {_bytes(distance)} above"
+    return f"{what} ends {_bytes(distance - 1)} below" if distance > 1 else f"{what} ends right below"
+
+
+def _before(fault: r.Fault) -> Iterator[str]:
+    """What the same memory was before: a stale pointer may be older than the last owner."""
+    earlier = (fault.storage.earlier if fault.storage else None) or []
+    if earlier:
+        yield f"before that, the same memory was {cut(earlier, 2)}"
+    elif fault.earlier_lives and fault.kind == "in-storage":
+        yield f"before that, {life_words(fault.earlier_lives[0])}"
+
+
+def life_words(storage: r.StorageReport) -> str:
+    """An earlier life in one line."""
+    name = f" ({storage.names[0]})" if storage.names else ""
+    freed = f", freed at {origin_words(storage.freed, None)}" if storage.freed else ""
+    allocated = f", allocated at {origin_words(storage.allocated, None)}" if storage.allocated else ""
+    return f"{storage.state} storage of {size_words(storage.nbytes or 0)} at {storage.base}{name}{allocated}{freed}"
+
+
+def _file_size(mapping: r.MappingReport) -> str:
+    """The size of the mapped file at the crash, and now when that is another one."""
+    then, now = mapping.file_size_at_crash, mapping.file_size
+    if then is None:
+        return f", the file has {size_words(now)} now" if now is not None else ""
+    words = f", the file had {size_words(then)} at the crash"
+    return words if now in (None, then) else f"{words} and has {size_words(now or 0)} now"
+
+
+def origin_words(origin: r.Origin, thread: str | None) -> str:
+    """Where and when; the thread only when it is not the one that crashed."""
+    parts = []
+    outer = origin.caller or origin.python
+    if outer is not None:
+        parts.append(place_words(outer))
+        if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
+            parts[0] += f" ({position_words(origin.python)})"
+    if origin.autograd_node:
+        parts.append(f"autograd node {origin.autograd_node}")
+    if not parts:
+        parts.append("place not recorded")
+    if origin.thread and origin.thread != thread:
+        parts.append(f"thread {origin.thread}" if not origin.thread.startswith("thread ") else origin.thread)
+    if origin.step is not None:
+        parts.append(f"step {origin.step}")
+    if origin.time is not None:
+        parts.append(f"near {time_words(origin.time)}")
+    return ", ".join(parts)
+
+
+def cut(items: Sequence[str], limit: int) -> str:
+    """The first ones, with a count of the rest."""
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more

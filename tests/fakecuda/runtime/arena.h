@@ -1,0 +1,23 @@
+// Device memory: address space that nobody may access, and the same pages once more where the runtime itself can.
+#pragma once
+#include "state.h"
+
+namespace fakecuda {
+
+/// Reserves address space of a device, in granules, aligned to one. Null when there is none left. With the lock held.
+void* reserve(int device, size_t nbytes);
+/// Gives it back, its pages too.
+void release(void* addr, size_t nbytes);
+/// Gives the pages back and keeps the address space.
+void discard(void* addr, size_t nbytes);
+
+/// The device that the address belongs to; -1: the host.
+int device_of(const void* addr);
+/// Where the runtime may access the memory: the shadow of a device address, any other address itself.
+void* accessible(const void* addr);
+
+/// Bytes handed out by a device.
+size_t& used_bytes(int device);
+size_t in_granules(size_t nbytes);
+
+}  // namespace fakecuda
