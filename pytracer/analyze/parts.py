@@ -7,6 +7,8 @@ import os
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.holders import holders_report
+from pytracer.analyze.names import named_report
 from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
@@ -34,6 +36,8 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         file=storage.file,
         file_offset=storage.file_offset,
         older=storage.older,
+        named=named_report(snapshot, storage, place.addr),
+        holders=holders_report(snapshot, storage),
     )
 
 
