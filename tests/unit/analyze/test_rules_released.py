@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
+from pytracer.decode.snapshot import NamedTensor
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box
@@ -141,6 +143,36 @@ def test_older_life_is_told_by_the_base_register(tmp_path: Path) -> None:
     assert "train.py:5 in first" in told(report)[1]
     report = judged(tmp_path, box, BASE + (32 << 20))
     assert "train.py:6 in second" in told(report)[1]
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "rule", "says"),
+    [
+        (
+            "parameter",
+            "parameter w",
+            "storage-swapped",
+            "which was parameter w until the tensor was given other memory",
+        ),
+        ("gradient", "gradient of w", "stale-grad", "which was the gradient of w until backward() made a new one"),
+    ],
+)
+@pytest.mark.parametrize("moved", [True, False])
+def test_tensor_that_has_other_memory_since_tells_why(
+    tmp_path: Path, role: str, name: str, rule: str, says: str, moved: bool
+) -> None:
+    """Where no line betrays it; the look-alike is a name that nobody saw elsewhere."""
+    box = Box(pid=101).alloc(BASE, BYTES).later(1)
+    epoch = box.epoch
+    box.later(1).free(BASE, LIBRARY).later(1).alloc(BASE + (1 << 30), BYTES)
+    box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1])
+    job = s.load(tmp_path, box)
+    then = NamedTensor(name, role, BASE, BASE, BYTES, epoch, earlier=moved)
+    now = NamedTensor(name, role, BASE + (1 << 30), BASE + (1 << 30), BYTES, box.epoch, earlier=False)
+    snapshot = replace(job.processes[0].snapshot, named={BASE: (then,), now.base: (now,)} if moved else {BASE: (then,)})
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    found, summary, _ = told(report)
+    assert (found == rule and says in summary) if moved else found == "use-after-free"
 
 
 def efault(run: Path, state: str, *, freed: bool = True) -> Report:
