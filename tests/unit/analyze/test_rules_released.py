@@ -11,7 +11,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
-from pytracer.decode.snapshot import NamedTensor
+from pytracer.decode.snapshot import NamedTensor, StorageHit
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box
@@ -208,6 +208,32 @@ def test_live_tensor_without_memory_is_told(tmp_path: Path) -> None:
     found, summary, _ = told(report)
     assert found == "unmapped-storage" and "memory of a tensor that was made at train.py:30 in wrap" in summary
     assert report.verdict is not None and report.verdict.confidence == "possible"
+
+
+@pytest.mark.parametrize(
+    ("origin", "foreign", "confidence"),
+    [
+        ("NUMPY", True, "certain"),
+        ("BLOB", True, "certain"),
+        ("SHARED_MEMORY", True, "likely"),
+        ("CPU_ALLOCATOR", False, "possible"),
+    ],
+)
+def test_owner_of_the_memory_decides_how_sure_that_is(
+    tmp_path: Path, origin: str, foreign: bool, confidence: str
+) -> None:
+    """Memory of NumPy or of a library is released by others; torch's own is not while its storage lives."""
+    box = Box(pid=101).alloc(BASE, BYTES)
+    maps = [(0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
+    job = s.load(tmp_path, box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1], mappings=maps))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    storage = replace(snapshot.storages[0], origin=origin, foreign=foreign)
+    crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
+    snapshot = replace(snapshot, storages=(storage,), crash=crash)
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    assert told(report)[0] == "unmapped-storage"
+    assert report.verdict is not None and report.verdict.confidence == confidence
 
 
 @pytest.mark.parametrize("case", ["cut off", "protected"])
