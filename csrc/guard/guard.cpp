@@ -181,7 +181,7 @@ void look_for_damage(uint32_t index) {
 
 bool make_accessible(const Slot& slot) {
   auto nbytes = static_cast<size_t>(slot.high - slot.low);
-  return in_open_chunk(slot) ? remove_markers(slot.low, nbytes) : unprotect(slot.low, nbytes);
+  return in_open_chunk(slot) ? remove_markers(slot.low, nbytes) : unprotect(slot.low, nbytes, slot.large);
 }
 
 // True when an access to the pages faults from now on.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 
+from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Guard, Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
@@ -237,3 +240,26 @@ def test_freeing_twice_is_noted_and_does_nothing(native: Native) -> None:
     notes = [fact.data for fact in box.facts if fact.kind == "NOTE"]
     assert sum("freed a second time" in note for note in notes) == 2
     assert guard_of(box).counts["quarantined"] == 1
+
+
+def test_killed_at_any_moment_the_records_are_whole(native: Native) -> None:
+    """SIGKILL while storages come and go: at most the one in flight is missing; nothing is half-told."""
+    chance = random.Random(20261121)
+    code = "arm(records=500)\nprint('go', flush=True)\nlive = []\nwhile True:\n"
+    code += "    live.append(take(1000 + len(live)))\n    if len(live) > 20: free(live.pop(0))\n"
+    for _ in range(10):
+        process = native.start(f"sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})\n{PROLOGUE}\n{code}")
+        assert process.stdout is not None and process.stdout.readline() == b"go\n"
+        time.sleep(chance.uniform(0.0, 0.05))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        (path,) = (native.run / "boxes").iterdir()
+        guard = guard_of(read_box(path))
+        path.unlink()
+        live = [item for item in guard.storages if item.storage.state == "live"]
+        assert len(live) <= 22
+        for item in guard.storages:
+            storage = item.storage
+            assert item.low <= storage.base and storage.base + storage.nbytes <= item.high
+            assert 1000 <= storage.nbytes <= 1022 and item.damage is None
