@@ -141,6 +141,16 @@ def environment(guard: str | None, traced: bool, directory: Path) -> dict[str, s
     return launch.environment(launch.Run(directory, directory), "default", plain, guard=guard)
 
 
+def check_guarded(directory: Path) -> None:
+    """Numbers of a mode that was not on would be worse than none."""
+    from pytracer.decode.reader import read_box
+
+    for path in (directory / "boxes").glob("*.blackbox"):
+        guard = read_box(path, light=True).guard
+        if guard is None or not guard.counts["guarded"]:
+            sys.exit(f"guard: nothing was guarded in {path.name}; run `pytracer doctor`")
+
+
 def measure_steps(generations: int, rounds: int) -> list[dict[str, Any]]:
     """One row per workload and variant."""
     variants = [PLAIN, AGAIN, TRACED, *GUARDS]
@@ -160,8 +170,10 @@ def measure_steps(generations: int, rounds: int) -> list[dict[str, Any]]:
                         ns, loss = workers[variant].ask(name)
                         times[name, variant].append(ns)
                         losses[name, variant].append(loss)
-            for one in workers.values():
-                one.close()
+            for number, variant in enumerate(variants):
+                workers[variant].close()
+                if variant in GUARDS:
+                    check_guarded(Path(directory, str(number)))
     rows = []
     for name in names:
         for variant in variants[1:]:
@@ -192,8 +204,10 @@ def measure_pairs(generations: int, rounds: int) -> list[dict[str, Any]]:
                 for size in SIZES:
                     for name in random.sample(list(PAIRS), len(PAIRS)):
                         times[size, name].append(workers[name].ask(str(size))[0])
-            for one in workers.values():
-                one.close()
+            for name, worker in workers.items():
+                worker.close()
+                if PAIRS[name] is not None:
+                    check_guarded(Path(directory, name))
     return [{"nbytes": size, **{name: spread(times[size, name]) for name in PAIRS}} for size in SIZES]
 
 
