@@ -94,7 +94,9 @@ def _missing(view: ProcessView) -> list[str]:
     snapshot, missing = view.process.snapshot, []
     crash = view.crash or snapshot.live
     if crash is None:
-        missing.append("the memory map and registers: this process did not crash, or its handler could not run")
+        running = view.process.status_kind == "running"
+        why = "is running" if running else "did not crash, or its handler could not run"
+        missing.append(f"the memory map and registers: this process {why}")
     elif not crash.mappings:
         missing.append("the memory map: the crash handler did not come to write it")
     dropped = snapshot.counts.get("storages_dropped", 0)

@@ -12,7 +12,8 @@ from pytracer.analyze.report import Region
 from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
 from pytracer.render.address import life_words, neighbor_words, origin_words
 from pytracer.render.holders import holder_lines
-from pytracer.render.style import Style, printed, rows_table
+from pytracer.render.printing import printed, rows_table
+from pytracer.render.style import Style
 from pytracer.render.wrappers import cut
 
 _NAMES = 6
