@@ -226,11 +226,11 @@ def show(steps: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> None:
             f"{row['untraced_ns']['median'] / 1000:>10.1f} us  {'identical' if row['same_losses'] else 'DIFFER'}"
         )
     if pairs:
-        print(f"\nallocate, touch, free{'':<3}" + "".join(f"{name:>24}" for name in PAIRS))
+        print(f"\nallocate, touch, free{'':<3}" + "".join(f"  {name:>24}" for name in PAIRS))
     for row in pairs:
         cells = (row[name] for name in PAIRS)
         texts = (f"{c['median'] / 1000:.1f} ({c['low'] / 1000:.1f} - {c['high'] / 1000:.1f}) us" for c in cells)
-        print(f"{row['nbytes']:>12} bytes{'':<6}" + "".join(f"{text:>24}" for text in texts))
+        print(f"{row['nbytes']:>12} bytes{'':<6}" + "".join(f"  {text:>24}" for text in texts))
 
 
 def main() -> int:

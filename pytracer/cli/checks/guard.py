@@ -22,7 +22,7 @@ def guard(error: int | None, maps: int) -> Check:
     if error is None:
         return Check("guard", LIMITED, "not tried: the core is not built", "see `core` above")
     if error == 0:
-        detail = "--guard marks pages with MADV_GUARD_INSTALL: no mapping per storage, about 5 us per small one"
+        detail = "--guard marks pages with MADV_GUARD_INSTALL: no mapping per storage, about 10 us per small one"
         return Check("guard", WORKS, detail)
     detail = (
         f"--guard falls back to mprotect, since the kernel refuses MADV_GUARD_INSTALL ({os.strerror(error)}): two "
