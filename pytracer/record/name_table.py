@@ -176,6 +176,9 @@ class NameTable:
 
 def item_bytes(tensor: Any) -> int:
     """Size of an element, without asking a subclass's __torch_function__."""
+    kind = type(tensor)
+    if kind.__module__ in ("torch", "torch.nn.parameter", "torch.nn.modules.parameter"):
+        return int(tensor.element_size())
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():

@@ -33,7 +33,7 @@ def install(box: Core, *, modules_may_exist: bool) -> None:
     """Registers the hooks. `modules_may_exist`: torch was imported long ago, so look for modules and optimizers."""
     global _table, _recorder
     if not torch_probe.learn(box):
-        box.note("tensors are not named: this torch, or this CPython, keeps them in a way that is not known")
+        box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
         return
     _table = _table or NameTable(box)
     _recorder = _Recorder(box, _table)
