@@ -105,7 +105,9 @@ class Core:
         in_list, in_tuple, in_dict = [None, wanted], (None, wanted), {"key": wanted}
         one, other = _Held(), _Held()
         one.value = wanted
-        vars(other)["value"] = wanted  # the dict is made, and takes over what the interpreter had kept beside the object
+        vars(other)["value"] = (
+            wanted  # the dict is made, and takes over what the interpreter had kept beside the object
+        )
         assert (lambda: wanted)() is wanted  # a cell
         found = self.lib.pytracer_check_objects(id(wanted)) == 1
         del in_list, in_tuple, in_dict
