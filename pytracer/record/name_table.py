@@ -17,6 +17,7 @@ from pytracer.record.core import Core
 TRANSPARENT, FOLLOWED = 1, 2  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
 TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+_PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 MOST_TEXTS = 16384
 LONGEST_TEXT = 160
 KEPT_GONE = 4096  # what died is remembered at least so long
@@ -182,6 +183,9 @@ def local_part(tensor: Any) -> Any:
 
 def item_bytes(tensor: Any) -> int:
     """Size of an element, without asking a subclass's __torch_function__."""
+    kind = type(tensor)
+    if (kind.__module__, kind.__name__) in _PLAIN:
+        return int(tensor.element_size())
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():
