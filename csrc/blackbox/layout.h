@@ -29,6 +29,11 @@ inline constexpr uint64_t kKeyStateMask = 3;
 inline constexpr uint64_t kKeyEmpty = 0;
 inline constexpr uint64_t kKeyBusy = 1;
 inline constexpr uint64_t kKeyLive = 2;
+inline constexpr uint32_t kDeviceBlockSlotsLog2 = 15;
+inline constexpr uint32_t kDeviceGraves = 4096;
+inline constexpr uint32_t kDeviceSegments = 0x2000;
+inline constexpr uint32_t kCudaGraphs = 1024;
+inline constexpr uint32_t kGraphInputs = 0x4000;
 inline constexpr uint32_t kNativeHeadFrames = 128;
 inline constexpr uint32_t kNativeTailFrames = 32;
 inline constexpr uint32_t kThreadHeadFrames = 48;
@@ -63,6 +68,11 @@ enum class RegionKind : uint32_t {
   kMemory = 25,
   kThreadStacks = 26,
   kThreadFrames = 27,
+  kDeviceBlocks = 48,
+  kDeviceGraves = 49,
+  kDeviceSegments = 50,
+  kCudaGraphs = 51,
+  kGraphInputs = 52,
 };
 
 enum class RecordKind : uint32_t {
@@ -93,6 +103,7 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kDeviceOom = 48,
   kLoader = 42,
 };
 
@@ -151,6 +162,34 @@ enum class CollectiveState : uint32_t {
   kFailed = 4,
 };
 
+enum class BlockState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kAwaited = 2,
+  kFreed = 3,
+};
+
+enum class SegmentState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kGone = 2,
+};
+
+enum class GraphState : uint32_t {
+  kEmpty = 0,
+  kCapturing = 1,
+  kCaptured = 2,
+  kFailed = 3,
+  kReset = 4,
+};
+
+enum class InputState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kFreed = 2,
+  kReallocated = 3,
+};
+
 /// First bytes of the file. Identity is written once; the counters at the end change.
 struct FileHeader {
   char magic[8];
@@ -188,7 +227,10 @@ struct FileHeader {
   uint32_t thread_count;
   uint32_t python_offsets_ok;
   uint64_t live_reports;
-  uint8_t reserved[24];
+  uint32_t device_sequence;
+  uint32_t device_blocks_dropped;
+  uint32_t device_unknown_frees;
+  uint8_t reserved[12];
   uint32_t epoch;
   uint8_t reserved_line[188];
 };
@@ -275,6 +317,141 @@ static_assert(sizeof(Grave) == 64);
 static_assert(std::is_standard_layout_v<Grave> && std::is_trivially_copyable_v<Grave>);
 static_assert(offsetof(Grave, reserved) == 56);
 
+/// One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves.
+struct DeviceBlock {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint64_t stream;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  int32_t alloc_tid;
+  int32_t free_tid;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t alloc_epoch;
+  uint32_t alloc_sequence;
+  uint32_t free_epoch;
+  uint32_t free_sequence;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(DeviceBlock) == 96);
+static_assert(std::is_standard_layout_v<DeviceBlock> && std::is_trivially_copyable_v<DeviceBlock>);
+static_assert(offsetof(DeviceBlock, reserved) == 80);
+
+/// Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too.
+struct DeviceSegment {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint64_t stream;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  uint32_t expandable;
+  uint32_t reserved;
+  uint32_t begin_epoch;
+  uint32_t begin_sequence;
+  uint32_t end_epoch;
+  uint32_t end_sequence;
+};
+static_assert(sizeof(DeviceSegment) == 64);
+static_assert(std::is_standard_layout_v<DeviceSegment> && std::is_trivially_copyable_v<DeviceSegment>);
+static_assert(offsetof(DeviceSegment, end_sequence) == 60);
+
+/// One torch.cuda.CUDAGraph. Slot (number - 1) % CUDA_GRAPHS.
+struct CudaGraph {
+  uint32_t order;
+  uint32_t state;
+  uint32_t number;
+  uint32_t device;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  uint64_t stream;
+  uint32_t who_id;
+  uint32_t who_where;
+  uint32_t reset_who_id;
+  uint32_t reset_who_where;
+  uint64_t captured_ns;
+  uint64_t reset_ns;
+  uint64_t replays;
+  uint64_t replayed_ns;
+  uint32_t inputs;
+  uint32_t inputs_dropped;
+  uint32_t collectives;
+  uint32_t broken;
+  uint64_t broken_replays;
+  uint64_t broken_replayed_ns;
+  uint32_t capture_sequence;
+  uint32_t name_id;
+  uint64_t reserved;
+};
+static_assert(sizeof(CudaGraph) == 128);
+static_assert(std::is_standard_layout_v<CudaGraph> && std::is_trivially_copyable_v<CudaGraph>);
+static_assert(offsetof(CudaGraph, reserved) == 120);
+
+/// Memory that a CUDA graph reads or writes at every replay and that was allocated before its capture.
+struct GraphInput {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint32_t graph;
+  uint32_t reserved;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t free_epoch;
+  uint32_t free_sequence;
+  uint32_t new_who_id;
+  uint32_t new_who_where;
+  uint64_t new_addr;
+  uint64_t new_nbytes;
+  uint32_t new_epoch;
+  uint32_t new_sequence;
+  uint64_t reserved_end;
+};
+static_assert(sizeof(GraphInput) == 96);
+static_assert(std::is_standard_layout_v<GraphInput> && std::is_trivially_copyable_v<GraphInput>);
+static_assert(offsetof(GraphInput, reserved_end) == 88);
+
+/// DEVICE_OOM: followed by `user_count` DeviceOomUser, the largest first.
+struct DeviceOomEntry {
+  uint32_t device;
+  uint32_t user_count;
+  uint64_t wanted_nbytes;
+  uint64_t free_nbytes;
+  uint64_t live_nbytes;
+  uint64_t awaited_nbytes;
+  uint64_t segment_nbytes;
+  uint32_t live_count;
+  uint32_t segment_count;
+  uint32_t who_id;
+  uint32_t who_where;
+};
+static_assert(sizeof(DeviceOomEntry) == 64);
+static_assert(std::is_standard_layout_v<DeviceOomEntry> && std::is_trivially_copyable_v<DeviceOomEntry>);
+static_assert(offsetof(DeviceOomEntry, who_where) == 60);
+
+/// The live blocks that one place has allocated.
+struct DeviceOomUser {
+  uint32_t who_id;
+  uint32_t who_where;
+  uint64_t nbytes;
+  uint32_t count;
+  uint32_t pool;
+};
+static_assert(sizeof(DeviceOomUser) == 24);
+static_assert(std::is_standard_layout_v<DeviceOomUser> && std::is_trivially_copyable_v<DeviceOomUser>);
+static_assert(offsetof(DeviceOomUser, pool) == 20);
+
 /// Starts every record. The ring slot of record n is n % RECORDS_PER_THREAD.
 struct RecordHeader {
   uint32_t order;
@@ -348,11 +525,13 @@ struct CollectiveSlot {
   uint32_t who_id;
   uint32_t who_where;
   int64_t step;
-  uint8_t reserved[24];
+  uint64_t stream;
+  uint32_t graph;
+  uint8_t reserved[12];
 };
 static_assert(sizeof(CollectiveSlot) == 256);
 static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
-static_assert(offsetof(CollectiveSlot, reserved) == 232);
+static_assert(offsetof(CollectiveSlot, reserved) == 244);
 
 /// Starts every journal entry; entries are 8-byte aligned and follow each other.
 struct EntryHeader {
@@ -483,11 +662,12 @@ struct CrashHeader {
   uint32_t threads_total;
   uint32_t thread_stack_count;
   uint32_t tls_delta;
-  uint8_t reserved[88];
+  uint32_t device_sequence;
+  uint8_t reserved[84];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 936);
+static_assert(offsetof(CrashHeader, reserved) == 940);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {

@@ -36,9 +36,9 @@ def uninstall() -> None:
         patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, steps
+    from pytracer.record import cuda, ddp, distributed, steps
 
-    for part in (steps, ddp, distributed):
+    for part in (steps, ddp, distributed, cuda):
         part.uninstall()
     _native.uninstall()
     _native = None
@@ -101,13 +101,14 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
-    from pytracer.record import ddp, distributed, handlers, steps
+    from pytracer.record import cuda, ddp, distributed, handlers, steps
 
     handlers.install_for_workers(box)
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)
         ddp.install(box, native)
+    cuda.install(box, native)
 
 
 def _install_without_native(box: Core) -> None:
