@@ -76,7 +76,9 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
         memory=r.Memory(
-            max_rss=process.usage.maxrss if process.usage else None, cpu_storages_bytes=_live_bytes(snapshot)
+            max_rss=process.usage.maxrss if process.usage else None,
+            cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),
+            cuda_allocated_bytes=_live_bytes(snapshot, on_cpu=False),
         ),
         usage=_usage(process),
         environment=dict(snapshot.environment),
@@ -95,8 +97,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     return view
 
 
-def _live_bytes(snapshot: Snapshot) -> int | None:
-    return None if snapshot.light else sum(item.nbytes for item in snapshot.storages if item.state == "live")
+def _live_bytes(snapshot: Snapshot, *, on_cpu: bool) -> int | None:
+    if snapshot.light or (not on_cpu and not snapshot.segments):
+        return None
+    return sum(s.nbytes for s in snapshot.storages if s.state == "live" and (s.device == "cpu") == on_cpu)
 
 
 def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:

@@ -17,6 +17,7 @@ from pytracer.blackbox.schema import Entry, Region, State
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
+from pytracer.decode.devices import Devices
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.rings import Rings
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
@@ -35,6 +36,8 @@ _COUNTERS = (
     "hook_errors",
     "collectives",
     "live_reports",
+    "device_blocks_dropped",
+    "device_unknown_frees",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
 
@@ -43,6 +46,7 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES,
     Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES,
+    Region.DEVICE_BLOCKS, Region.DEVICE_GRAVES, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
 LAST_COLLECTIVES = 64
@@ -72,6 +76,8 @@ def read_box(
     lives = storages.read()
     crash_reader = CrashReader(box, storages)
     crash = crash_reader.read()
+    devices = Devices(box, journal, storages.clock, crash_reader.device_sequence)
+    blocks = devices.blocks()
     crash = _essence(crash) if light and crash is not None else crash
     facts = journal.facts(_HEAVY_ENTRIES if light else ())
     collectives = Collectives(box, journal, facts, last_collectives if light else None)
@@ -81,7 +87,8 @@ def read_box(
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
     counts = {name: header[name] for name in _COUNTERS} | {
-        "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"],
+        "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"]
+        + header["device_blocks_dropped"],
         "records": len(events),
         "overwritten_records": rings.overwritten_records,
         "torn_records": rings.torn_records,
@@ -96,6 +103,8 @@ def read_box(
         "busy_slots": storages.busy_slots,
         "torn_slots": storages.torn_slots,
         "torn_graves": storages.torn_graves,
+        "live_device_blocks": sum(item.state == "live" for item in blocks),
+        "torn_device_items": devices.torn,
         "threads": len(rings.threads.by_index),
     }
     return Snapshot(
@@ -127,7 +136,10 @@ def read_box(
         threads=tuple(rings.threads.by_index.values()),
         collectives=tuple(collectives.items),
         groups=collectives.groups,
-        storages=lives,
+        storages=(*lives, *blocks),
+        segments=devices.segments(),
+        cuda_graphs=devices.graphs(),
+        out_of_memory=devices.out_of_memory(),
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
         crash=None if crash_reader.live else crash,
         live=crash if crash_reader.live else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, DeviceSegment, OutOfMemory, Pool
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -75,7 +76,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Storage:
-    """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids."""
+    """One life of a storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+
+    On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
+    freed it, as `freed*` tell, but it stays live until other streams have done with it.
+    """
 
     base: int
     nbytes: int
@@ -87,6 +92,10 @@ class Storage:
     freed_by: Who | None = None
     freed_thread: int | None = None
     order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+    device: str = "cpu"  # e.g. "cuda:0"
+    stream: int | None = None
+    pool: Pool = DEFAULT_POOL
+    awaited: bool = False
 
 
 @dataclass(frozen=True)
@@ -363,7 +372,7 @@ class Snapshot:
     events: tuple[Event, ...]  # all rings, oldest first
     threads: tuple[ThreadInfo, ...]
     collectives: tuple[Collective, ...]  # in the order of their calls
-    storages: tuple[Storage, ...]  # live and freed
+    storages: tuple[Storage, ...]  # live and freed, those of devices too
     waits: tuple[Wait, ...]
     crash: Crash | None
     counts: dict[str, int]
@@ -373,6 +382,9 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    segments: tuple[DeviceSegment, ...] = ()  # by address
+    cuda_graphs: tuple[CudaGraph, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()  # of devices
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
 
 
