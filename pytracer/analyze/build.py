@@ -14,6 +14,7 @@ from pytracer.analyze.address import describe_address
 from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
+from pytracer.analyze.cuda_graphs import graph_reports, graph_use
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.instruction import (
     Instruction,
@@ -75,6 +76,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
+        cuda_graphs=graph_reports(snapshot, clock),
         memory=r.Memory(
             max_rss=process.usage.maxrss if process.usage else None,
             cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),
@@ -228,6 +230,7 @@ def _fault(
         kind=place.kind,
         storage=storage_report(snapshot, place, clock),
         bucket=bucket_report(place),
+        cuda_graph=graph_use(snapshot, place, clock),
         mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and (refused or not execute) else None,
         expression=expression,

@@ -8,6 +8,7 @@ from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.place import Place
+from pytracer.decode.device_parts import DEFAULT_POOL
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
 
@@ -22,18 +23,24 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         nbytes=storage.nbytes,
         offset_bytes=place.offset_bytes,
         distance_bytes=place.distance_bytes,
-        device="cpu",
+        device=storage.device,
         state=storage.state,
         names=list(place.names),
         allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
         freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
         found=place.found,
         earlier=list(place.earlier),
+        stream=hex_addr(storage.stream) if storage.stream is not None else None,
+        pool=None if storage.pool == DEFAULT_POOL else f"({storage.pool[0]}, {storage.pool[1]})",
+        awaited=storage.awaited if storage.device != "cpu" else None,
     )
 
 
 def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock: RunClock) -> r.Origin:
-    name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
+    named = [(thread.tid, thread.name) for thread in snapshot.threads]
+    if snapshot.crash is not None:
+        named.append((snapshot.crash.tid, snapshot.crash.thread_name))
+    name = next((name for thread, name in named if thread == tid), None)
     return r.Origin(
         time=clock.relative(snapshot, moment.mono_ns),
         thread=name or (f"thread {tid}" if tid is not None else None),

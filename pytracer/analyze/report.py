@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from pytracer.analyze.report_parts import AlsoCrashed as AlsoCrashed
 from pytracer.analyze.report_parts import Bucket as Bucket
+from pytracer.analyze.report_parts import CudaGraph as CudaGraph
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
@@ -235,7 +236,7 @@ class ProcessReport(Part):
     recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
     ddp: list[Ddp] | None = None
     fsdp: list[dict[str, Any]] | None = None
-    cuda_graphs: list[dict[str, Any]] | None = None
+    cuda_graphs: list[CudaGraph] | None = None
     cuda_streams: list[dict[str, Any]] | None = None
     memory: Memory | None = None
     usage: Usage | None = None

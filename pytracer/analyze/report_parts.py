@@ -50,7 +50,9 @@ class Origin(Part):
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
-    `earlier` names older storages at the same address, the latest first.
+    `earlier` names older storages at the same address, the latest first. On a device: the `stream` that it was allocated
+    for, the `pool` it came from (None: the default one), and whether the program has freed it and only other streams
+    still need it (`awaited`).
     `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
     it) or "guessed".
     """
@@ -66,6 +68,9 @@ class StorageReport(Part):
     freed: Origin | None = None
     found: str | None = None
     earlier: list[str] | None = None
+    stream: str | None = None
+    pool: str | None = None
+    awaited: bool | None = None
 
 
 class Bucket(Part):
@@ -89,6 +94,29 @@ class CudaGraphUse(Part):
     replays: int | None = None
     role: str | None = None
     note: str | None = None
+    captured_by: PythonFrame | None = None
+
+
+class CudaGraph(Part):
+    """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset".
+
+    `inputs`: storages that it uses and did not allocate, `unknown_inputs` those of them that the allocator does not know.
+    `broken_replays`: replays after one of them was freed; `broken_inputs` says which, in words.
+    """
+
+    id: int | None = None
+    device: str | None = None
+    pool: str | None = None
+    state: str | None = None
+    captured_at: int | None = None
+    captured_by: PythonFrame | None = None
+    replays: int | None = None
+    last_replay: int | None = None
+    inputs: int | None = None
+    unknown_inputs: int | None = None
+    collectives: int | None = None
+    broken_replays: int | None = None
+    broken_inputs: list[str] | None = None
 
 
 class MappingReport(Part):

@@ -27,6 +27,8 @@ def memory_text(subject: r.ProcessReport) -> Text | None:
     if fault.storage is None:
         return _region_text(fault)
     text = storage_text(fault.storage, fault.bucket, fault.kind, thread)
+    if fault.cuda_graph is not None:
+        text.append(f"\n{graph_words(fault.cuda_graph)}")
     for line in (*_operands(fault), *_beside(fault), *_before(fault)):
         text.append(f"\n{line}")
     return text
@@ -43,8 +45,11 @@ def _region_text(fault: r.Fault) -> Text | None:
 
 def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | None, thread: str | None) -> Text:
     """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
-    text = Text().append(f"{storage.state} storage", style="bold")
+    on_device = storage.device is not None and storage.device != "cpu"
+    text = Text().append(f"{storage.state} {'block' if on_device else 'storage'}", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
+    if on_device:
+        text.append(f"\non {storage.device}{_device_words(storage)}")
     names = storage.names or []
     if bucket is not None:
         text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
@@ -61,6 +66,20 @@ def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | 
             text.append(f"\n{label:<9} ", style="cyan")
             text.append(origin_words(origin, thread))
     return text
+
+
+def graph_words(use: r.CudaGraphUse) -> str:
+    """Which CUDA graph uses the memory, and how."""
+    where = f", captured at {place_words(use.captured_by)}" if use.captured_by else ""
+    role = "an input" if use.role == "static-input" else "of the pool"
+    replays = f", replayed {count_words(use.replays, 'time')}" if use.replays else ""
+    return f"{role} of CUDA graph {use.id}{where}{replays}" + (f"; {use.note}" if use.note else "")
+
+
+def _device_words(storage: r.StorageReport) -> str:
+    stream = "" if storage.stream in (None, "0x0") else f", for stream {storage.stream}"
+    pool = f", in pool {storage.pool}" if storage.pool else ""
+    return f"{stream}{pool}{', freed but kept until other streams are done with it' if storage.awaited else ''}"
 
 
 def _offset(storage: r.StorageReport, kind: str | None) -> str:
