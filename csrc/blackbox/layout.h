@@ -34,6 +34,7 @@ inline constexpr uint32_t kDeviceGraves = 4096;
 inline constexpr uint32_t kDeviceSegments = 0x2000;
 inline constexpr uint32_t kCudaGraphs = 1024;
 inline constexpr uint32_t kGraphInputs = 0x4000;
+inline constexpr uint32_t kCudaStreams = 128;
 inline constexpr uint32_t kNativeHeadFrames = 128;
 inline constexpr uint32_t kNativeTailFrames = 32;
 inline constexpr uint32_t kThreadHeadFrames = 48;
@@ -73,6 +74,9 @@ enum class RegionKind : uint32_t {
   kDeviceSegments = 50,
   kCudaGraphs = 51,
   kGraphInputs = 52,
+  kCudaStreams = 53,
+  kGuard = 40,
+  kGuarded = 41,
 };
 
 enum class RecordKind : uint32_t {
@@ -83,6 +87,7 @@ enum class RecordKind : uint32_t {
   kRangeBegin = 17,
   kRangeEnd = 18,
   kOp = 19,
+  kStream = 24,
 };
 
 enum class EntryKind : uint32_t {
@@ -93,6 +98,7 @@ enum class EntryKind : uint32_t {
   kCode = 16,
   kNode = 17,
   kSite = 18,
+  kStack = 24,
   kVersions = 32,
   kRank = 33,
   kModule = 34,
@@ -104,6 +110,7 @@ enum class EntryKind : uint32_t {
   kCppException = 38,
   kWorker = 40,
   kDeviceOom = 48,
+  kGuardDamage = 56,
   kLoader = 42,
 };
 
@@ -162,6 +169,18 @@ enum class CollectiveState : uint32_t {
   kFailed = 4,
 };
 
+enum class GuardedState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kQuarantined = 2,
+};
+
+enum class GuardMechanism : uint32_t {
+  kNone = 0,
+  kMarkers = 1,
+  kProtection = 2,
+};
+
 enum class BlockState : uint32_t {
   kEmpty = 0,
   kLive = 1,
@@ -188,6 +207,22 @@ enum class InputState : uint32_t {
   kLive = 1,
   kFreed = 2,
   kReallocated = 3,
+};
+
+enum class StreamState : uint32_t {
+  kUnknown = 0,
+  kIdle = 1,
+  kBusy = 2,
+  kCaptured = 3,
+  kFailed = 4,
+};
+
+enum class StreamAction : uint32_t {
+  kEventRecorded = 1,
+  kWaitsForEvent = 2,
+  kWaitsForStream = 3,
+  kHostWaits = 4,
+  kHostWaited = 5,
 };
 
 /// First bytes of the file. Identity is written once; the counters at the end change.
@@ -227,16 +262,20 @@ struct FileHeader {
   uint32_t thread_count;
   uint32_t python_offsets_ok;
   uint64_t live_reports;
+  uint64_t guard_damage;
+  uint8_t reserved[16];
+  uint32_t epoch;
+  uint8_t reserved_line[60];
   uint32_t device_sequence;
   uint32_t device_blocks_dropped;
   uint32_t device_unknown_frees;
-  uint8_t reserved[12];
-  uint32_t epoch;
-  uint8_t reserved_line[188];
+  uint32_t reserved_progress;
+  uint64_t progress_ns;
+  uint8_t reserved_end[104];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_line) == 324);
+static_assert(offsetof(FileHeader, reserved_end) == 408);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {
@@ -422,6 +461,35 @@ static_assert(sizeof(GraphInput) == 96);
 static_assert(std::is_standard_layout_v<GraphInput> && std::is_trivially_copyable_v<GraphInput>);
 static_assert(offsetof(GraphInput, reserved_end) == 88);
 
+/// A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for.
+struct CudaStream {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t stream;
+  uint64_t since_ns;
+  uint64_t asked_ns;
+  int32_t error;
+  uint32_t reserved;
+  uint64_t reserved_end[3];
+};
+static_assert(sizeof(CudaStream) == 64);
+static_assert(std::is_standard_layout_v<CudaStream> && std::is_trivially_copyable_v<CudaStream>);
+static_assert(offsetof(CudaStream, reserved_end) == 40);
+
+/// STREAM: streams wait for each other, or the host for them. Level ops.
+struct StreamRecord {
+  uint32_t action;
+  uint32_t device;
+  uint64_t stream;
+  uint64_t event;
+  uint64_t other_stream;
+  uint64_t reserved;
+};
+static_assert(sizeof(StreamRecord) == 40);
+static_assert(std::is_standard_layout_v<StreamRecord> && std::is_trivially_copyable_v<StreamRecord>);
+static_assert(offsetof(StreamRecord, reserved) == 32);
+
 /// DEVICE_OOM: followed by `user_count` DeviceOomUser, the largest first.
 struct DeviceOomEntry {
   uint32_t device;
@@ -589,6 +657,24 @@ struct SiteEntry {
 static_assert(sizeof(SiteEntry) == 24);
 static_assert(std::is_standard_layout_v<SiteEntry> && std::is_trivially_copyable_v<SiteEntry>);
 static_assert(offsetof(SiteEntry, reserved) == 20);
+
+/// STACK: followed by `count` places, innermost first.
+struct StackEntry {
+  uint32_t node_id;
+  uint32_t count;
+};
+static_assert(sizeof(StackEntry) == 8);
+static_assert(std::is_standard_layout_v<StackEntry> && std::is_trivially_copyable_v<StackEntry>);
+static_assert(offsetof(StackEntry, count) == 4);
+
+/// One place of a STACK entry.
+struct StackPlace {
+  uint32_t code_id;
+  uint32_t code_offset;
+};
+static_assert(sizeof(StackPlace) == 8);
+static_assert(std::is_standard_layout_v<StackPlace> && std::is_trivially_copyable_v<StackPlace>);
+static_assert(offsetof(StackPlace, code_offset) == 4);
 
 /// GROUP_SEEN: followed by the group's name and its description.
 struct GroupEntry {
@@ -781,6 +867,67 @@ struct ThreadStack {
 static_assert(sizeof(ThreadStack) == 384);
 static_assert(std::is_standard_layout_v<ThreadStack> && std::is_trivially_copyable_v<ThreadStack>);
 static_assert(offsetof(ThreadStack, reserved) == 336);
+
+/// GUARD: settings, place and counters of guard mode.
+struct GuardRegion {
+  uint32_t armed;
+  uint32_t mechanism;
+  uint64_t every;
+  uint64_t min_bytes;
+  uint32_t alignment;
+  uint32_t underrun;
+  uint64_t budget_bytes;
+  uint64_t budget_mappings;
+  uint64_t small_low;
+  uint64_t small_high;
+  uint64_t large_low;
+  uint64_t large_high;
+  uint64_t guarded;
+  uint64_t quarantined;
+  uint64_t refused_bytes;
+  uint64_t refused_mappings;
+  uint64_t refused_records;
+  uint64_t refused_system;
+  uint64_t unsealed;
+  uint64_t live;
+  uint64_t live_bytes;
+  uint64_t most_bytes;
+  uint64_t mappings;
+  int32_t fallback_errno;
+  uint32_t reserved_word;
+  uint8_t reserved[80];
+};
+static_assert(sizeof(GuardRegion) == 256);
+static_assert(std::is_standard_layout_v<GuardRegion> && std::is_trivially_copyable_v<GuardRegion>);
+static_assert(offsetof(GuardRegion, reserved) == 176);
+
+/// GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts.
+struct GuardedStorage {
+  uint64_t base;
+  uint64_t nbytes;
+  uint64_t low;
+  uint64_t high;
+  uint64_t number;
+  uint64_t allocated_ns;
+  uint64_t freed_ns;
+  uint32_t state;
+  int32_t alloc_tid;
+  int32_t free_tid;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t alloc_epoch;
+  uint32_t free_epoch;
+  uint32_t damage_side;
+  int64_t damage_offset;
+  uint32_t damage_nbytes;
+  uint32_t reserved;
+  uint8_t damage_bytes[16];
+};
+static_assert(sizeof(GuardedStorage) == 128);
+static_assert(std::is_standard_layout_v<GuardedStorage> && std::is_trivially_copyable_v<GuardedStorage>);
+static_assert(offsetof(GuardedStorage, damage_bytes) == 112);
 
 /// CPP_EXCEPTION: followed by the demangled type and what().
 struct CppExceptionEntry {

@@ -29,6 +29,13 @@ bool is_deaf();
 /// The stream that this thread works on is told from now on.
 void install_stream_probe();
 
+/// Asks the device about every known stream: idle, busy, or failed. Waits for nothing, and asks nothing while a CUDA graph is
+/// being captured, which a question could spoil. Returns the cudaError_t of a stream that failed; 0: none did.
+int ask_streams();
+
+/// Keeps ask_streams() away while captures begin and end.
+void lock_streams(bool lock);
+
 /// A capture on the current stream begins: what its kernels use is collected until end_capture. 0: not recorded.
 uint32_t begin_capture(uint64_t pool_graph, uint64_t pool_number);
 void end_capture(uint32_t number, bool captured, uint64_t pool_graph, uint64_t pool_number);

@@ -15,6 +15,9 @@ PYBIND11_MODULE(_native_cuda, m) {
   m.def("follow", &pytracer::cuda::follow);
   m.def("is_deaf", &pytracer::cuda::is_deaf);
   m.def("install_stream_probe", &pytracer::cuda::install_stream_probe);
+  m.def("ask_streams", &pytracer::cuda::ask_streams, py::call_guard<py::gil_scoped_release>());
+  m.def("lock_streams", &pytracer::cuda::lock_streams, py::call_guard<py::gil_scoped_release>());
+  m.def("progress_read", &pytracer_progress_read);
   m.def("begin_capture", &pytracer::cuda::begin_capture);
   m.def("end_capture", &pytracer::cuda::end_capture);
   m.def("reset", &pytracer::cuda::reset);

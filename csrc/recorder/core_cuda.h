@@ -61,6 +61,15 @@ struct pytracer_stream {
 PYTRACER_API void pytracer_set_stream_probe(int (*probe)(struct pytracer_stream*));
 PYTRACER_API int pytracer_current_stream(struct pytracer_stream* out);
 
+/// A stream of a device, as the device answered; `state`: blackbox::StreamState. UNKNOWN only adds it.
+PYTRACER_API void pytracer_stream_state(uint32_t device, uint64_t stream, uint32_t state, int32_t error);
+
+/// The `index`th known stream. 0 when there are fewer.
+PYTRACER_API int pytracer_known_stream(uint32_t index, struct pytracer_stream* out);
+
+/// What devices did was asked for just now, with success.
+PYTRACER_API void pytracer_progress_read(void);
+
 /// How far the collectives of a process group got, as the backend's own records tell: all up to `sequence_nr` reached `state`
 /// (blackbox::CollectiveState).
 PYTRACER_API void pytracer_group_reached(const char* group, uint64_t sequence_nr, uint32_t state);

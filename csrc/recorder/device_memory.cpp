@@ -4,6 +4,7 @@
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "cuda_graphs.h"
+#include "cuda_streams.h"
 #include "device_oom.h"
 #include "journal.h"
 
@@ -204,7 +205,7 @@ int pytracer_open_device_memory(void) {
   blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceBlocks, sizeof(DeviceBlock), kSlots, 0, kDeviceBlockSlotsLog2));
   graves = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceGraves, sizeof(DeviceBlock), kDeviceGraves, 0, 0));
   segments = static_cast<DeviceSegment*>(add_region(RegionKind::kDeviceSegments, sizeof(DeviceSegment), kDeviceSegments, 0, 0));
-  bool all = blocks != nullptr && graves != nullptr && segments != nullptr && open_cuda_graphs();
+  bool all = blocks != nullptr && graves != nullptr && segments != nullptr && open_cuda_graphs() && open_cuda_streams();
   open_.store(all, std::memory_order_release);
   return all;
 }
@@ -215,6 +216,7 @@ void pytracer_device_acted(enum pytracer_device_action action, const struct pytr
   uint32_t sequence = next_sequence();
   switch (action) {
     case PYTRACER_BLOCK_ALLOCATED:
+      note_stream(event->device, event->stream, StreamState::kUnknown, 0);
       graph_memory_allocated(*event, sequence);
       add_block(*event, sequence, now(), BlockState::kLive);
       break;

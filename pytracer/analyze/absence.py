@@ -50,7 +50,8 @@ def find_absences(job: JobView) -> list[Absence]:
     for wait in job.waiting.waits:
         if wait.call.point_to_point:
             continue
-        absent = views_of(job, [rank for rank in wait.targets if rank in job.waiting.sinks])
+        sinks = views_of(job, [rank for rank in wait.targets if rank in job.waiting.sinks])
+        absent = [view for view in sinks if not _failed_before(view, wait)]
         waiters = views_of(job, wait.waiters[:1])
         lasted = waited_ns(waiters[0], wait.call) if waiters else 0
         by_fate: dict[str, list[ProcessView]] = {}
@@ -71,6 +72,13 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
         return "left" if leaving else "late"
     ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
     return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
+
+
+def _failed_before(view: ProcessView, wait: Wait) -> bool:
+    """Whether its last collective in that group failed: what ended that one kept it from this one."""
+    name = wait.group.name if wait.group is not None else None
+    items = [item for item in view.process.snapshot.collectives if item.group == name]
+    return bool(items) and items[-1].state == "failed" and items[-1].sequence_nr < wait.call.sequence_nr
 
 
 def _timed_out(job: JobView, wait: Wait) -> bool:

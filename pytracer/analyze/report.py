@@ -16,6 +16,8 @@ from pytracer.analyze.report_parts import CudaGraph as CudaGraph
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import GuardDamage as GuardDamage
+from pytracer.analyze.report_parts import GuardReport as GuardReport
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
 from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
@@ -254,6 +256,7 @@ class ProcessReport(Part):
     parent_rank: int | None = None
     attempt: int | None = None
     worker: DataLoaderWorker | None = None
+    guard: GuardReport | None = None
 
 
 class MismatchVariant(Part):

@@ -33,7 +33,12 @@ def install(box: Core, native_cuda: Any) -> None:
 
     @functools.wraps(begin)
     def capture_begin(self: Any, pool: Any = None, *args: Any, **kwargs: Any) -> Any:
-        result = begin(self, pool, *args, **kwargs)
+        native_cuda.lock_streams(True)  # until capture_end: a question about a stream could spoil the capture
+        try:
+            result = begin(self, pool, *args, **kwargs)
+        except BaseException:
+            native_cuda.lock_streams(False)
+            raise
         _guarded(box, _begin, native_cuda, self, pool)
         return result
 
@@ -44,7 +49,10 @@ def install(box: Core, native_cuda: Any) -> None:
         except BaseException:
             _guarded(box, _end, native_cuda, self, False)
             raise
-        _guarded(box, _end, native_cuda, self, True)
+        else:
+            _guarded(box, _end, native_cuda, self, True)
+        finally:
+            native_cuda.lock_streams(False)
         return result
 
     @functools.wraps(replay)

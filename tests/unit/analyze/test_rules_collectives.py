@@ -151,6 +151,21 @@ def test_own_fault_beside_a_mismatch_stays_the_verdict(run: Path) -> None:
 # collective-missing-rank
 
 
+def test_rank_whose_collective_failed_is_not_absent_from_the_next(run: Path) -> None:
+    """Rank 1 is killed inside a collective: rank 0 fails in it, rank 2 got through it and waits in the next one."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    job.calls(0, call(state="failed"), first=2)
+    job.calls(1, call(state="started"), first=2)
+    job.calls(2, DONE, call(state="failed"), first=2)
+    job.raised(0, CLOSED, at=3000)
+    job.raised(2, CLOSED, at=3010)
+    job.endings[1] = {"signal": 9}
+    report = build_report(job.job(run))
+    assert verdict(report)[1] == 1
+    assert [item.ranks for item in report.findings or [] if item.id == "collective-missing-rank"] == [[1]]
+
+
 def late(ranks: int = 3, *, boxes: bool = True) -> Ranks:
     """Rank 1 never comes to the second all-reduce; the others time out; the agent ends rank 1."""
     job = Ranks(ranks)
