@@ -42,7 +42,8 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.GuardedState, schema.GuardMechanism,
-    schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState, schema.StreamAction,
+    schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
+    schema.StreamAction,
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
 from pytracer.analyze.cuda_graphs import graph_reports, graph_use
+from pytracer.analyze.cuda_streams import stream_reports
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
@@ -78,6 +79,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
         cuda_graphs=graph_reports(snapshot, clock),
+        cuda_streams=stream_reports(snapshot, clock),
         memory=r.Memory(
             max_rss=process.usage.maxrss if process.usage else None,
             cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),

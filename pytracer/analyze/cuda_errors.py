@@ -13,7 +13,7 @@ _OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
 
 @dataclass(frozen=True)
 class CudaError:
-    """What CUDA said. `sticky`: every later call fails with it, so that the first one that told need not be its cause."""
+    """What CUDA said. `sticky`: every later call fails with it, so that the one that told need not be its cause."""
 
     text: str
     sticky: bool

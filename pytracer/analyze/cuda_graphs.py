@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr, size_words
+from pytracer._words import count_words, hex_addr, size_words
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.naming import names_of_storage
@@ -29,8 +29,8 @@ def graph_use(snapshot: Snapshot, place: Place | None, clock: RunClock) -> r.Cud
         item = next((item for item in graph.inputs if item.base <= place.addr < item.base + item.nbytes), None)
         if item is not None:
             return _use(snapshot, graph, clock, "static-input", _input_note(snapshot, graph, item))
-    graph = graph_of_pool(snapshot, pool_of(place))
-    return _use(snapshot, graph, clock, "pool-memory", _pool_note(graph)) if graph is not None else None
+    owner = graph_of_pool(snapshot, pool_of(place))
+    return _use(snapshot, owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
 
 
 def pool_of(place: Place) -> Pool:
@@ -59,7 +59,7 @@ def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
 
 
 def input_words(snapshot: Snapshot, item: GraphInput) -> str:
-    """`4096 bytes at 0x7f..., allocated at train.py:3 in main, freed at train.py:9 in main; DDP bucket 0 lies there now`."""
+    """`4096 bytes at 0x7f.., allocated at a.py:3 in main, freed at a.py:9 in main; DDP bucket 0 lies there now`."""
     words = f"{size_words(item.nbytes)} at {hex_addr(item.base)}, {_by('allocated', item.allocated_by)}"
     if item.freed_by is not None:
         words += f", {_by('freed', item.freed_by)}"
@@ -106,7 +106,8 @@ def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note:
 def _input_note(snapshot: Snapshot, graph: CudaGraph, item: GraphInput) -> str | None:
     if item.state == "live":
         return None
-    replays = f"; the graph was replayed {graph.broken_replays} times since" if graph.broken_replays else ""
+    count = count_words(graph.broken_replays, "time")
+    replays = f"; the graph was replayed {count} since" if graph.broken_replays else ""
     return f"{_by('freed', item.freed_by or Who())} after the capture{replays}"
 
 

@@ -43,7 +43,7 @@ def segment_at(snapshot: Snapshot, addr: int) -> DeviceSegment | None:
 
 
 def device_words(place: Place) -> str | None:
-    """`128 bytes into DDP bucket 0 of Net (generation 1) on cuda:0`; None for memory that no allocator of torch's has."""
+    """`128 bytes into DDP bucket 0 of Net (generation 1) on cuda:0`; None for memory that torch's allocator has not."""
     storage, segment = place.storage, place.segment
     if storage is not None:
         name = place.names[0] if place.names else f"a {_state(storage)} block of {size_words(storage.nbytes)}"

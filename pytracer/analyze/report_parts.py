@@ -54,9 +54,9 @@ class Origin(Part):
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
-    `earlier` names older storages at the same address, the latest first. On a device: the `stream` that it was allocated
-    for, the `pool` it came from (None: the default one), and whether the program has freed it and only other streams
-    still need it (`awaited`).
+    `earlier` names older storages at the same address, the latest first. On a device: the `stream` that it was
+    allocated for, the `pool` it came from (None: the default one), and whether the program has freed it and only other
+    streams still need it (`awaited`).
     `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
     it) or "guessed".
     """
@@ -104,7 +104,7 @@ class CudaGraphUse(Part):
 class CudaGraph(Part):
     """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset".
 
-    `inputs`: storages that it uses and did not allocate, `unknown_inputs` those of them that the allocator does not know.
+    `inputs`: storages that it uses and did not allocate, `unknown_inputs` those that the allocator does not know.
     `broken_replays`: replays after one of them was freed; `broken_inputs` says which, in words.
     """
 
@@ -121,6 +121,20 @@ class CudaGraph(Part):
     collectives: int | None = None
     broken_replays: int | None = None
     broken_inputs: list[str] | None = None
+
+
+class CudaStream(Part):
+    """A CUDA stream when the device was last asked (`asked`): "idle", "busy", "captured", "failed" or "unknown".
+
+    It has been so since `since`, at least. `error` is the cudaError_t of a failure.
+    """
+
+    device: str | None = None
+    stream: str | None = None
+    state: str | None = None
+    since: int | None = None
+    asked: int | None = None
+    error: int | None = None
 
 
 class MappingReport(Part):

@@ -49,6 +49,7 @@ class Collectives:
 
     def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...], most: int | None = None) -> None:
         self.groups, self._seen = _groups(facts, journal)
+        self._progress_ns = box.header["progress_ns"]
         self.torn = 0
         self.items: list[Collective] = []
         extent = box.region(Region.COLLECTIVES, schema.COLLECTIVE_SLOT.nbytes)
@@ -79,6 +80,8 @@ class Collectives:
         who = journal.who(c["who_id"], c["who_where"])
         group = self._seen.get(c["group_id"])
         reduce_op = c["reduce_op"]
+        on_device = group is not None and "nccl" in (group.backend or "")
+        is_open = c["state"] in (CollectiveState.SCHEDULED, CollectiveState.STARTED)
         return Collective(
             sequence_nr=c["sequence_nr"],
             op=plain_op(c["name"]),
@@ -109,6 +112,9 @@ class Collectives:
             python=who.python,
             caller=who.caller,
             step=c["step"] if c["step"] >= 0 else None,
+            progress_unknown=on_device and is_open and c["scheduled_ns"] >= self._progress_ns,
+            stream=c["stream"] if on_device else None,
+            cuda_graph=c["graph"] or None,
         )
 
 

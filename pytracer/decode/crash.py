@@ -65,7 +65,11 @@ class CrashReader:
     @property
     def device_sequence(self) -> int | None:
         """Number of the last event of the devices' allocators before the crash; None: nothing crashed for good."""
-        crashed = bool(self._head) and self._head["state"] in (CrashState.CLAIMED, CrashState.COMPLETE, CrashState.CHAINED)
+        crashed = bool(self._head) and self._head["state"] in (
+            CrashState.CLAIMED,
+            CrashState.COMPLETE,
+            CrashState.CHAINED,
+        )
         return self._head["device_sequence"] if crashed else None
 
     def read(self) -> Crash | None:

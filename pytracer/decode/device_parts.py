@@ -76,6 +76,21 @@ class CudaGraph:
 
 
 @dataclass(frozen=True)
+class CudaStream:
+    """A stream, and what the device said when it was last asked: "idle", "busy", "captured", "failed" or "unknown".
+
+    `since_ns`: it has been so from then on, at least. `error`: the cudaError_t of a failure.
+    """
+
+    device: int
+    stream: int
+    state: str
+    since_ns: int | None
+    asked_ns: int | None
+    error: int | None
+
+
+@dataclass(frozen=True)
 class OutOfMemoryUser:
     """A place in the program, and the live blocks that it had allocated."""
 

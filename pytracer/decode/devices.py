@@ -12,9 +12,17 @@ from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
-from pytracer.blackbox.schema import BlockState, Entry, GraphState, InputState, Region, SegmentState
+from pytracer.blackbox.schema import BlockState, Entry, GraphState, InputState, Region, SegmentState, StreamState
 from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.device_parts import CudaGraph, DeviceSegment, GraphInput, OutOfMemory, OutOfMemoryUser, Pool
+from pytracer.decode.device_parts import (
+    CudaGraph,
+    CudaStream,
+    DeviceSegment,
+    GraphInput,
+    OutOfMemory,
+    OutOfMemoryUser,
+    Pool,
+)
 from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Storage, Who
 from pytracer.decode.storages import Clock
@@ -56,6 +64,20 @@ class Devices:
             inputs.setdefault(item["graph"], []).append(self._input(item))
         graphs = [self._graph(item, inputs) for item in self._items(Region.CUDA_GRAPHS, schema.CUDA_GRAPH)]
         return tuple(sorted(graphs, key=lambda graph: graph.number))
+
+    def streams(self) -> tuple[CudaStream, ...]:
+        """In the order in which they were first seen."""
+        return tuple(
+            CudaStream(
+                device=item["device"],
+                stream=item["stream"],
+                state=_word(StreamState, item["state"]),
+                since_ns=item["since_ns"] or None,
+                asked_ns=item["asked_ns"] or None,
+                error=item["error"] or None,
+            )
+            for item in self._items(Region.CUDA_STREAMS, schema.CUDA_STREAM)
+        )
 
     def out_of_memory(self) -> tuple[OutOfMemory, ...]:
         """Requests that could not be satisfied, oldest first."""
@@ -179,7 +201,7 @@ def _pool(item: dict[str, Any]) -> Pool:
     return item["pool_graph"], item["pool_number"]
 
 
-def _word(enum: type[GraphState], number: int) -> str:
+def _word(enum: type[GraphState] | type[StreamState], number: int) -> str:
     try:
         return enum(number).name.lower()
     except ValueError:

@@ -90,7 +90,9 @@ def read_box(
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
     counts = {name: header[name] for name in _COUNTERS} | {
-        "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"]
+        "dropped": header["journal_dropped"]
+        + header["storages_dropped"]
+        + header["threads_dropped"]
         + header["device_blocks_dropped"],
         "records": len(events),
         "overwritten_records": rings.overwritten_records,
@@ -142,6 +144,7 @@ def read_box(
         storages=(*lives, *blocks),
         segments=devices.segments(),
         cuda_graphs=devices.graphs(),
+        cuda_streams=devices.streams(),
         out_of_memory=devices.out_of_memory(),
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
         crash=None if crash_reader.live else crash,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, DeviceSegment, OutOfMemory, Pool
+from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, CudaStream, DeviceSegment, OutOfMemory, Pool
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -218,6 +218,10 @@ class Collective:
     python: PythonFrame | None = None
     caller: PythonFrame | None = None
     step: int | None = None
+    # Queued on a device after its progress was last read: it may have been done.
+    progress_unknown: bool = False
+    stream: int | None = None  # current CUDA stream of the call
+    cuda_graph: int | None = None  # number of the CUDA graph that it was captured into
 
 
 @dataclass(frozen=True)
@@ -437,6 +441,7 @@ class Snapshot:
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
     segments: tuple[DeviceSegment, ...] = ()  # by address
     cuda_graphs: tuple[CudaGraph, ...] = ()
+    cuda_streams: tuple[CudaStream, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()  # of devices
     guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash

@@ -1,6 +1,6 @@
 """The CUDA half: follows torch's caching allocator, CUDA graphs and NCCL once the program uses CUDA.
 
-Nothing here makes a CUDA context: the tracker is attached when torch initializes CUDA, or now if it has done so already.
+Nothing here makes a CUDA context: the tracker is attached when torch initializes CUDA, or now if it has done so.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def uninstall() -> None:
     """Stops recording; the tracker itself cannot be taken back and is asleep from now on."""
     if _native_cuda is None:
         return
-    from pytracer.record import cuda_graphs, nccl
+    from pytracer.record import cuda_graphs, cuda_watch
 
     cuda_graphs.uninstall()
-    nccl.stop()
+    cuda_watch.stop()
     _native_cuda.follow(False)
 
 
@@ -52,9 +52,9 @@ def _attach(box: Core, native_cuda: Any) -> None:
             box.note(f"memory of CUDA devices is not followed: {refusal}")
         native_cuda.follow(True)
         native_cuda.install_stream_probe()
-        from pytracer.record import nccl
+        from pytracer.record import cuda_watch
 
-        nccl.start(box, native_cuda)
+        cuda_watch.start(box, native_cuda)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(f"CUDA devices are not followed: {type(error).__name__}: {error}")

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import count_words
+from pytracer._words import count_words, time_words
 from pytracer.analyze.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
+from pytracer.analyze.cuda_streams import failed_stream
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import collective_evidence
 
@@ -49,7 +50,10 @@ class CudaErrorRule:
         error, frame = cuda_error(view) or CudaError("?", False), view.python_frame
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
+        watchdog = view.report.exception is not None and view.report.exception.language == "C++"
         told = "which launched the kernel that failed" if blocking else "the first call that met it"
+        if watchdog:
+            at, told = "", "which a thread of the communication backend met first"
         return draft(
             self.id,
             "cuda-error",
@@ -57,8 +61,10 @@ class CudaErrorRule:
             views,
             f"{subject_words(views)} ended with a CUDA error: {error.text}{at}, {told}.",
             [
-                None if blocking or not error.sticky else "kernels run later than they are launched: that line need "
-                "not be the one whose kernel failed",
+                None
+                if blocking or not error.sticky
+                else "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                _earlier(view),
                 _graphs(view),
                 collective_evidence(views),
                 _waiting(view),
@@ -68,27 +74,44 @@ class CudaErrorRule:
         )
 
 
+def _earlier(view: ProcessView) -> str | None:
+    """When the device was first seen to have failed: the error is older than the exception."""
+    failed = failed_stream(view.process.snapshot)
+    raised = view.process.exception_mono_ns or (view.crash.mono_ns if view.crash else None)
+    if failed is None or failed.since_ns is None or raised is None or failed.since_ns >= raised:
+        return None
+    age = time_words(raised - failed.since_ns)
+    return f"cuda:{failed.device} was seen to have failed {age} before (error {failed.error})"
+
+
 def _graphs(view: ProcessView) -> str | None:
     broken = broken_graphs(view.process.snapshot)
     if not broken:
         return None
-    return f"{graph_words(broken[0])}, was replayed {count_words(broken[0].broken_replays, 'time')} after an input was freed"
+    count = count_words(broken[0].broken_replays, "time")
+    return f"{graph_words(broken[0])}, was replayed {count} after an input was freed"
 
 
 def _waiting(view: ProcessView) -> str | None:
     awaited = [item for item in view.process.snapshot.storages if item.awaited]
     if not awaited:
         return None
-    return f"{count_words(len(awaited), 'block')} freed by the program {'was' if len(awaited) == 1 else 'were'} still used by other streams"
+    was = "was" if len(awaited) == 1 else "were"
+    return f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
 
 
 def _advice(view: ProcessView, error: CudaError, blocking: bool) -> str:
     if broken_graphs(view.process.snapshot):
         return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
     if "assert" in error.text:
-        return "Read what the kernel's assertion printed; most often an index or a label is out of range. The same code on the CPU names it."
+        return (
+            "Read what the kernel's assertion printed; most often an index or a label is out of range. "
+            "The same code on the CPU names it."
+        )
     if blocking:
-        return "Look at the operator of that line: its kernel failed. compute-sanitizer names the thread and the address."
+        return (
+            "Look at the operator of that line: its kernel failed. compute-sanitizer names the thread and the address."
+        )
     if error.sticky:
         return "Run again with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
     return "Read CUDA's message: the call of that line was refused."

@@ -59,13 +59,23 @@ def _picture(last: OutOfMemory) -> list[str | None]:
     outside = last.segment_nbytes - last.live_nbytes - last.awaited_nbytes
     holders = [_user_words(user) for user in last.users[:_SHOWN]]
     return [
-        f"torch had {size_words(last.segment_nbytes)} from the driver in {count_words(last.segment_count, 'segment')}, "
-        f"{size_words(last.live_nbytes)} of it in {count_words(last.live_count, 'live block')}; "
-        f"the driver had {size_words(last.free_nbytes)} left",
-        f"{size_words(last.awaited_nbytes)} had been freed and were still used by other streams" if last.awaited_nbytes else None,
-        f"{size_words(outside)} of torch's memory lay in no tensor" if outside > last.segment_nbytes * _FRAGMENTED else None,
+        _sums(last),
+        f"{size_words(last.awaited_nbytes)} had been freed and were still used by other streams"
+        if last.awaited_nbytes
+        else None,
+        f"{size_words(outside)} of torch's memory lay in no tensor"
+        if outside > last.segment_nbytes * _FRAGMENTED
+        else None,
         *holders,
     ]
+
+
+def _sums(last: OutOfMemory) -> str:
+    return (
+        f"torch had {size_words(last.segment_nbytes)} from the driver in {count_words(last.segment_count, 'segment')}, "
+        f"{size_words(last.live_nbytes)} of it in {count_words(last.live_count, 'live block')}; "
+        f"the driver had {size_words(last.free_nbytes)} left"
+    )
 
 
 def _user_words(user: OutOfMemoryUser) -> str:

@@ -10,8 +10,8 @@ through a handmade pointer; a C++ extension did not check the tensor's device.
 What to do: check the device before the address is taken (`tensor.device`, TORCH_CHECK(t.is_cpu()) in C++), or copy
 with `.cpu()` first.
 
-How it can be wrong: where torch's allocator does not know the address, a reservation is recognised by its size and by the driver being loaded; another library may
-reserve address space in the same way.
+How it can be wrong: where torch's allocator does not know the address, a reservation is recognised by its size and by
+the driver being loaded; another library may reserve address space in the same way.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Host code reads device memory. The first word says which: block, awaited, expandable, private_pool, freed, segment."""
+"""Host code reads device memory. The first word says which: block, awaited, private_pool, freed or segment."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from typing import Any
 
@@ -54,6 +53,8 @@ def segment() -> int:
 
 keep: dict[str, Any] = {}
 if __name__ == "__main__":
-    addr = {"block": block, "awaited": awaited, "private_pool": private_pool, "freed": freed, "segment": segment}[sys.argv[1]]()
+    addr = {"block": block, "awaited": awaited, "private_pool": private_pool, "freed": freed, "segment": segment}[
+        sys.argv[1]
+    ]()
     print(hex(addr), flush=True)
     ctypes.string_at(addr, 4)
