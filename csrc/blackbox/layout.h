@@ -428,11 +428,12 @@ struct CudaGraph {
   uint64_t broken_replayed_ns;
   uint32_t capture_sequence;
   uint32_t name_id;
-  uint64_t reserved;
+  uint32_t broken_sequence;
+  uint32_t reserved;
 };
 static_assert(sizeof(CudaGraph) == 128);
 static_assert(std::is_standard_layout_v<CudaGraph> && std::is_trivially_copyable_v<CudaGraph>);
-static_assert(offsetof(CudaGraph, reserved) == 120);
+static_assert(offsetof(CudaGraph, reserved) == 124);
 
 /// Memory that a CUDA graph reads or writes at every replay and that was allocated before its capture.
 struct GraphInput {

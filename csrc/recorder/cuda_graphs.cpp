@@ -35,13 +35,19 @@ void change_broken(uint32_t number) {
   if (graph != nullptr) std::atomic_ref(graph->broken).fetch_add(1, std::memory_order_release);
 }
 
-void forget_inputs(uint32_t number) {
-  for (uint32_t i = 0; i < input_count; i++) {
-    if (inputs[i].graph != number || inputs[i].state == static_cast<uint16_t>(InputState::kEmpty)) continue;
-    freed_count -= inputs[i].state == static_cast<uint16_t>(InputState::kFreed);
-    inputs[i].state = static_cast<uint16_t>(InputState::kEmpty);
-    has_holes = true;
-  }
+bool is(const GraphInput& input, InputState state) { return input.state == static_cast<uint16_t>(state); }
+
+// Inputs of graphs that are gone stay, for the report, until their room is needed; nothing happens to them any more.
+bool in_use(const GraphInput& input) {
+  const CudaGraph* graph = graph_of(input.graph);
+  return graph != nullptr && graph->state != static_cast<uint32_t>(GraphState::kReset) && graph->state != static_cast<uint32_t>(GraphState::kFailed);
+}
+
+// Before the graph itself is marked.
+void retire_inputs(uint32_t number) {
+  for (uint32_t i = 0; i < input_count; i++)
+    if (inputs[i].graph == number) freed_count -= is(inputs[i], InputState::kFreed);
+  has_holes = true;
 }
 
 void add_to_chain(uint32_t at) {
@@ -56,7 +62,7 @@ void compact() {
   has_holes = false;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < input_count; i++) {
-    if (inputs[i].state == static_cast<uint16_t>(InputState::kEmpty)) continue;
+    if (!in_use(inputs[i])) continue;
     if (kept != i) write_item(inputs[kept], inputs[i].order, [&](GraphInput& input) { input = inputs[i]; });
     kept++;
   }
@@ -68,7 +74,7 @@ void compact() {
 
 bool knows_input(uint32_t number, uint64_t addr) {
   for (uint32_t i = heads[head_of(addr)]; i != kNone; i = next_input[i])
-    if (inputs[i].addr == addr && inputs[i].graph == number && inputs[i].state != static_cast<uint16_t>(InputState::kEmpty)) return true;
+    if (inputs[i].addr == addr && inputs[i].graph == number) return true;
   return false;
 }
 
@@ -84,7 +90,7 @@ bool open_cuda_graphs() noexcept {
 
 void graph_memory_freed(const DeviceBlock& life) noexcept {
   for (uint32_t i = heads[head_of(life.addr)]; i != kNone; i = next_input[i]) {
-    if (inputs[i].addr != life.addr || inputs[i].state != static_cast<uint16_t>(InputState::kLive)) continue;
+    if (inputs[i].addr != life.addr || !is(inputs[i], InputState::kLive) || !in_use(inputs[i])) continue;
     write_item(inputs[i], life.free_sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kFreed);
       input.free_who_id = life.free_who_id;
@@ -99,7 +105,7 @@ void graph_memory_freed(const DeviceBlock& life) noexcept {
 
 void graph_memory_allocated(const pytracer_device_event& event, uint32_t sequence) noexcept {
   for (uint32_t i = 0, left = freed_count; i < input_count && left != 0; i++) {
-    if (inputs[i].state != static_cast<uint16_t>(InputState::kFreed)) continue;
+    if (!is(inputs[i], InputState::kFreed) || !in_use(inputs[i])) continue;
     left--;
     if (event.addr >= inputs[i].addr + inputs[i].nbytes || inputs[i].addr >= event.addr + event.nbytes) continue;
     write_item(inputs[i], sequence, [&](GraphInput& input) {
@@ -126,7 +132,7 @@ uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture) {
   if (graphs == nullptr || pytracer_recording() == 0) return 0;
   DeviceLock lock;
   uint32_t number = ++graph_count;
-  if (number > kCudaGraphs) forget_inputs(number - kCudaGraphs);  // its slot is taken
+  if (number > kCudaGraphs && graph_of(number - kCudaGraphs) != nullptr) retire_inputs(number - kCudaGraphs);  // its slot is taken
   write_item(graphs[(number - 1) % kCudaGraphs], number, [&](CudaGraph& graph) {
     memset(static_cast<void*>(&graph), 0, sizeof graph);
     graph.state = static_cast<uint32_t>(GraphState::kCapturing);
@@ -190,8 +196,8 @@ void pytracer_graph_end(uint32_t number, int captured, uint32_t pool_graph, uint
     graph->pool_graph = pool_graph;
     graph->pool_number = pool_number;
   }
+  if (captured == 0) retire_inputs(number);
   std::atomic_ref(graph->state).store(static_cast<uint32_t>(captured != 0 ? GraphState::kCaptured : GraphState::kFailed), std::memory_order_release);
-  if (captured == 0) forget_inputs(number);
 }
 
 uint32_t pytracer_graph_replayed(uint32_t number) {
@@ -204,6 +210,7 @@ uint32_t pytracer_graph_replayed(uint32_t number) {
   if (broken == 0) return 0;
   if (std::atomic_ref(graph->broken_replays).fetch_add(1, std::memory_order_relaxed) == 0)
     std::atomic_ref(graph->broken_replayed_ns).store(now, std::memory_order_relaxed);
+  std::atomic_ref(graph->broken_sequence).store(device_sequence(), std::memory_order_relaxed);
   return broken;
 }
 
@@ -214,8 +221,8 @@ void pytracer_graph_reset(uint32_t number, uint32_t who_id, uint32_t who_where) 
   graph->reset_who_id = who_id;
   graph->reset_who_where = who_where;
   graph->reset_ns = crashsafe::now_ns();
+  retire_inputs(number);
   std::atomic_ref(graph->state).store(static_cast<uint32_t>(GraphState::kReset), std::memory_order_release);
-  forget_inputs(number);
 }
 
 void pytracer_graph_name(uint32_t number, uint32_t name_id) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytracer._words import count_words, hex_addr, size_words
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
@@ -11,8 +13,6 @@ from pytracer.analyze.place import Place
 from pytracer.analyze.view import place_words
 from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, GraphInput, Pool
 from pytracer.decode.snapshot import Snapshot, Storage, Who
-
-_GONE = ("freed", "reallocated")
 
 
 def graph_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaGraph] | None:
@@ -53,9 +53,11 @@ def broken_graphs(snapshot: Snapshot) -> list[CudaGraph]:
 
 
 def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
-    """Inputs that were not live any more at the end, those that something else took first."""
-    gone = [item for item in graph.inputs if item.state in _GONE]
-    return sorted(gone, key=lambda item: item.state != "reallocated")
+    """Inputs that were not live any more at the last replay, those that something else had taken first."""
+    last = graph.broken_order or 0
+    gone = [item for item in graph.inputs if item.freed_order is not None and item.freed_order <= last]
+    as_then = [item if (item.new_order or 0) <= last else replace(item, state="freed") for item in gone]
+    return sorted(as_then, key=lambda item: item.state != "reallocated")
 
 
 def input_words(snapshot: Snapshot, item: GraphInput) -> str:

@@ -515,7 +515,8 @@ CUDA_GRAPH = Struct(
         _f("broken_replayed_ns", "u64", "CLOCK_MONOTONIC of the first of these", "ns"),
         _f("capture_sequence", "u32", "last event of the devices before the capture"),
         _f("name_id", "u32", "journal id of a NOTE with its name, e.g. of a compiled function; 0: none"),
-        _f("reserved", "u64", "zero"),
+        _f("broken_sequence", "u32", "last event of the devices before the last of these"),
+        _f("reserved", "u32", "zero"),
     ),
 )
 

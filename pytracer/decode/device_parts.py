@@ -34,7 +34,8 @@ class DeviceSegment:
 class GraphInput:
     """Memory that a CUDA graph uses at every replay and did not allocate itself.
 
-    `state` is "live", "freed", or "reallocated": another block, `new_base` and `new_nbytes`, lies there now.
+    `state` is "live", "freed", or "reallocated": another block, `new_base` and `new_nbytes`, lies there now. `freed_order`
+    and `new_order` number the events of all devices.
     """
 
     base: int
@@ -46,6 +47,8 @@ class GraphInput:
     new_base: int | None = None
     new_nbytes: int | None = None
     new_by: Who | None = None
+    freed_order: int | None = None
+    new_order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class CudaGraph:
     collectives: int
     broken_replays: int
     broken_replayed_ns: int | None
+    broken_order: int | None  # last event of the devices before the last of these replays
     name: str | None = None
 
 

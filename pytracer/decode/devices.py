@@ -156,6 +156,7 @@ class Devices:
             collectives=item["collectives"],
             broken_replays=item["broken_replays"],
             broken_replayed_ns=item["broken_replayed_ns"] or None,
+            broken_order=item["broken_sequence"] or None,
         )
 
     def _input(self, item: dict[str, Any]) -> GraphInput:
@@ -172,6 +173,8 @@ class Devices:
             new_base=item["new_addr"] if taken else None,
             new_nbytes=item["new_nbytes"] if taken else None,
             new_by=who(item["new_who_id"], item["new_who_where"]) if taken else None,
+            freed_order=item["free_sequence"] if gone else None,
+            new_order=item["new_sequence"] if taken else None,
         )
 
     def _oom(self, mono_ns: int, payload: bytes) -> OutOfMemory:

@@ -115,5 +115,5 @@ def _warn(number: int, broken: int) -> None:
         f"CUDA graph {number} is replayed although {what} of it {'was' if broken == 1 else 'were'} freed since its "
         "capture: it reads or writes memory that may belong to another tensor by now",
         CudaGraphWarning,
-        stacklevel=4,
+        stacklevel=3,
     )

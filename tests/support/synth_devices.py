@@ -53,7 +53,9 @@ class Devices:
         self.order += 1
         return self.order
 
-    def segment(self, addr: int, nbytes: int, *, device: int = 0, pool: tuple[int, int] = (0, 0), gone: bool = False) -> None:
+    def segment(
+        self, addr: int, nbytes: int, *, device: int = 0, pool: tuple[int, int] = (0, 0), gone: bool = False
+    ) -> None:
         """Memory from the driver; `gone`: given back at once."""
         begin = self.next()
         end = self.next() if gone else 0
@@ -79,7 +81,7 @@ class Devices:
         """A capture."""
         head = struct.pack("<IIIIIIQ", number, state, number, 0, *pool, 0x10) + struct.pack("<4I", *by, *NOBODY)
         head += struct.pack("<4Q", captured_ns, reset_ns, replays, captured_ns)
-        head += struct.pack("<4I", 1, 0, 0, 1 if broken else 0) + struct.pack("<QQIIQ", broken, captured_ns, 0, 0, 0)
+        head += struct.pack("<4I", 1, 0, 0, 1 if broken else 0) + struct.pack("<QQIIII", broken, captured_ns, 0, 0, 99, 0)
         self.graphs.append(head)
 
     def graph_input(

@@ -57,8 +57,8 @@ def main(fate: str, how: str) -> None:
         graph.reset()
         del keep["out"]
     else:
-        graph.replay()
-        graph.replay()
+        for _ in range(2):
+            graph.replay()  # after
     torch.cuda.synchronize()
     end(keep, how, addr)
 

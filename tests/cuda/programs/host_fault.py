@@ -1,4 +1,4 @@
-"""Host code reads device memory. The first word says which: block, awaited, private_pool, freed or segment."""
+"""Host code reads device memory. The first word says which; see the functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def awaited() -> int:
     tensor.record_stream(side)
     keep["hang"] = ctypes.CDLL("libcudart.so.13").fakecuda_hang(1)
     addr = tensor.data_ptr()
-    del tensor
+    del tensor  # awaited
     return addr + 64
 
 
@@ -45,6 +45,14 @@ def freed() -> int:
     return addr + 32
 
 
+def mem_pool() -> int:
+    """From a pool of the program's own."""
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        keep["pool"] = pool, torch.empty(1 << 20, device="cuda")
+    return int(keep["pool"][1].data_ptr())
+
+
 def segment() -> int:
     """A part of a segment that no block ever was in."""
     keep["tensor"] = torch.empty(1024, device="cuda")
@@ -53,8 +61,6 @@ def segment() -> int:
 
 keep: dict[str, Any] = {}
 if __name__ == "__main__":
-    addr = {"block": block, "awaited": awaited, "private_pool": private_pool, "freed": freed, "segment": segment}[
-        sys.argv[1]
-    ]()
+    addr = globals()[sys.argv[1]]()
     print(hex(addr), flush=True)
     ctypes.string_at(addr, 4)

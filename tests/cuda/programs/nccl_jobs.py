@@ -77,7 +77,7 @@ def hang() -> None:
     if RANK == 0:
         dist.all_reduce(tensor)
         torch.cuda.synchronize()
-    time.sleep(60)
+    time.sleep(100)
 
 
 def illegal_access() -> None:

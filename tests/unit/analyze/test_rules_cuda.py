@@ -184,7 +184,9 @@ def test_graph_input_freed_accompanies_the_error(run: Path, taken: bool) -> None
     report = raised(run, with_graph(broken=3, taken=taken), ILLEGAL)
     found = finding(report, "cuda-graph-input-freed")
     assert found is not None
-    assert found.summary.startswith("Process 101 (train.py) replayed CUDA graph 1, captured at train.py:30 in capture, 3")
+    assert found.summary.startswith(
+        "Process 101 (train.py) replayed CUDA graph 1, captured at train.py:30 in capture, 3"
+    )
     assert ("belongs to another tensor now" in found.summary) == taken
     assert "freed at train.py:35 in drop" in found.evidence[0]
     assert verdict(report)[0] == "cuda-error"
