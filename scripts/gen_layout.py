@@ -38,12 +38,14 @@ CONSTANTS = [
     "DEVICE_BLOCK_SLOTS_LOG2", "DEVICE_GRAVES", "DEVICE_SEGMENTS", "CUDA_GRAPHS", "GRAPH_INPUTS",
     "CUDA_STREAMS",
     "NATIVE_HEAD_FRAMES", "NATIVE_TAIL_FRAMES", "THREAD_HEAD_FRAMES", "THREAD_TAIL_FRAMES", "THREAD_STACK_FRAMES",
+    "NAME_SLOTS",
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.GuardedState, schema.GuardMechanism,
     schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
     schema.StreamAction,
+    schema.NameRole, schema.HolderKind,
 ]  # fmt: skip
 
 

@@ -7,6 +7,8 @@ import os
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.holders import holders_report
+from pytracer.analyze.names import named_report
 from pytracer.analyze.place import Place
 from pytracer.decode.device_parts import DEFAULT_POOL
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
@@ -32,6 +34,8 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         stream=hex_addr(storage.stream) if storage.stream is not None else None,
         pool=None if storage.pool == DEFAULT_POOL else f"({storage.pool[0]}, {storage.pool[1]})",
         awaited=storage.awaited if storage.device != "cpu" else None,
+        named=named_report(snapshot, storage, place.addr),
+        holders=holders_report(snapshot, storage),
     )
 
 

@@ -34,7 +34,7 @@ class DeviceSegment:
 class GraphInput:
     """Memory that a CUDA graph uses at every replay and did not allocate itself.
 
-    `state` is "live", "freed", or "reallocated": another block, `new_base` and `new_nbytes`, lies there now. `freed_order`
+    `state` is "live", "freed", or "reallocated": `new_base` and `new_nbytes` lie there now. `freed_order`
     and `new_order` number the events of all devices.
     """
 

@@ -20,6 +20,7 @@ from pytracer.decode.crash import CrashReader
 from pytracer.decode.devices import Devices
 from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
+from pytracer.decode.names import Names
 from pytracer.decode.rings import Rings
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
 from pytracer.decode.storages import Clock, Storages
@@ -39,6 +40,7 @@ _COUNTERS = (
     "live_reports",
     "device_blocks_dropped",
     "device_unknown_frees",
+    "names_dropped",
     "guard_damage",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
@@ -47,7 +49,7 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES,
-    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED,
+    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
     Region.DEVICE_BLOCKS, Region.DEVICE_GRAVES, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
@@ -154,6 +156,7 @@ def read_box(
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
         worker=worker,
         last_mono_ns=_last_moment(facts, moments, collectives.items),
+        named={} if light else Names(box, journal).read(),
         guard=read_guard(box, journal, clock),
         light=light,
     )

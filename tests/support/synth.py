@@ -623,7 +623,7 @@ class Box:
         head += struct.pack("<I4I", 0, *texts) + struct.pack("<I3Q", len(memory), *(fault_file or [UNKNOWN] * 3))
         total_threads = len(threads) if threads_total is None else threads_total
         head += struct.pack("<IiIIII", *helper, threads_how, total_threads, len(threads), 0x700)
-        head += struct.pack("<I84s", self.devices.order, b"")
+        head += struct.pack("<III76s", 0, 0, self.devices.order, b"")
         assert len(head) == 1024, len(head)
         self.crash_regions = {
             16: (1024, head),

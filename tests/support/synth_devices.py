@@ -81,7 +81,9 @@ class Devices:
         """A capture."""
         head = struct.pack("<IIIIIIQ", number, state, number, 0, *pool, 0x10) + struct.pack("<4I", *by, *NOBODY)
         head += struct.pack("<4Q", captured_ns, reset_ns, replays, captured_ns)
-        head += struct.pack("<4I", 1, 0, 0, 1 if broken else 0) + struct.pack("<QQIIII", broken, captured_ns, 0, 0, 99, 0)
+        head += struct.pack("<4I", 1, 0, 0, 1 if broken else 0) + struct.pack(
+            "<QQIIII", broken, captured_ns, 0, 0, 99, 0
+        )
         self.graphs.append(head)
 
     def graph_input(
