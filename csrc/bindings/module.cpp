@@ -1,4 +1,5 @@
 // The one pybind11 file: translation, no decisions.
+#include "../hooks/foreign.h"
 #include "../hooks/hooks.h"
 #include "../hooks/reducer.h"
 #include "../hooks/who.h"
@@ -23,6 +24,13 @@ PYBIND11_MODULE(_native, m) {
   // For _native_cuda, which asks under the allocator's lock: the address of a function, no Python.
   m.def("who_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::who_is_running_in_detail); });
   m.def("uninstall", &pytracer::hooks::uninstall_all);
+  m.def(
+      "follow_older",
+      [](const py::list& objects, uint64_t budget_ns) {
+        auto seen = pytracer::hooks::follow_older(PySequence_Fast_ITEMS(objects.ptr()), objects.size(), budget_ns);
+        return py::make_tuple(seen.looked_at, seen.followed, seen.not_followed);
+      },
+      py::arg("objects"), py::arg("budget_ns"));
   m.def("buckets", [](const std::shared_ptr<c10d::Reducer>& reducer) {
     py::list out;
     for (const auto& bucket : pytracer::hooks::buckets_of(*reducer)) {

@@ -49,6 +49,7 @@ struct Box {
   Span<char> maps;
   Tier tiers[kTierLimit];
   std::atomic<uint32_t> tier_count{0};
+  std::atomic<blackbox::ForeignStorage*> foreign{nullptr};
   blackbox::ThreadHead* heads[kThreadChunks] = {};
   blackbox::Grave* graves[kThreadChunks] = {};
   std::atomic<uint32_t> chunk_count{0};

@@ -68,7 +68,7 @@ inline uint32_t stamp(ThreadContext& context) {
 struct Birth {
   uint64_t addr, nbytes;
   Who who;
-  uint32_t epoch;
+  uint32_t epoch, origin;
 };
 
 inline bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
@@ -88,7 +88,8 @@ inline bool put(const Tier& tier, uint64_t at, uint64_t step, int window, Thread
     slot.epoch = birth.epoch;
     slot.sequence = context.sequence;
     // release: whoever sees LIVE sees the fields
-    key.store(static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | kKeyLive, std::memory_order_release);
+    key.store(static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
+              std::memory_order_release);
     return true;
   }
   return false;
@@ -110,9 +111,7 @@ __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birt
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
-using AskWho = uint64_t (*)(bool large);
-
-void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho ask, uint32_t epoch) {
+void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho ask, uint32_t epoch) {
   uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
   bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
   uint64_t who = ask(large);
@@ -121,7 +120,7 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho
   std::atomic_ref order(grave.order);
   order.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees order 0 before
-  grave.base = addr;
+  grave.base = key & kKeyAddrMask;
   grave.nbytes = nbytes;
   grave.alloc_thread = static_cast<uint16_t>(size_thread >> 48);
   grave.free_thread = context.index;
@@ -133,6 +132,7 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho
   grave.alloc_sequence = slot.sequence;
   grave.free_epoch = epoch;
   grave.free_sequence = context.sequence;
+  grave.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
   count++;
   order.store(static_cast<uint32_t>(count), std::memory_order_release);
 }
@@ -141,8 +141,9 @@ inline bool take(const Tier& tier, uint64_t at, uint64_t step, int window, Threa
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
     std::atomic_ref key(slot.key);
-    if ((key.load(std::memory_order_relaxed) & (kKeyAddrMask | kKeyStateMask)) != (addr | kKeyLive)) continue;
-    bury(context, slot, addr, who, stamp(context));
+    uint64_t seen = key.load(std::memory_order_relaxed);
+    if ((seen & (kKeyAddrMask | kKeyStateMask)) != (addr | kKeyLive)) continue;
+    bury(context, slot, seen, who, stamp(context));
     key.store(kKeyEmpty, std::memory_order_release);  // after the grave: killed in between, the storage is in both
     return true;
   }
@@ -163,16 +164,16 @@ __attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t 
 
 bool open_storage_table() noexcept { return newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
 
-void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
+void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
   const Tier* tier = newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
-  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context)};
+  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context), origin};
   context.head->alloc_count++;
   if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), 1, kWindow1, context, birth), 0)) put_slow(context, birth);
 }
 
-void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
+void storage_freed(const void* address, AskWho who) noexcept {
   const Tier* tier = newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
@@ -182,6 +183,22 @@ void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
     return;
   }
   std::atomic_ref(g_box.header->unknown_frees).fetch_add(1, std::memory_order_relaxed);
+}
+
+bool storage_known(const void* address) noexcept {
+  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
+  auto in = [addr](const Tier& tier, uint64_t at, uint64_t step, int window) {
+    for (int i = 0; i < window; i++) {
+      uint64_t key = std::atomic_ref(tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask].key).load(std::memory_order_relaxed);
+      if ((key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive)) return true;
+    }
+    return false;
+  };
+  for (uint32_t t = g_box.tier_count.load(std::memory_order_acquire); t > 0; t--) {
+    const Tier& tier = g_box.tiers[t - 1];
+    if (in(tier, first_slot(tier, addr), 1, kWindow1) || in(tier, second_slot(tier, addr), second_step(tier), kWindow2)) return true;
+  }
+  return false;
 }
 
 void recount_storages() noexcept {

@@ -117,6 +117,7 @@ class Devices:
             freed_thread=life["free_tid"] or None if ended else None,
             order=(life["free_epoch"], ended) if ended else (life["alloc_epoch"], life["alloc_sequence"]),
             device=f"cuda:{life['device']}",
+            origin=None,
             stream=life["stream"],
             pool=_pool(life),
             awaited=bool(ended) and not freed,

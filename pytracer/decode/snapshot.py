@@ -81,6 +81,10 @@ class Storage:
 
     On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
     freed it, as `freed*` tell, but it stays live until other streams have done with it.
+
+    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
+    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
+    found, so nobody knows since when; `allocated` is then when it was found.
     """
 
     base: int
@@ -97,6 +101,11 @@ class Storage:
     stream: int | None = None
     pool: Pool = DEFAULT_POOL
     awaited: bool = False
+    origin: str | None = "CPU_ALLOCATOR"
+    file: str | None = None
+    file_offset: int | None = None
+    older: bool = False
+    foreign: bool = False  # in memory that torch's CPU allocators did not hand out
 
 
 @dataclass(frozen=True)

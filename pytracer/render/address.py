@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from pytracer._words import count_words, size_words, time_words
+from pytracer._words import count_words, origin_phrase, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
 from pytracer.render.holders import holder_lines
@@ -52,6 +52,8 @@ def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | 
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
     if on_device:
         text.append(f"\non {storage.device}{_device_words(storage)}")
+    elif kind_of_memory := origin_phrase(storage.origin, storage.file):
+        text.append(f"\n{kind_of_memory}")
     names = storage.names or []
     if bucket is not None:
         text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
