@@ -12,7 +12,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kRecent = 256;  // a backend's queue is shorter
+constexpr uint64_t kRecent = 256;      // a backend's queue is shorter
 constexpr uint32_t kPointToPoint = 1;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};

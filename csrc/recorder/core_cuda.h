@@ -18,7 +18,7 @@ enum pytracer_device_action {
   PYTRACER_BLOCK_FREED,
   PYTRACER_SEGMENT_ALLOCATED,
   PYTRACER_SEGMENT_MAPPED,
-  PYTRACER_SEGMENT_GONE,  ///< given back or unmapped, as a whole or in part
+  PYTRACER_SEGMENT_GONE,   ///< given back or unmapped, as a whole or in part
   PYTRACER_OUT_OF_MEMORY,  ///< addr: bytes that the driver had left; nbytes: what was asked for
 };
 

@@ -66,7 +66,8 @@ void compact() {
     if (kept != i) write_item(inputs[kept], inputs[i].order, [&](GraphInput& input) { input = inputs[i]; });
     kept++;
   }
-  for (uint32_t i = kept; i < input_count; i++) write_item(inputs[i], 0, [](GraphInput& input) { input.state = static_cast<uint16_t>(InputState::kEmpty); });
+  for (uint32_t i = kept; i < input_count; i++)
+    write_item(inputs[i], 0, [](GraphInput& input) { input.state = static_cast<uint16_t>(InputState::kEmpty); });
   input_count = kept;
   for (uint32_t& head : heads) head = kNone;
   for (uint32_t i = 0; i < input_count; i++) add_to_chain(i);

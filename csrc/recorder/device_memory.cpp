@@ -115,7 +115,8 @@ DeviceSegment* segment_room() {
   DeviceSegment* oldest = nullptr;
   for (uint32_t i = 0; i < segments_used; i++) {
     DeviceSegment& segment = segments[i];
-    if (segment.state == static_cast<uint32_t>(SegmentState::kGone) && (oldest == nullptr || segment.end_sequence < oldest->end_sequence)) oldest = &segment;
+    if (segment.state == static_cast<uint32_t>(SegmentState::kGone) && (oldest == nullptr || segment.end_sequence < oldest->end_sequence))
+      oldest = &segment;
   }
   return oldest;
 }
