@@ -161,11 +161,12 @@ struct Arguments {
     slot.nbytes = own.nbytes;
     slot.tensor_count = own.count;
     slot.output_addr = outputs.addr;
+    slot.output_storage_addr = outputs.storage;
     slot.output_numel = outputs.numel;
     slot.output_nbytes = outputs.nbytes;
     if (!own.first) return;
     if (pytracer_stream here{}; own.first->is_cuda() && pytracer_current_stream(&here) != 0) {
-      slot.stream = here.stream;
+      slot.stream = static_cast<uint32_t>(here.stream);
       slot.graph = here.graph;
     }
     copy_name(slot.dtype, c10::toString(own.first->scalar_type()));

@@ -17,6 +17,7 @@
 #include "libc.h"
 #include "name_table.h"
 #include "records.h"
+#include "scopes.h"
 #include "sent_signals.h"
 #include "storage_table.h"
 #include "thread_context.h"
@@ -109,6 +110,7 @@ void after_fork_in_child() {
   recount_names();
   forget_collectives();
   forget_device_memory();
+  forget_scoped_tensors();
   find_doorbell(run_directory());  // the box has another name now
   write_process();
 }
@@ -275,7 +277,6 @@ void pytracer_count_unfollowed(void) {
 int pytracer_open_collectives(void) { return recorder::recording() && recorder::open_collectives(); }
 uint64_t pytracer_collective_scheduled(const void* slot) {
   if (!recorder::recording()) return 0;
-  recorder::tick();
   return recorder::collective_scheduled(*static_cast<const blackbox::CollectiveSlot*>(slot));
 }
 uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void*), const void* argument) {
@@ -292,6 +293,12 @@ void pytracer_set_stream_probe(int (*probe)(struct pytracer_stream*)) { stream_p
 int pytracer_current_stream(struct pytracer_stream* out) {
   auto* probe = stream_probe.load(std::memory_order_acquire);
   return probe != nullptr ? probe(out) : 0;
+}
+uint32_t pytracer_scope(uint32_t id) { return recorder::enter_scope(id); }
+int pytracer_open_scoped_tensors(void) { return recorder::recording() && recorder::open_scoped_tensors(); }
+void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count) {
+  if (recorder::recording())
+    recorder::scoped_tensors(static_cast<blackbox::TensorRole>(role), static_cast<const blackbox::ScopedTensor*>(tensors), count);
 }
 void pytracer_count_hook_error(void) {
   if (recorder::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);

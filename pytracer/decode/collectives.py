@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CollectiveState, Region
 from pytracer.decode.boxfile import BoxFile, Extent
+from pytracer.decode.device_parts import CudaStream
 from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Collective, Event, Fact, Group
 
@@ -47,8 +49,16 @@ class Collectives:
     With `most`, the last ones only, beside those that were not completed and the last one of each group.
     """
 
-    def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...], most: int | None = None) -> None:
+    def __init__(
+        self,
+        box: BoxFile,
+        journal: Journal,
+        facts: tuple[Fact, ...],
+        most: int | None = None,
+        streams: Iterable[CudaStream] = (),
+    ) -> None:
         self.groups, self._seen = _groups(facts, journal)
+        self._streams = {item.stream & 0xFFFFFFFF: item.stream for item in streams}  # a slot has room for half of it
         self._progress_ns = box.header["progress_ns"]
         self.torn = 0
         self.items: list[Collective] = []
@@ -112,8 +122,11 @@ class Collectives:
             python=who.python,
             caller=who.caller,
             step=c["step"] if c["step"] >= 0 else None,
+            scope=journal.scope(c["scope_id"]),
+            epoch=c["epoch"] or None,
+            output_storage_addr=c["output_storage_addr"] or None,
             progress_unknown=on_device and is_open and c["scheduled_ns"] >= self._progress_ns,
-            stream=c["stream"] if on_device else None,
+            stream=self._streams.get(c["stream"]) if on_device else None,
             cuda_graph=c["graph"] or None,
         )
 

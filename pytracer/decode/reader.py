@@ -22,6 +22,7 @@ from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.names import Names
 from pytracer.decode.rings import Rings
+from pytracer.decode.scopes import scoped_tensors
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
 from pytracer.decode.storages import Clock, Storages
 from pytracer.decode.workers import worker_of
@@ -50,11 +51,11 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
-    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.MEMORY,
+    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.SCOPED_TENSORS, Region.MEMORY,
     Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
     Region.DEVICE_BLOCKS, Region.DEVICE_GRAVES, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
-_HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
+_HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS, Entry.UNIT)
 LAST_COLLECTIVES = 64
 
 
@@ -87,7 +88,7 @@ def read_box(
     blocks = devices.blocks()
     crash = _essence(crash) if light and crash is not None else crash
     facts = journal.facts(_HEAVY_ENTRIES if light else ())
-    collectives = Collectives(box, journal, facts, last_collectives if light else None)
+    collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
@@ -143,6 +144,7 @@ def read_box(
         threads=tuple(rings.threads.by_index.values()),
         collectives=tuple(collectives.items),
         groups=collectives.groups,
+        scoped_tensors=scoped_tensors(box, journal),
         storages=(*lives, *blocks),
         segments=devices.segments(),
         cuda_graphs=devices.graphs(),

@@ -263,10 +263,27 @@ class Collective:
     python: PythonFrame | None = None
     caller: PythonFrame | None = None
     step: int | None = None
+    scope: str | None = None  # what the calling thread was busy with, e.g. "FSDP::all_gather (layers.0)"
+    epoch: int | None = None  # its buffers were allocated in an earlier one
+    output_storage_addr: int | None = None
     # Queued on a device after its progress was last read: it may have been done.
     progress_unknown: bool = False
     stream: int | None = None  # current CUDA stream of the call
     cuda_graph: int | None = None  # number of the CUDA graph that it was captured into
+
+
+@dataclass(frozen=True)
+class ScopedTensor:
+    """A tensor that an operator of FSDP's worked on, `index` of `count`; it was allocated before `epoch`."""
+
+    addr: int
+    nbytes: int
+    role: str  # "unsharded_parameter" | "unsharded_gradient"
+    scope: str | None
+    index: int
+    count: int
+    epoch: int
+    mono_ns: int
 
 
 @dataclass(frozen=True)
@@ -490,6 +507,7 @@ class Snapshot:
     cuda_graphs: tuple[CudaGraph, ...] = ()
     cuda_streams: tuple[CudaStream, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()  # of devices
+    scoped_tensors: tuple[ScopedTensor, ...] = ()  # the last ones, oldest first
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
