@@ -7,7 +7,7 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
-from pytracer.analyze.guard import FOUND, guarded_at, in_pool
+from pytracer.analyze.guard import FOUND, guarded_at, pool_of
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
@@ -28,7 +28,7 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
         return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
     if snapshot.arch.startswith("x86") and not is_canonical(addr):
         return Place(addr, "non-canonical")
-    if in_pool(snapshot.guard, addr):
+    if pool_of(snapshot.guard, addr) is not None:
         return _in_guard_pool(snapshot, addr, mapping)
     live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
     if live is not None:

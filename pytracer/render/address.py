@@ -76,7 +76,8 @@ def _callers(origin: r.Origin) -> list[str]:
     """The next frames of a guarded storage's stack, below the one that is shown."""
     stack, shown = origin.stack or [], origin.caller or origin.python
     at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
-    return [place_words(frame) for frame in stack[at + 1 : at + 1 + _CALLERS]]
+    callers = stack[at + 1 : at + 1 + _CALLERS]
+    return [f"{(frame.file or '?').rsplit('/', 1)[-1]}:{frame.line} in {frame.function}" for frame in callers]
 
 
 def _offset(storage: r.StorageReport, kind: str | None) -> str:
