@@ -31,7 +31,7 @@ C_TYPES = {
 }
 CONSTANTS = [
     "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD",
-    "COLLECTIVES", "FOREIGN_STORAGES",
+    "COLLECTIVES", "FOREIGN_STORAGES", "SCOPED_TENSORS",
     "THREADS_PER_CHUNK", "LARGE_STORAGE_BYTES", "STORAGE_SLOTS_LOG2", "EPOCH_SLOTS", "JOURNAL_BYTES", "JOURNAL_MAGIC",
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_ORIGIN_SHIFT", "KEY_ORIGIN_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
@@ -41,7 +41,7 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin, schema.ForeignState,
-    schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
+    schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind, schema.TensorRole,
 ]  # fmt: skip
 
 

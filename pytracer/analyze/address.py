@@ -7,6 +7,7 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
+from pytracer.analyze.fsdp import unit_of_storage
 from pytracer.analyze.guard import FOUND, guarded_at, pool_of
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
@@ -67,7 +68,8 @@ def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, st
     distance = distance_to(storage, addr)
     bucket, names = names_of_storage(snapshot, storage, addr)
     earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
-    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier)
+    unit = unit_of_storage(snapshot, storage, addr)
+    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit=unit)
 
 
 def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pytracer.analyze.in_flight import freed_in_flight
 from pytracer.analyze.names import named_tensors, named_with
 from pytracer.analyze.report import Origin, PythonFrame
 from pytracer.analyze.source_lines import line_text
+from pytracer.analyze.unit_words import released_by_sharding, sharded_words, sharding_advice
 from pytracer.analyze.view import ProcessView, is_library_file, place_words
 
 
@@ -67,7 +68,7 @@ def release_of(view: ProcessView) -> Release | None:
     storage = view.storage
     if view.place is None or view.place.kind != "freed-storage" or storage is None:
         return None
-    return _rebuilt(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
+    return _rebuilt(view) or _resharded(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
 
 
 def _rebuilt(view: ProcessView) -> Release | None:
@@ -95,6 +96,13 @@ def _views(view: ProcessView) -> Iterator[str]:
     if gradients:
         more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
         yield f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it"
+
+
+def _resharded(view: ProcessView) -> Release | None:
+    says, evidence, advice = released_by_sharding(view), sharded_words(view), sharding_advice(view)
+    if says is None or evidence is None or advice is None:
+        return None
+    return Release("fsdp-reshard", says, (evidence,), advice)
 
 
 def _collective(view: ProcessView) -> Release | None:

@@ -111,7 +111,8 @@ class NameTable:
         if not slot and len(slots) >= SAME_NAME:
             _, slot = slots.popitem(last=False)
             self._box.held.pytracer_name_gone(slot)
-        slot = self._write(slot, NameRole.USER, text, 0, 0, id(tensor), item_bytes(tensor))
+        local = local_part(tensor)
+        slot = self._write(slot, NameRole.USER, text, 0, 0, id(local), item_bytes(local))
         if slot:
             slots[id(tensor)] = slot
 
@@ -122,8 +123,8 @@ class NameTable:
             self._tensor_slots[id(tensor)] = slot
 
     def _note(self, owner: _Owner, key: Any, role: NameRole, text: str, parent: int, flags: int, tensor: Any) -> int:
-        known = owner.tensors.get(key, (0, 0))[0]
-        slot = self._write(known, role, text, parent, flags, id(tensor), item_bytes(tensor))
+        known, local = owner.tensors.get(key, (0, 0))[0], local_part(tensor)
+        slot = self._write(known, role, text, parent, flags, id(local), item_bytes(local))
         if slot:
             owner.tensors[key] = slot, id(tensor)
         return slot
@@ -172,6 +173,11 @@ class NameTable:
                 self._complained = True
                 self._box.note("there is no room for more names: tensors that come later have none")
         return number or 0
+
+
+def local_part(tensor: Any) -> Any:
+    """This process's part of a DTensor, which has no storage of its own; any other tensor as it is."""
+    return tensor._local_tensor if type(tensor).__name__ == "DTensor" else tensor
 
 
 def item_bytes(tensor: Any) -> int:
