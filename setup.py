@@ -132,7 +132,7 @@ class BuildWithNinja(build_ext):
         core = package / "libpytracer_core.so"
         ninja.library(
             core,
-            sorted((CSRC / "crashsafe").glob("*.cpp")) + sorted((CSRC / "recorder").glob("*.cpp")),
+            [source for room in ("crashsafe", "recorder", "guard") for source in sorted((CSRC / room).glob("*.cpp"))],
             cc,
             CORE,
             CORE_LINK,

@@ -39,7 +39,7 @@ CONSTANTS = [
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
-    schema.HelperState, schema.StackState, schema.CollectiveState,
+    schema.HelperState, schema.StackState, schema.CollectiveState, schema.GuardedState, schema.GuardMechanism,
 ]  # fmt: skip
 
 

@@ -41,6 +41,10 @@ needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everyw
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the victims are compiled with cc: install gcc")
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
+needs_memory_lock = pytest.mark.skipif(
+    os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY,
+    reason="a program may not lock all its memory here (ulimit -l)",
+)
 needs_core_files = pytest.mark.skipif(
     not _dumps_beside(),
     reason="core dumps do not go beside the program here: core_pattern is no plain name, or limit 0",

@@ -63,6 +63,8 @@ enum class RegionKind : uint32_t {
   kMemory = 25,
   kThreadStacks = 26,
   kThreadFrames = 27,
+  kGuard = 40,
+  kGuarded = 41,
 };
 
 enum class RecordKind : uint32_t {
@@ -83,6 +85,7 @@ enum class EntryKind : uint32_t {
   kCode = 16,
   kNode = 17,
   kSite = 18,
+  kStack = 24,
   kVersions = 32,
   kRank = 33,
   kModule = 34,
@@ -93,6 +96,7 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kGuardDamage = 56,
   kLoader = 42,
 };
 
@@ -151,6 +155,18 @@ enum class CollectiveState : uint32_t {
   kFailed = 4,
 };
 
+enum class GuardedState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kQuarantined = 2,
+};
+
+enum class GuardMechanism : uint32_t {
+  kNone = 0,
+  kMarkers = 1,
+  kProtection = 2,
+};
+
 /// First bytes of the file. Identity is written once; the counters at the end change.
 struct FileHeader {
   char magic[8];
@@ -188,7 +204,8 @@ struct FileHeader {
   uint32_t thread_count;
   uint32_t python_offsets_ok;
   uint64_t live_reports;
-  uint8_t reserved[24];
+  uint64_t guard_damage;
+  uint8_t reserved[16];
   uint32_t epoch;
   uint8_t reserved_line[188];
 };
@@ -411,6 +428,24 @@ static_assert(sizeof(SiteEntry) == 24);
 static_assert(std::is_standard_layout_v<SiteEntry> && std::is_trivially_copyable_v<SiteEntry>);
 static_assert(offsetof(SiteEntry, reserved) == 20);
 
+/// STACK: followed by `count` places, innermost first.
+struct StackEntry {
+  uint32_t node_id;
+  uint32_t count;
+};
+static_assert(sizeof(StackEntry) == 8);
+static_assert(std::is_standard_layout_v<StackEntry> && std::is_trivially_copyable_v<StackEntry>);
+static_assert(offsetof(StackEntry, count) == 4);
+
+/// One place of a STACK entry.
+struct StackPlace {
+  uint32_t code_id;
+  uint32_t code_offset;
+};
+static_assert(sizeof(StackPlace) == 8);
+static_assert(std::is_standard_layout_v<StackPlace> && std::is_trivially_copyable_v<StackPlace>);
+static_assert(offsetof(StackPlace, code_offset) == 4);
+
 /// GROUP_SEEN: followed by the group's name and its description.
 struct GroupEntry {
   int32_t size;
@@ -601,6 +636,67 @@ struct ThreadStack {
 static_assert(sizeof(ThreadStack) == 384);
 static_assert(std::is_standard_layout_v<ThreadStack> && std::is_trivially_copyable_v<ThreadStack>);
 static_assert(offsetof(ThreadStack, reserved) == 336);
+
+/// GUARD: settings, place and counters of guard mode.
+struct GuardRegion {
+  uint32_t armed;
+  uint32_t mechanism;
+  uint64_t every;
+  uint64_t min_bytes;
+  uint32_t alignment;
+  uint32_t underrun;
+  uint64_t budget_bytes;
+  uint64_t budget_mappings;
+  uint64_t small_low;
+  uint64_t small_high;
+  uint64_t large_low;
+  uint64_t large_high;
+  uint64_t guarded;
+  uint64_t quarantined;
+  uint64_t refused_bytes;
+  uint64_t refused_mappings;
+  uint64_t refused_records;
+  uint64_t refused_system;
+  uint64_t unsealed;
+  uint64_t live;
+  uint64_t live_bytes;
+  uint64_t most_bytes;
+  uint64_t mappings;
+  int32_t fallback_errno;
+  uint32_t reserved_word;
+  uint8_t reserved[80];
+};
+static_assert(sizeof(GuardRegion) == 256);
+static_assert(std::is_standard_layout_v<GuardRegion> && std::is_trivially_copyable_v<GuardRegion>);
+static_assert(offsetof(GuardRegion, reserved) == 176);
+
+/// GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts.
+struct GuardedStorage {
+  uint64_t base;
+  uint64_t nbytes;
+  uint64_t low;
+  uint64_t high;
+  uint64_t number;
+  uint64_t allocated_ns;
+  uint64_t freed_ns;
+  uint32_t state;
+  int32_t alloc_tid;
+  int32_t free_tid;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t alloc_epoch;
+  uint32_t free_epoch;
+  uint32_t damage_side;
+  int64_t damage_offset;
+  uint32_t damage_nbytes;
+  uint32_t reserved;
+  uint8_t damage_bytes[16];
+};
+static_assert(sizeof(GuardedStorage) == 128);
+static_assert(std::is_standard_layout_v<GuardedStorage> && std::is_trivially_copyable_v<GuardedStorage>);
+static_assert(offsetof(GuardedStorage, damage_bytes) == 112);
 
 /// CPP_EXCEPTION: followed by the demangled type and what().
 struct CppExceptionEntry {

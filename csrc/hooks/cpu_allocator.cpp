@@ -2,6 +2,7 @@
 // times as much (docs/hooks.md).
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
+#include "guarded.h"
 #include "hooks.h"
 #include "who.h"
 
@@ -24,6 +25,7 @@ uint64_t who_frees(bool large) {
 
 // Stateless, because raw_deleter() promises one function for all: the context is the data.
 void deleter(void* data) {
+  if (is_guarded(data)) return free_guarded(data);
   if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
   original_deleter(data);
 }
@@ -36,6 +38,7 @@ void record(const void* data, size_t nbytes) {
 class RecordingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
+    if (void* data = guarded(nbytes)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
     c10::DataPtr data = original->allocate(nbytes);
     // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
     if (data.get() != nullptr && data.get() == data.get_context() && data.compare_exchange_deleter(original_deleter, &deleter) &&

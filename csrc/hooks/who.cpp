@@ -34,10 +34,14 @@ constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with
 constexpr int kDetailFrames = 64;
 constexpr uint32_t kCacheSlots = 64;
 constexpr size_t kLongestTable = 8192;
+constexpr uint32_t kStackPlaces = 12;
+constexpr uint32_t kMostStacks = 4096;  // of at most 128 bytes: a quarter of the journal
 
-InternMap<15> codes;  // PyCodeObject* -> CODE
-InternMap<12> nodes;  // vtable, or Python class -> NODE
-InternMap<14> sites;  // hash -> SITE
+InternMap<15> codes;   // PyCodeObject* -> CODE
+InternMap<12> nodes;   // vtable, or Python class -> NODE
+InternMap<14> sites;   // hash -> SITE
+InternMap<13> stacks;  // hash -> STACK
+std::atomic<uint32_t> stack_count{0};
 bool frames_are_trusted = false;
 std::vector<std::string> library_directories;
 std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per-thread caches expire
@@ -295,6 +299,36 @@ Who who_is_running_in_detail() noexcept {
   if (id == 0) {
     id = pytracer_journal(static_cast<uint32_t>(EntryKind::kSite), &site, sizeof site);
     if (id != 0) sites.add(hash, id);
+  }
+  return {id, sequence_nr};
+}
+
+Who who_is_running_with_stack() noexcept {
+  if (stack_count.load(std::memory_order_relaxed) >= kMostStacks) return who_is_running_in_detail();
+  Cache& mine = cache();
+  struct {
+    blackbox::StackEntry head;
+    blackbox::StackPlace places[kStackPlaces];
+  } stack{};
+  uint64_t hash = 1, at = first_frame();
+  for (; at != 0 && stack.head.count < kStackPlaces; at = next_frame(at)) {
+    Frame frame;
+    if (!look(at, frame)) continue;
+    uint32_t id = code_id(mine, frame.code) & kIdMask;
+    stack.places[stack.head.count++] = {id, frame.offset};
+    hash = mix(hash, static_cast<uint64_t>(id) << 32 | frame.offset);
+  }
+  uint32_t sequence_nr = ~0u;
+  if (auto node = running_node()) {
+    stack.head.node_id = intern_node(*node);
+    sequence_nr = static_cast<uint32_t>(node->sequence_nr());
+  }
+  if (stack.head.count == 0 && stack.head.node_id == 0) return {0, 0};
+  hash = mix(hash, stack.head.node_id) | 1ull << 63;
+  uint32_t id = stacks.find(hash);
+  if (id == 0) {
+    id = pytracer_journal(static_cast<uint32_t>(EntryKind::kStack), &stack, sizeof stack.head + stack.head.count * sizeof stack.places[0]);
+    if (id != 0 && stacks.add(hash, id)) stack_count.fetch_add(1, std::memory_order_relaxed);
   }
   return {id, sequence_nr};
 }

@@ -26,6 +26,9 @@ Who who_is_running() noexcept;
 /// For large ones: both, and the first Python frame of the user's own besides.
 Who who_is_running_in_detail() noexcept;
 
+/// For guarded storages, which are few or slow anyway: up to kStackPlaces Python frames, and the node.
+Who who_is_running_with_stack() noexcept;
+
 /// An autograd node begins on the calling thread: until none is found running, it is worth asking which.
 void node_begins() noexcept;
 

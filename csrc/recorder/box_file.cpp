@@ -169,7 +169,8 @@ bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entr
     const RegionEntry& entry = entries[i];
     auto kind = static_cast<RegionKind>(entry.kind);
     size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
-    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs) continue;
+    bool guard = kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
+    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs && !guard) continue;
     if (nbytes > entry.nbytes) nbytes = entry.nbytes;
     if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
   }

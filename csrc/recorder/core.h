@@ -58,6 +58,30 @@ PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void
 PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
 PYTRACER_API void pytracer_count_hook_error(void);
 
+/// Guard mode (guard/guard.h). One in `every` storages of `min_bytes` and more; `records` are kept, quarantine included.
+struct pytracer_guard_settings {
+  uint64_t every, min_bytes, budget_bytes, budget_mappings;
+  uint32_t alignment, underrun, records, protection_only;
+};
+
+/// Opens the pool of guarded storages, or changes its settings. 0, or an errno with `error` filled.
+PYTRACER_API int pytracer_guard_open(const struct pytracer_guard_settings* settings, char* error, size_t error_bytes);
+
+/// No new storages are guarded.
+PYTRACER_API void pytracer_guard_pause(void);
+
+/// Whether this kernel has MADV_GUARD_INSTALL: 0, or the errno.
+PYTRACER_API int pytracer_guard_markers(void);
+
+/// Bit 0: new storages may be guarded; bit 1: guarded ones exist. Read without asking, for every storage.
+PYTRACER_API extern int pytracer_guarding;
+PYTRACER_API int pytracer_guard_chooses(size_t nbytes);
+
+/// Null when it is not guarded after all. What it gives is freed by pytracer_guard_free only, which pytracer_guard_owns tells.
+PYTRACER_API void* pytracer_guard_allocate(size_t nbytes, uint32_t who_id, uint32_t who_where);
+PYTRACER_API int pytracer_guard_owns(const void* at);
+PYTRACER_API void pytracer_guard_free(void* at, uint32_t who_id, uint32_t who_where);
+
 /// Looks for CPython and checks the frame offsets: the calling function must be named `function`.
 /// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.
 PYTRACER_API int pytracer_check_python(const char* function);

@@ -6,6 +6,7 @@
 #include "../crashsafe/python_stack.h"
 #include "../crashsafe/steps.h"
 #include "../crashsafe/surroundings.h"
+#include "../guard/guard.h"
 #include "alternate_stack.h"
 #include "collectives.h"
 #include "core.h"
@@ -161,6 +162,7 @@ void note_exit(int code) noexcept {
   FileHeader& header = *g_box.header;
   crashsafe::note_normal_exit();
   if (header.state == static_cast<uint32_t>(State::kCrashed)) return;
+  guard::look_at_live();
   header.exit_code = code;
   if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();
   std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kExiting), std::memory_order_release);

@@ -7,6 +7,7 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
+from pytracer.analyze.guard import FOUND, guarded_at, in_pool
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
@@ -26,6 +27,8 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
         return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
     if snapshot.arch.startswith("x86") and not is_canonical(addr):
         return Place(addr, "non-canonical")
+    if in_pool(snapshot.guard, addr):
+        return _in_guard_pool(snapshot, addr, mapping)
     live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
     if live is not None:
         return _in_storage(snapshot, addr, "in-storage", live, mapping)
@@ -45,6 +48,15 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
     region = region_of(snapshot, addr)
     on_stack = region is not None and region.kind == "stack"
     return Place(addr, "stack" if on_stack else _mapping_kind(crash, mapping), mapping=mapping)
+
+
+def _in_guard_pool(snapshot: Snapshot, addr: int, mapping: Mapping | None) -> Place:
+    """Pages there belong to one storage each, and to none for a long time after it was freed."""
+    hit = guarded_at(snapshot, addr)
+    if hit is None:
+        return Place(addr, "unmapped", mapping=mapping)
+    storage, kind = hit
+    return _in_storage(snapshot, addr, kind, (storage, FOUND), mapping)
 
 
 def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None) -> Place:

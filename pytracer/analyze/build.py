@@ -15,6 +15,7 @@ from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, recent_collectives
 from pytracer.analyze.facts import objects_in
+from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
     Instruction,
     address_expression,
@@ -84,6 +85,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         parent_rank=process.parent_rank,
         attempt=process.attempt,
         worker=_worker(snapshot, clock),
+        guard=guard_report(snapshot, clock),
     )
     view = ProcessView(index, process, report, place, instruction)
     report.exception = _exception(view)
@@ -117,6 +119,7 @@ def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     """What the recorder itself could not do."""
     notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
+    notes += guard_notes(snapshot)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
     if crash is not None and crash.helper_error is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.analyze.guard import FOUND
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, is_near
@@ -40,6 +41,8 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     if place.kind == "freed-storage" and instruction.scale == 1 and not is_near(aimed[0][1], place.addr):
         return place  # base and index may be a pointer and the difference to another pointer, to what was freed
     name, storage = aimed[0]
+    if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
+        return replace(place, register=name)
     bucket, names = names_of_storage(snapshot, storage, storage.base)
     return replace(
         place,

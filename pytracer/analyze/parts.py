@@ -16,7 +16,6 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
     storage = place.storage
     if storage is None:
         return None
-    freed = storage.freed
     return r.StorageReport(
         base=hex_addr(storage.base),
         nbytes=storage.nbytes,
@@ -25,14 +24,20 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         device="cpu",
         state=storage.state,
         names=list(place.names),
-        allocated=_origin(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
-        freed=_origin(snapshot, freed, storage.freed_by or Who(), storage.freed_thread, clock) if freed else None,
+        allocated=origin_report(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
+        freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
         found=place.found,
         earlier=list(place.earlier),
     )
 
 
-def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock: RunClock) -> r.Origin:
+def origin_report(
+    snapshot: Snapshot, moment: Moment | None, who: Who | None, tid: int | None, clock: RunClock
+) -> r.Origin | None:
+    """One end of a storage's life; None when it has not come."""
+    if moment is None:
+        return None
+    who = who or Who()
     name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
     return r.Origin(
         time=clock.relative(snapshot, moment.mono_ns),
@@ -41,6 +46,7 @@ def _origin(snapshot: Snapshot, moment: Moment, who: Who, tid: int | None, clock
         python=python_frame(who.python) if who.python else None,
         caller=python_frame(who.caller) if who.caller else None,
         autograd_node=who.node,
+        stack=[python_frame(frame) for frame in who.stack] or None,
     )
 
 

@@ -15,6 +15,8 @@ from pytracer.analyze.report_parts import Bucket as Bucket
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import GuardDamage as GuardDamage
+from pytracer.analyze.report_parts import GuardReport as GuardReport
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
 from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
@@ -253,6 +255,7 @@ class ProcessReport(Part):
     parent_rank: int | None = None
     attempt: int | None = None
     worker: DataLoaderWorker | None = None
+    guard: GuardReport | None = None
 
 
 class MismatchVariant(Part):

@@ -36,7 +36,10 @@ class NativeFrame(Part):
 
 
 class Origin(Part):
-    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded."""
+    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded.
+
+    `stack`: of guarded storages, innermost first.
+    """
 
     time: int | None = None
     thread: str | None = None
@@ -45,6 +48,7 @@ class Origin(Part):
     caller: PythonFrame | None = None
     autograd_node: str | None = None
     op: str | None = None
+    stack: list[PythonFrame] | None = None
 
 
 class StorageReport(Part):
@@ -288,3 +292,44 @@ class DataLoaderWorker(Part):
     batch_indices: str | None = None
     batch_started: int | None = None
     loading: bool | None = None
+
+
+class GuardDamage(Part):
+    """Bytes "behind" or "before" a guarded storage that somebody wrote.
+
+    `found`: when, as the storage was freed or at the end. `offset_bytes` is that of the first one from the base of the
+    storage, `changed_bytes` reach to the last one, `content` are the first 16, hexadecimal.
+    """
+
+    base: str | None = None
+    nbytes: int | None = None
+    side: str | None = None
+    offset_bytes: int | None = None
+    changed_bytes: int | None = None
+    content: str | None = None
+    found: int | None = None
+    allocated: Origin | None = None
+    freed: Origin | None = None
+
+
+class GuardReport(Part):
+    """What guard mode did in one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
+
+    `every`: one storage in so many. `unguarded`: storages that were chosen and went unguarded, by what was used up or
+    refused: "bytes", "mappings", "records", "system". `not_quarantined`: freed storages that stayed accessible.
+    """
+
+    mechanism: str | None = None
+    every: int | None = None
+    min_bytes: int | None = None
+    alignment: int | None = None
+    side: str | None = None
+    guarded: int | None = None
+    live: int | None = None
+    quarantined: int | None = None
+    most_bytes: int | None = None
+    budget_bytes: int | None = None
+    budget_mappings: int | None = None
+    unguarded: dict[str, int] | None = None
+    not_quarantined: int | None = None
+    damaged: list[GuardDamage] | None = None

@@ -39,7 +39,7 @@ KEY_ADDR_MASK = 0x0000_FFFF_FFFF_FFC0
 KEY_STATE_MASK = 0x3
 KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
 
-# `who_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE or SITE) divided by 8.
+# `who_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE, SITE or STACK) divided by 8.
 
 
 class State(IntEnum):
@@ -74,6 +74,8 @@ class Region(IntEnum):
     MEMORY = 25
     THREAD_STACKS = 26
     THREAD_FRAMES = 27
+    GUARD = 40
+    GUARDED = 41
 
 
 class Record(IntEnum):
@@ -98,6 +100,7 @@ class Entry(IntEnum):
     CODE = 16  # CodeEntry + qualified name + file name + line table
     NODE = 17  # name of an autograd node's class
     SITE = 18  # SiteEntry: innermost place and the first one of the user's own
+    STACK = 24  # StackEntry + its places (StackPlace): who allocated or freed a guarded storage
     VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
     RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}; with "left": it begins to leave the job
     MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
@@ -110,6 +113,7 @@ class Entry(IntEnum):
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
+    GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
 
 
@@ -170,6 +174,22 @@ class StackState(IntEnum):
     WALKING = 2
     DONE = 3
     FAULTED = 4
+
+
+class GuardedState(IntEnum):
+    """`GuardedStorage.state`; stored last."""
+
+    EMPTY = 0
+    LIVE = 1
+    QUARANTINED = 2
+
+
+class GuardMechanism(IntEnum):
+    """`GuardRegion.mechanism`: what makes a page of the guard's pool fault."""
+
+    NONE = 0
+    MARKERS = 1  # MADV_GUARD_INSTALL, Linux 6.13 and later
+    PROTECTION = 2  # mprotect: two mappings per storage
 
 
 class CrashState(IntEnum):
@@ -251,7 +271,8 @@ FILE_HEADER = Struct(
         _f("thread_count", "u32", "thread contexts handed out so far", "count"),
         _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
         _f("live_reports", "u64", "requests for the stacks of the running process that were answered", "count"),
-        _f("reserved", "u8[24]", "zero"),
+        _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages that were written past their ends", "count"),
+        _f("reserved", "u8[16]", "zero"),
         _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
         _f("reserved_line", "u8[188]", "zero"),
     ),
@@ -497,6 +518,89 @@ SITE_ENTRY = Struct(
     ),
 )
 
+STACK_ENTRY = Struct(
+    "StackEntry",
+    8,
+    "STACK: followed by `count` places, innermost first.",
+    (
+        _f("node_id", "u32", "NODE that was running; 0: none"),
+        _f("count", "u32", "places that follow", "count"),
+    ),
+)
+
+STACK_PLACE = Struct(
+    "StackPlace",
+    8,
+    "One place of a STACK entry.",
+    (
+        _f("code_id", "u32", "CODE; 0: unknown"),
+        _f("code_offset", "u32", "instruction offset", "bytes"),
+    ),
+)
+
+GUARD_REGION = Struct(
+    "GuardRegion",
+    256,
+    "GUARD: settings, place and counters of guard mode.",
+    (
+        _f("armed", "u32", "1: new storages are guarded"),
+        _f("mechanism", "u32", "see GuardMechanism; of storages below 2 MiB, larger ones are always protected"),
+        _f("every", "u64", "one in so many storages is guarded; 1: all"),
+        _f("min_bytes", "u64", "smaller storages are not guarded", "bytes"),
+        _f("alignment", "u32", "of guarded storages", "bytes"),
+        _f("underrun", "u32", "1: the page before the storage is guarded closely, 0: the one behind it"),
+        _f("budget_bytes", "u64", "most memory in live guarded storages, in whole pages", "bytes"),
+        _f("budget_mappings", "u64", "most memory mappings that guarding may cost", "count"),
+        _f("small_low", "u64", "the pool of storages below 2 MiB"),
+        _f("small_high", "u64", "its end"),
+        _f("large_low", "u64", "the pool of larger ones"),
+        _f("large_high", "u64", "its end"),
+        _f("guarded", "u64", "storages guarded so far", "count"),
+        _f("quarantined", "u64", "of these, freed so far", "count"),
+        _f("refused_bytes", "u64", "storages left unguarded: the budget of bytes was used up", "count"),
+        _f("refused_mappings", "u64", "the same: the budget of mappings", "count"),
+        _f("refused_records", "u64", "the same: no record or no address was free", "count"),
+        _f("refused_system", "u64", "the same: the kernel refused", "count"),
+        _f("unsealed", "u64", "freed storages whose pages the kernel would not take back: a use after free is not noticed", "count"),
+        _f("live", "u64", "guarded storages alive now", "count"),
+        _f("live_bytes", "u64", "memory in their pages", "bytes"),
+        _f("most_bytes", "u64", "the most of it at one time", "bytes"),
+        _f("mappings", "u64", "memory mappings that guarding costs now", "count"),
+        _f("fallback_errno", "i32", "errno with which MADV_GUARD_INSTALL was refused; 0: never; -1: not tried"),
+        _f("reserved_word", "u32", "zero"),
+        _f("reserved", "u8[80]", "zero"),
+    ),
+)
+
+GUARDED_STORAGE = Struct(
+    "GuardedStorage",
+    128,
+    "GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts.",
+    (
+        _f("base", "u64", "address"),
+        _f("nbytes", "u64", "size", "bytes"),
+        _f("low", "u64", "start of its pages; what lies before is a guard"),
+        _f("high", "u64", "end of its pages; what lies behind is a guard"),
+        _f("number", "u64", "order among the guarded storages of this process, from 1"),
+        _f("allocated_ns", "u64", "CLOCK_MONOTONIC", "ns"),
+        _f("freed_ns", "u64", "CLOCK_MONOTONIC", "ns"),
+        _f("state", "u32", "see GuardedState; stored last"),
+        _f("alloc_tid", "i32", "allocating thread"),
+        _f("free_tid", "i32", "freeing thread"),
+        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
+        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_epoch", "u32", "when allocated"),
+        _f("free_epoch", "u32", "when freed"),
+        _f("damage_side", "u32", "0 none, 1 bytes behind the storage had changed, 2 bytes before it"),
+        _f("damage_offset", "i64", "first changed byte, from the base", "bytes"),
+        _f("damage_nbytes", "u32", "from the first to the last changed byte", "bytes"),
+        _f("reserved", "u32", "zero"),
+        _f("damage_bytes", "u8[16]", "what the first ones had become"),
+    ),
+)
+
 CRASH_HEADER = Struct(
     "CrashHeader",
     1024,
@@ -729,6 +833,8 @@ STRUCTS: tuple[Struct, ...] = (
     WAIT_ENTRY,
     CODE_ENTRY,
     SITE_ENTRY,
+    STACK_ENTRY,
+    STACK_PLACE,
     GROUP_ENTRY,
     CRASH_HEADER,
     NATIVE_FRAME,
@@ -739,6 +845,8 @@ STRUCTS: tuple[Struct, ...] = (
     ALSO_CRASHED,
     MEMORY_BLOCK,
     THREAD_STACK,
+    GUARD_REGION,
+    GUARDED_STORAGE,
     CPP_EXCEPTION_ENTRY,
     SIGNAL_ENTRY,
 )

@@ -21,6 +21,7 @@ import click
 from pytracer._errors import PytracerError
 from pytracer.cli.attendance import Attendance
 from pytracer.record import launch
+from pytracer.record.guard import ALL, VARIABLE, parse_guard
 from pytracer.record.helper import helper
 from pytracer.record.orphans import adopt
 from pytracer.record.supervise import FORWARDED, Ending, held, supervise
@@ -35,14 +36,41 @@ Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
   pytracer run -o runs/tuesday -- python train.py --epochs 3
   pytracer run --hang-timeout 300 -- torchrun --nproc-per-node 8 train.py
+  pytracer run --guard -- python train.py                 # reproduce a memory error: it faults at the access
+  pytracer run --guard=sample:1000 -- python train.py     # in production: one storage in a thousand
+  pytracer run --guard=min-bytes:64K,side:underrun -- python train.py
+
+\b
+Guard mode (docs/guard.md): CPU storages lie against a page that faults, and stay inaccessible when freed. WORDS:
+  all, sample:N            which storages; --guard alone means all
+  min-bytes:SIZE           leave smaller ones out
+  side:overrun|underrun    which end is guarded to the byte  [default: overrun]
+  align:64|16|4            closer than 64 catches more; results may then differ in their last bits
+  bytes:SIZE, mappings:N   what it may cost before storages go unguarded, which the report says
+  mprotect                 do without MADV_GUARD_INSTALL
 
 The report of a job that died follows the job's own output, on stderr. The exit status is the one of COMMAND;
 128+n if signal n ended it; 127 if there is no such command, 126 if it cannot be executed.
 """
 
 
+class RunCommand(click.Command):
+    """`--guard` takes its words after `=` only: what follows after a space may be the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click.Command."""
+        with_value = {name for option in self.params if not getattr(option, "is_flag", True) for name in option.opts}
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            if args[at] == "--guard":
+                args[at] = f"--guard={ALL}"
+            at += 2 if args[at] in with_value else 1
+        return super().parse_args(ctx, args)
+
+
 @click.command(
     "run",
+    cls=RunCommand,
     help=HELP,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     options_metavar="[OPTIONS] [--]",
@@ -58,6 +86,7 @@ The report of a job that died follows the job's own output, on stderr. The exit 
     type=click.FloatRange(min=1),
     help="When no process records anything for so long, say who waits for whom, and go on waiting.",
 )
+@click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault where they happen.")
 @click.option(
     "--subreaper",
     is_flag=True,
@@ -71,18 +100,24 @@ def command(
     quiet: bool,
     no_report: bool,
     hang_timeout: float | None,
+    guard: str | None,
     subreaper: bool,
     job: tuple[str, ...],
 ) -> int:
     """See HELP."""
     launch.core_library()
     level = launch.checked_level(level)
+    words = guard if guard is not None else os.environ.get(VARIABLE) or None
+    guarded = parse_guard(words) if words is not None else None
     program = find_program(job[0])
     run = launch.create_run(job, output, force=force)
     record = launch.start_record(job)
     for note in run.notes:
         say(note)
-    ending = _attend(run, record, program, job, launch.environment(run, level), hang_timeout, subreaper)
+    if guarded is not None and guarded.warning:
+        say(guarded.warning)
+    environment = launch.environment(run, level, guard=words)
+    ending = _attend(run, record, program, job, environment, hang_timeout, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
     # A SIGTERM that comes now is late: the job has ended, and its status is what counts. Ctrl-C ends the report.
@@ -218,7 +253,8 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
         return
     died = ending.status != 0 or _any_crashed(boxes)
     # Ranks may have disagreed without any of them being told: gloo completes such collectives with wrong data.
-    if report and not ending.interrupted and (died or _ran_together(boxes)):
+    # Guard mode may have found bytes beside a storage changed.
+    if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
         _report(run, ending, shown, died=died, quiet=quiet)
     elif died:
         say(f"the job {ending.words}; `pytracer inspect {shown}` explains it")
@@ -270,6 +306,11 @@ def _any_crashed(boxes: Sequence[Path]) -> bool:
     from pytracer.blackbox.schema import State
 
     return any(bool(header["state"] == State.CRASHED) for header in _headers(boxes))
+
+
+def _any_damage(boxes: Sequence[Path]) -> bool:
+    """Whether guard mode found that a storage was written past its ends."""
+    return any(bool(header["guard_damage"]) for header in _headers(boxes))
 
 
 def _headers(boxes: Sequence[Path]) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.witness import Usage
 
-INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE})
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
@@ -108,7 +108,7 @@ class Journal:
     # Facts
 
     def facts(self, but: Collection[Entry] = ()) -> tuple[Fact, ...]:
-        """All entries but CODE, NODE, SITE and those that are not wanted, decoded, in the order of the file."""
+        """All entries but those of INTERNED and those that are not wanted, decoded, in the order of the file."""
         found = []
         for entry in self.entries.values():
             if entry.kind in INTERNED or entry.kind in but:
@@ -162,8 +162,27 @@ class Journal:
                 node=node,
                 node_sequence_nr=_sequence_nr(where) if node else None,
             )
+        if entry is not None and entry.kind == Entry.STACK and len(entry.payload) >= schema.STACK_ENTRY.nbytes:
+            return self._stack(entry.payload, where)
         self.unknown_who += 1
         return _NOBODY
+
+    def _stack(self, payload: bytes, where: int) -> Who:
+        head = layout(schema.STACK_ENTRY).decode(payload)
+        size = schema.STACK_ENTRY.nbytes
+        count = min(head["count"], (len(payload) - size) // schema.STACK_PLACE.nbytes)
+        places = struct.iter_unpack("<II", payload[size : size + count * schema.STACK_PLACE.nbytes])
+        known = [(self.code(code_id), self.frame(code_id, offset)) for code_id, offset in places if code_id]
+        frames = tuple(frame for _, frame in known if frame is not None)
+        outside = next((frame for code, frame in known if code is not None and not code.torch), None)
+        node = self.node(head["node_id"])
+        return Who(
+            python=frames[0] if frames else None,
+            caller=outside if frames and outside is not frames[0] else None,
+            node=node,
+            node_sequence_nr=_sequence_nr(where) if node else None,
+            stack=frames,
+        )
 
     def groups_seen(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """GROUP_SEEN entries and their ids."""
@@ -309,6 +328,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.CPP_EXCEPTION: _cpp_exception,
     Entry.WORKER: _checked(payloads.Worker),
     Entry.LOADER: _checked(payloads.Loader),
+    Entry.GUARD_DAMAGE: layout(schema.GUARDED_STORAGE).decode,
 }
 
 

@@ -17,6 +17,7 @@ from pytracer.blackbox.schema import Entry, Region, State
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
+from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.rings import Rings
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
@@ -35,6 +36,7 @@ _COUNTERS = (
     "hook_errors",
     "collectives",
     "live_reports",
+    "guard_damage",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
 
@@ -42,7 +44,7 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES,
-    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES,
+    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
 LAST_COLLECTIVES = 64
@@ -68,7 +70,8 @@ def read_box(
     header = box.header
     journal = Journal(box)
     rings = Rings(box)
-    storages = Storages(box, journal, Clock(box, journal), rings.threads)
+    clock = Clock(box, journal)
+    storages = Storages(box, journal, clock, rings.threads)
     lives = storages.read()
     crash_reader = CrashReader(box, storages)
     crash = crash_reader.read()
@@ -136,6 +139,7 @@ def read_box(
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
         worker=worker,
         last_mono_ns=_last_moment(facts, moments, collectives.items),
+        guard=read_guard(box, journal, clock),
         light=light,
     )
 

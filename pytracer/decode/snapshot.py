@@ -55,13 +55,14 @@ class Who:
     """Who allocated or freed a storage.
 
     `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
-    autograd node that ran, `node_sequence_nr` its sequence number.
+    autograd node that ran, `node_sequence_nr` its sequence number. `stack`: of guarded storages, innermost first.
     """
 
     python: PythonFrame | None = None
     caller: PythonFrame | None = None
     node: str | None = None
     node_sequence_nr: int | None = None
+    stack: tuple[PythonFrame, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,58 @@ class Storage:
     freed_by: Who | None = None
     freed_thread: int | None = None
     order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+
+
+@dataclass(frozen=True)
+class GuardDamage:
+    """Bytes beside a guarded storage that somebody wrote: noticed at `found_ns`, when it was freed or at the end.
+
+    `side` is "behind" or "before", `offset` that of the first one from the base, `nbytes` reach to the last one,
+    `content` are the first ones.
+    """
+
+    side: str
+    offset: int
+    nbytes: int
+    content: bytes
+    found_ns: int | None
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A guarded storage, alive or in quarantine: its pages are [low, high), and a guard lies on either side.
+
+    `number`: order among the guarded storages; of two that overlap the later one counts.
+    """
+
+    storage: Storage
+    low: int
+    high: int
+    number: int
+    damage: GuardDamage | None = None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Guard mode of one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
+
+    `every`: one in so many storages. `counts`: as schema.GUARD_REGION. `damaged`: all that was found, also of storages
+    whose record was used again. `storages` is empty in a light snapshot.
+    """
+
+    armed: bool
+    mechanism: str | None
+    every: int
+    min_bytes: int
+    alignment: int
+    underrun: bool
+    budget_bytes: int
+    budget_mappings: int
+    fallback_errno: int | None
+    pools: tuple[tuple[int, int], ...]
+    counts: dict[str, int]
+    storages: tuple[Guarded, ...] = ()
+    damaged: tuple[Guarded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -373,6 +426,7 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
 
 

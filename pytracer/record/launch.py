@@ -178,8 +178,12 @@ def checked_level(level: str | None, base: Mapping[str, str] | None = None) -> s
     return level
 
 
-def environment(run: Run, level: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    run: Run, level: str, base: Mapping[str, str] | None = None, *, guard: str | None = None
+) -> dict[str, str]:
     """The environment of the traced command: `base` (None: of this process) and what starts the core.
+
+    `guard` are the words of guard mode, see `guard.py`.
 
     Raises:
         RecordingError: the core is not built.
@@ -191,6 +195,8 @@ def environment(run: Run, level: str, base: Mapping[str, str] | None = None) -> 
     result["PYTRACER_DIR"] = str(run.recording)
     result["PYTRACER_LEVEL"] = level
     result["PYTRACER_LAUNCHER"] = "1"
+    if guard is not None:
+        result["PYTRACER_GUARD"] = guard
     return result
 
 

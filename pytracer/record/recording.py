@@ -15,6 +15,7 @@ from typing import Literal
 from pytracer._errors import PytracerError, UsageError
 from pytracer.record import config, exceptions, handlers, launch, threads, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
+from pytracer.record.guard import VARIABLE, parse_guard
 from pytracer.record.torch_import import when_torch_is_imported
 
 Level = Literal["light", "default", "ops"]
@@ -22,7 +23,9 @@ Level = Literal["light", "default", "ops"]
 _called = False  # enable() was called by the program itself
 
 
-def enable(directory: str | os.PathLike[str] | None = None, *, level: Level | None = None) -> Path | None:
+def enable(
+    directory: str | os.PathLike[str] | None = None, *, level: Level | None = None, guard: str | None = None
+) -> Path | None:
     """Records this process from now on: crashes, storages, autograd nodes, collectives, DDP buckets.
 
     Call it once, early, from any thread. The torch hooks are installed now, or when torch is imported. Under
@@ -34,14 +37,19 @@ def enable(directory: str | os.PathLike[str] | None = None, *, level: Level | No
             be written, a temporary directory is used and named on stderr.
         level: "light" (no history of autograd nodes), "default", or "ops" (every operator). Default: PYTRACER_LEVEL,
             else "default".
+        guard: guard mode, in the words of `pytracer run --guard`: "all", "sample:1000", ... Storages then lie against
+            a page that faults, and stay inaccessible when freed (docs/guard.md). Default: PYTRACER_GUARD, else off.
+            Forked children and processes that inherit the environment do the same.
 
     Returns:
         The run directory; None when nothing can be recorded, which one line on stderr explains.
 
     Raises:
-        UsageError: `level` is another word.
+        UsageError: `level` or `guard` is another word.
     """
     global _called
+    if guard is not None:
+        parse_guard(guard)
     if level is not None and level not in config.LEVEL_NUMBERS:
         raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(config.LEVEL_NUMBERS)}")
     try:
@@ -54,8 +62,11 @@ def enable(directory: str | os.PathLike[str] | None = None, *, level: Level | No
         return box.directory
     _called = True
     chosen = level or config.level_from_environment()
+    if guard is not None:
+        os.environ[VARIABLE] = guard  # for children, and for the hooks, which come with torch
     if box.recording:
-        return box.directory  # preloaded: the launcher chose directory and level
+        torch_half.arm_guard(box)  # preloaded: the launcher chose directory and level
+        return box.directory
     if box.has_box:
         box.lib.pytracer_resume()
         if directory is not None and Path(os.path.abspath(directory)) != box.directory:

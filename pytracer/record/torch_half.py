@@ -12,8 +12,9 @@ from typing import Any
 
 from pytracer._version import __version__
 from pytracer.blackbox.schema import Entry
+from pytracer.record import guard
 from pytracer.record.config import LEVEL_NUMBERS
-from pytracer.record.core import Core
+from pytracer.record.core import Core, core
 
 _native: Any = None
 
@@ -25,6 +26,12 @@ def install(box: Core, level: str) -> None:
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(f"the torch hooks are not installed: {type(error).__name__}: {error}")
+
+
+def arm_guard(box: Core) -> None:
+    """Guard mode as the environment says, once the hooks are there: they bring storages to it."""
+    if _native is not None:
+        guard.arm(box, guard.guard_from_environment(box))
 
 
 def uninstall() -> None:
@@ -41,6 +48,7 @@ def uninstall() -> None:
     for part in (steps, ddp, distributed):
         part.uninstall()
     _native.uninstall()
+    guard.arm(core(), None)
     _native = None
 
 
@@ -101,6 +109,7 @@ def _install(box: Core, level: str) -> None:
     for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
+    arm_guard(box)
     from pytracer.record import ddp, distributed, handlers, steps
 
     handlers.install_for_workers(box)

@@ -11,8 +11,9 @@ from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
 
 _PARAMETERS = 3
+_CALLERS = 3
 _MISSED = ("past-storage", "before-storage")
-_FOUND = {"guessed": " (nearest storage, guessed)"}
+_FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
 
 
 def memory_text(subject: r.ProcessReport) -> Text | None:
@@ -60,7 +61,17 @@ def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | 
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
             text.append(origin_words(origin, thread))
+            below = _callers(origin)
+            if below:
+                text.append(f"\n{'':<9} called from {', '.join(below)}", style="dim")
     return text
+
+
+def _callers(origin: r.Origin) -> list[str]:
+    """The next frames of a guarded storage's stack, below the one that is shown."""
+    stack, shown = origin.stack or [], origin.caller or origin.python
+    at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
+    return [place_words(frame) for frame in stack[at + 1 : at + 1 + _CALLERS]]
 
 
 def _offset(storage: r.StorageReport, kind: str | None) -> str:

@@ -245,6 +245,9 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
 
 def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     subject = _subject(report, verdict)
+    guard = _guard(subject.guard) if subject and subject.guard else None
+    if guard:
+        yield "guard", Text(guard, style="dim")
     for note in (subject.notes or [])[:_NOTES] if subject else []:
         yield "note", Text(note.strip().splitlines()[0] if note.strip() else "", style="dim")
     damage = report.damage or []
@@ -262,6 +265,14 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         shown = short_file(directory)
         yield "run", Text(shown)
         yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
+
+
+def _guard(guard: r.GuardReport) -> str:
+    """What guard mode looked at, and what it did not."""
+    which = "all storages" if guard.every == 1 else f"one storage in {guard.every}"
+    words = f"{which}: {guard.guarded} guarded, {guard.quarantined} of them freed since"
+    left_out = sum((guard.unguarded or {}).values())
+    return words + (f"; {count_words(left_out, 'storage')} went unguarded" if left_out else "")
 
 
 def _shortened(command: str) -> str:

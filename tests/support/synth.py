@@ -52,6 +52,11 @@ class By(NamedTuple):
 
 
 NOBODY = By()
+GUARD_POOL = (0x7E00_0000_0000, 0x7E10_0000_0000)
+GUARD_COUNTS = (
+    *("guarded", "quarantined", "refused_bytes", "refused_mappings", "refused_records", "refused_system"),
+    *("unsealed", "live", "live_bytes", "most_bytes", "mappings"),
+)
 Who = By | Frame | str | None
 
 
@@ -147,6 +152,7 @@ class Box:
         self.counters: dict[str, int] = {}
         self.collectives: list[bytes] = []
         self.crash_regions: dict[int, tuple[int, bytes]] = {}
+        self.guard_regions: dict[int, tuple[int, bytes]] = {}
         self.interned: dict[Any, By] = {}
         self.sequence_nr = 0
         self._tick()
@@ -321,6 +327,42 @@ class Box:
         outer = self.code(*caller) if caller else NOBODY
         node_id = self.node(node).id if node else 0
         return By(self.entry(18, struct.pack("<IIIIII", *inner, *outer, node_id, 0)), sequence_nr)
+
+    def stack(self, *places: By, node: By = NOBODY, sequence_nr: int = 0xFFFFFFFF) -> By:
+        """Who allocated or freed a guarded storage: places of `code`, innermost first."""
+        words = [word for place in places for word in place]
+        payload = struct.pack(f"<II{len(words)}I", node.id, len(places), *words)
+        return By(self.entry(24, payload), sequence_nr)
+
+    def guard(self, pool: tuple[int, int] = GUARD_POOL, mechanism: int = 1, every: int = 1, **counts: int) -> Box:
+        """Guard mode was on; `counts` as in GuardRegion, and its other settings."""
+        c = dict.fromkeys(GUARD_COUNTS, 0) | {"budget_bytes": 1 << 30, "budget_mappings": 16382, "fallback": 0} | counts
+        head = struct.pack("<IIQQIIQQ", 1, mechanism, every, 0, 64, 0, c["budget_bytes"], c["budget_mappings"])
+        head += struct.pack("<QQQQ", *pool, pool[1], pool[1] + (1 << 40))
+        head += struct.pack(f"<{len(GUARD_COUNTS)}QiI80s", *(c[name] for name in GUARD_COUNTS), c["fallback"], 0, b"")
+        assert len(head) == 256
+        self.guard_regions[40] = (256, head)
+        return self
+
+    def guarded(
+        self, base: int, nbytes: int, by: Who = None, freed_by: Who = None, *, freed: bool = False, number: int = 0,
+        damage: tuple[int, int, bytes] | None = None,
+    ) -> Box:  # fmt: skip
+        """A guarded storage in pages of its own; `damage`: side, offset and bytes, which is also a journal entry."""
+        low, high = base // 4096 * 4096, -(-(base + nbytes) // 4096) * 4096
+        _, records = self.guard_regions.get(41, (128, b""))
+        number = number or len(records) // 128 + 1
+        side, offset, content = damage or (0, 0, b"")
+        times = (self.now - MS, self.now if freed else 0)
+        tids = (2 if freed else 1, self.pid, self.pid if freed else 0)
+        record = struct.pack("<QQQQQQQIii", base, nbytes, low, high, number, *times, *tids)
+        record += struct.pack("<IIIIII", *self._by(by), *self._by(freed_by), self.epoch, self.epoch if freed else 0)
+        record += struct.pack("<IqII16s", side, offset, len(content), 0, content)
+        assert len(record) == 128
+        if damage:
+            self.entry(56, record)
+        self.guard_regions[41] = (128, records + record)
+        return self
 
     def _by(self, by: Who) -> By:
         if by is None:
@@ -676,7 +718,8 @@ class Box:
         regions.append((6, 32, 0, slots_log2, self._storages().ljust(32 << slots_log2, b"\0")))
         if self.collectives:
             regions.append((7, 256, 0, 0, b"".join(self.collectives).ljust(256 * 64, b"\0")))
-        regions += [(kind, item, 0, 0, data) for kind, (item, data) in self.crash_regions.items()]
+        fixed = self.crash_regions | self.guard_regions
+        regions += [(kind, item, 0, 0, data) for kind, (item, data) in fixed.items()]
         directory, body, offset = b"", b"", 8192
         for kind, item, first, log2, data in regions:
             data += bytes(-len(data) % 64)

@@ -18,6 +18,7 @@ from pytracer.analyze.rules.first_death import FirstDeath
 from pytracer.analyze.rules.flipped_bit import FlippedBit
 from pytracer.analyze.rules.forbidden_system_call import ForbiddenSystemCall
 from pytracer.analyze.rules.group_mismatch import GroupMismatch
+from pytracer.analyze.rules.guard_damage import GuardDamage
 from pytracer.analyze.rules.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.illegal_instruction import IllegalInstruction
 from pytracer.analyze.rules.memory_hardware_error import MemoryHardwareError
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     ShmExhausted(),
     DevicePointerOnHost(),
     ReadOnlyMemory(),
+    GuardDamage(),
     HeapCorruption(),
     NullDereference(),
     WildPointer(),

@@ -10,8 +10,8 @@ What to do: compare the sizes and the dtype that the native code assumes with th
 
 How it can be wrong: without an index register, the nearest storage is a guess. Only accesses that leave mapped memory
 fault, so that an overrun of fewer bytes than a page usually goes unnoticed, and the storage that was overrun may be
-another one in the same pages. Where the index is not scaled, it may be the difference of two pointers, of which the
-other one was wrong.
+another one in the same pages; below `--guard` each has pages of its own. Where the index is not scaled, it may be the
+difference of two pointers, of which the other one was wrong.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._words import hex_addr, size_words
 from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.instruction import signed
 from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
@@ -72,6 +73,7 @@ class OutOfBounds(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
                 *_index(view),
                 *_neighbor(view),
                 bucket_words(view),
@@ -93,6 +95,9 @@ class OutOfBounds(MemoryFaultRule):
 def _confidence(view: ProcessView) -> str:
     """Certain when a pointer into the storage was indexed; likely when one was near, or the very next page touched."""
     place, instruction = view.place, view.instruction
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.storage is None:
         return "possible"
     if place.register is not None:
@@ -159,6 +164,8 @@ def _neighbor(view: ProcessView) -> Iterator[str]:
 
 
 def _unproven(view: ProcessView) -> str | None:
+    if guard_confidence(view) == "certain":
+        return None
     if view.place is None or view.place.register is None:
         return "proof that this storage, and not another one nearby, was meant"
     return (

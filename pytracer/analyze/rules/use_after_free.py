@@ -11,7 +11,7 @@ What to do: keep a reference to the tensor for as long as its memory is used, or
 
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
 storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
-silently.
+silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import time_words
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import (
@@ -66,6 +68,7 @@ class UseAfterFree(MemoryFaultRule):
             [
                 fault_evidence(view),
                 storage_words(view),
+                guard_words(view),
                 bucket_words(view),
                 earlier_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
@@ -88,6 +91,9 @@ class UseAfterFree(MemoryFaultRule):
 def _confidence(view: ProcessView) -> str:
     """Certain only when the handler saw it, and the address was in no mapping at all."""
     place = view.place
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
     if place is None or place.mapping is not None:
         return "possible"
     unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
@@ -131,7 +137,7 @@ def _rebuilt(view: ProcessView) -> str | None:
 
 def _mapped(view: ProcessView) -> str | None:
     place = view.place
-    if place is None or place.mapping is None:
+    if place is None or place.mapping is None or place.found == FOUND:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
 

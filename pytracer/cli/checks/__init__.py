@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from pytracer._errors import PytracerError
-from pytracer.cli.checks import faults, recording, surroundings, threads
+from pytracer.cli.checks import faults, guard, recording, surroundings, threads
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
 __all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
@@ -36,6 +36,7 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
     surroundings.check_shared_memory,
     surroundings.check_limits,
     surroundings.check_seccomp,
+    guard.check_guard,
     surroundings.check_disassembler,
     surroundings.check_symbols,
     surroundings.check_stacks,

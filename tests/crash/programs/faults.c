@@ -137,3 +137,18 @@ static void last_words(int signal) {
   _exit(42);
 }
 void install_last_words(void) { signal(SIGSEGV, last_words); }
+
+// ---- kernels with a mistake that nothing notices ----
+
+// `<=`: one element too many.
+void decay(float *cache, long count, float factor) {
+  for (long i = 0; i <= count; i++) cache[i] = cache[i] * factor + 1.0f;
+}
+
+// The element before: the first one has none.
+float last_change(const long *tokens, long at) { return (float)(tokens[at] - tokens[at - 1]); }
+
+// A library that keeps the address of a table and not the table.
+static const float *table;
+void use_table(const float *rows) { table = rows; }
+float look_up(long row) { return table[row]; }

@@ -53,6 +53,7 @@ def test_version_is_the_packages(tmp_path: Path) -> None:
         (["run"], "missing argument"),
         (["run", "--level", "loud", "true"], "'loud' is not one of"),
         (["run", "--nonsense", "--", "true"], "see `pytracer run --help`"),
+        (["run", "--guard=everything", "--", "true"], "guard mode does not know 'everything'"),
         (["inspect"], "name the run directory"),
     ],
 )

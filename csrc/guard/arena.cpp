@@ -1,0 +1,60 @@
+#include "arena.h"
+
+#include "pages.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+namespace pytracer::guard {
+namespace {
+
+constexpr size_t kPageTable = 2ull << 20;  // what one page of page tables maps: units that fill it give it back
+constexpr size_t kLeast = 256ull << 20;
+
+// Under a limit (ulimit -v) address space is the program's before it is ours.
+size_t affordable(size_t most) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
+  size_t share = (limit.rlim_cur / 8) & ~(kPageTable - 1);
+  return share < most ? share : most;
+}
+
+}  // namespace
+
+bool Arena::open(size_t most, size_t unit_bytes, bool large, const Slot* slots) noexcept {
+  for (bytes_ = affordable(most); bytes_ >= kLeast && low_ == nullptr; bytes_ = low_ == nullptr ? bytes_ / 2 : bytes_) {
+    char* at = reserve(bytes_ + kPageTable, large);
+    if (at != nullptr) low_ = at + (kPageTable - reinterpret_cast<uintptr_t>(at) % kPageTable);
+  }
+  if (low_ == nullptr) return false;
+  unit_ = unit_bytes;
+  count_ = static_cast<uint32_t>(bytes_ / unit_bytes);
+  void* owners = mmap(nullptr, count_ * sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (owners == MAP_FAILED) {
+    munmap(low_, bytes_);
+    low_ = nullptr;
+    bytes_ = 0;
+    return false;
+  }
+  owner_ = static_cast<uint32_t*>(owners);
+  slots_ = slots;
+  large_ = large;
+  return true;
+}
+
+void Arena::own(uint32_t first, uint32_t units, uint32_t slot) noexcept {
+  for (uint32_t i = 0; i < units; i++) owner_[first + i] = slot + 1;
+}
+
+uint32_t Arena::after_occupied(uint32_t at, uint32_t units) const noexcept {
+  for (uint32_t i = units; i-- > 0;) {  // from the end: the farthest one in the way saves the most steps
+    uint32_t owner = owner_[at + i];
+    if (owner == 0) continue;
+    const Slot& slot = slots_[owner - 1];
+    bool still = slot.occupied && slot.large == large_ && slot.first <= at + i && at + i < slot.first + slot.units;
+    if (still) return slot.first + slot.units;
+  }
+  return 0;
+}
+
+}  // namespace pytracer::guard

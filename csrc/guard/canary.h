@@ -1,0 +1,20 @@
+// Known bytes in what a storage leaves free of its pages: who writes there is not stopped by the hardware.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace pytracer::guard {
+
+/// Bytes beside a storage that have changed.
+struct Damage {
+  int64_t offset = 0;   // of the first one, from the storage's base
+  uint32_t nbytes = 0;  // from the first to the last one; 0: none
+  uint8_t bytes[16] = {};
+};
+
+void fill_canary(char* from, const char* to) noexcept;
+
+/// `base`: of the storage that the bytes lie beside.
+Damage check_canary(const char* from, const char* to, const char* base) noexcept;
+
+}  // namespace pytracer::guard

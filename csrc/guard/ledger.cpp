@@ -1,0 +1,101 @@
+#include "ledger.h"
+
+#include "../crashsafe/box.h"
+#include "../crashsafe/sys.h"
+#include "../recorder/box_file.h"
+#include "../recorder/journal.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+namespace pytracer::guard {
+
+using namespace blackbox;
+
+namespace {
+
+void set_state(GuardedStorage& record, GuardedState state) {
+  std::atomic_ref(record.state).store(static_cast<uint32_t>(state), std::memory_order_release);  // whoever sees it sees the fields
+}
+
+uint32_t epoch_now() { return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed); }
+
+uint64_t address(const void* at) { return reinterpret_cast<uint64_t>(at); }
+
+}  // namespace
+
+bool Ledger::open(uint32_t slots) noexcept {
+  slots_ = static_cast<Slot*>(calloc(slots, sizeof(Slot)));
+  queue_ = static_cast<uint32_t*>(calloc(slots, sizeof(uint32_t)));
+  if (slots_ == nullptr || queue_ == nullptr) return false;
+  if (region_ == nullptr) region_ = static_cast<GuardRegion*>(recorder::add_region(RegionKind::kGuard, sizeof(GuardRegion), 1, 0, 0));
+  if (region_ == nullptr) return false;
+  records_ = static_cast<GuardedStorage*>(recorder::add_region(RegionKind::kGuarded, sizeof(GuardedStorage), slots, 0, 0));
+  count_ = slots;
+  return records_ != nullptr;
+}
+
+uint32_t Ledger::take() noexcept {
+  if (fresh_ < count_) return fresh_++;
+  if (queued_ == 0) return kNone;
+  uint32_t slot = queue_[head_];
+  head_ = (head_ + 1) % count_;
+  queued_--;
+  return slot;
+}
+
+void Ledger::give_back(uint32_t slot) noexcept {
+  slots_[slot].occupied = false;
+  head_ = (head_ + count_ - 1) % count_;  // it holds nothing: first to be used again
+  queue_[head_] = slot;
+  queued_++;
+}
+
+void Ledger::retire(uint32_t slot) noexcept {
+  slots_[slot].occupied = false;
+  queue_[(head_ + queued_) % count_] = slot;
+  queued_++;
+}
+
+void Ledger::write_birth(uint32_t index, Who who) noexcept {
+  const Slot& slot = slots_[index];
+  GuardedStorage& record = records_[index];
+  set_state(record, GuardedState::kEmpty);
+  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees EMPTY before
+  GuardedStorage born{};
+  born.base = address(slot.base);
+  born.nbytes = slot.nbytes;
+  born.low = address(slot.low);
+  born.high = address(slot.high);
+  born.number = slot.number;
+  born.allocated_ns = crashsafe::now_ns();
+  born.alloc_tid = crashsafe::sys_gettid();
+  born.alloc_who_id = who.id;
+  born.alloc_who_where = who.where;
+  born.alloc_epoch = epoch_now();
+  memcpy(static_cast<void*>(&record), &born, sizeof record);
+  set_state(record, GuardedState::kLive);
+}
+
+void Ledger::write_end(uint32_t index, Who who) noexcept {
+  GuardedStorage& record = records_[index];
+  record.freed_ns = crashsafe::now_ns();
+  record.free_tid = crashsafe::sys_gettid();
+  record.free_who_id = who.id;
+  record.free_who_where = who.where;
+  record.free_epoch = epoch_now();
+  set_state(record, GuardedState::kQuarantined);
+}
+
+void Ledger::write_damage(uint32_t index, uint32_t side, const Damage& damage) noexcept {
+  GuardedStorage& record = records_[index];
+  record.damage_side = side;
+  record.damage_offset = damage.offset;
+  record.damage_nbytes = damage.nbytes;
+  memcpy(record.damage_bytes, damage.bytes, sizeof record.damage_bytes);
+  recorder::append(EntryKind::kGuardDamage, &record, sizeof record);
+  std::atomic_ref(g_box.header->guard_damage).fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace pytracer::guard

@@ -1,0 +1,50 @@
+// What is known of each guarded storage, in the black box: it survives the process, and a long quarantine that the rings of
+// graves would have forgotten. Slots of storages in quarantine are used again, the one that was freed first first.
+#pragma once
+#include "../blackbox/layout.h"
+#include "arena.h"
+#include "canary.h"
+
+namespace pytracer::guard {
+
+/// Who did something: see recorder::Who.
+struct Who {
+  uint32_t id = 0, where = 0;
+};
+
+class Ledger {
+ public:
+  /// Adds the regions. False when the black box has no room.
+  bool open(uint32_t slots) noexcept;
+
+  /// Callers hold the lock: a slot, or kNone when all storages of the ledger are alive.
+  uint32_t take() noexcept;
+  void give_back(uint32_t slot) noexcept;
+
+  /// The storage of the slot is in quarantine from now on; the oldest ones leave it when slots are needed.
+  void retire(uint32_t slot) noexcept;
+
+  void write_birth(uint32_t slot, Who who) noexcept;
+  void write_end(uint32_t slot, Who who) noexcept;
+
+  /// Side as GuardedStorage.damage_side. Also a journal entry, since records are used again.
+  void write_damage(uint32_t slot, uint32_t side, const Damage& damage) noexcept;
+
+  Slot& slot(uint32_t index) noexcept { return slots_[index]; }
+  const Slot* slots() const noexcept { return slots_; }
+  uint32_t count() const noexcept { return count_; }
+
+  /// Settings and counters in the black box.
+  blackbox::GuardRegion& region() noexcept { return *region_; }
+
+  static constexpr uint32_t kNone = ~0u;
+
+ private:
+  blackbox::GuardRegion* region_ = nullptr;
+  blackbox::GuardedStorage* records_ = nullptr;
+  Slot* slots_ = nullptr;
+  uint32_t* queue_ = nullptr;  // freed slots, oldest first, as a ring
+  uint32_t count_ = 0, fresh_ = 0, head_ = 0, queued_ = 0;
+};
+
+}  // namespace pytracer::guard

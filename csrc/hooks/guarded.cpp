@@ -1,0 +1,34 @@
+#include "guarded.h"
+
+#include "who.h"
+
+#include <c10/core/CPUAllocator.h>
+
+namespace pytracer::hooks {
+namespace {
+
+uint64_t who_frees(bool) {
+  Who who = who_is_running_with_stack();
+  return static_cast<uint64_t>(who.where) << 32 | who.id;
+}
+
+}  // namespace
+
+// torch's own allocator tells its memory profiler about every storage; so do these two.
+void* allocate_guarded(size_t nbytes) noexcept {
+  Who who = who_is_running_with_stack();
+  void* data = pytracer_guard_allocate(nbytes, who.id, who.where);
+  if (data == nullptr) return nullptr;
+  pytracer_storage_allocated(data, nbytes, who.id, who.where);
+  c10::profiledCPUMemoryReporter().New(data, nbytes);
+  return data;
+}
+
+void free_guarded(void* data) noexcept {
+  pytracer_storage_freed(data, who_frees);
+  c10::profiledCPUMemoryReporter().Delete(data);
+  Who who = who_is_running_with_stack();
+  pytracer_guard_free(data, who.id, who.where);
+}
+
+}  // namespace pytracer::hooks

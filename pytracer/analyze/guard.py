@@ -1,0 +1,40 @@
+"""What an address in the pool of guard mode was: the pages there belong to one storage each, so the answer is exact.
+
+An access inside a quarantined storage is a use after free; one in a guard, or in what a storage leaves free of its
+pages, is out of bounds by a distance that is known to the byte. What can still be wrong: an index so large that it
+leads over the guard, into the quarantine of another storage. Then a register of the instruction often points into the
+one that was meant (`operands.py`).
+"""
+
+from __future__ import annotations
+
+from pytracer.analyze.neighbors import covers, distance_to, is_near
+from pytracer.decode.snapshot import Guard, Snapshot, Storage
+
+FOUND = "guard"
+
+
+def in_pool(guard: Guard | None, addr: int) -> bool:
+    """Whether only guard mode can have put memory there."""
+    return guard is not None and any(low <= addr < high for low, high in guard.pools)
+
+
+def guarded_at(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | None:
+    """The storage whose pages or guard `addr` lies in, and the kind of place; None when none is close."""
+    guarded = snapshot.guard.storages if snapshot.guard is not None else ()
+    # Of storages that lay in the same pages one after the other, the last.
+    inside = [item for item in guarded if item.low <= addr < item.high]
+    if inside:
+        storage = max(inside, key=lambda item: item.number).storage
+        return storage, _kind(storage, addr)
+    near = [item for item in guarded if is_near(item.storage, addr)]
+    if not near:
+        return None
+    storage = min(near, key=lambda item: (distance_to(item.storage, addr), -item.number)).storage
+    return storage, _kind(storage, addr)
+
+
+def _kind(storage: Storage, addr: int) -> str:
+    if covers(storage, addr):
+        return "in-storage" if storage.state == "live" else "freed-storage"
+    return "before-storage" if addr < storage.base else "past-storage"

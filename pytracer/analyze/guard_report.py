@@ -1,0 +1,109 @@
+"""Guard mode in the report: what it adds to findings, what it counted, what it could not do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import count_words, hex_addr, size_words
+from pytracer.analyze import report as r
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.operands import live_around
+from pytracer.analyze.parts import origin_report
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.snapshot import Guard, Guarded, Snapshot
+
+_REASONS = {
+    "refused_bytes": "the budget of bytes",
+    "refused_mappings": "the budget of mappings",
+    "refused_records": "the room for records",
+    "refused_system": "the kernel",
+}
+
+
+def guard_confidence(view: ProcessView) -> str | None:
+    """How sure a finding in the pool is: "certain", or "likely" when a register points into a storage that is alive.
+
+    None for a place that guard mode says nothing about.
+    """
+    place, instruction = view.place, view.instruction
+    if place is None or place.found != FOUND or place.storage is None:
+        return None
+    values = (instruction.base_value, instruction.index_value) if instruction else ()
+    others = (live_around(view.process.snapshot, value) for value in values if value is not None)
+    return "likely" if any(item is not None and item.base != place.storage.base for item in others) else "certain"
+
+
+def guard_words(view: ProcessView) -> str | None:
+    """The evidence that guard mode gives for a place."""
+    place, guard = view.place, view.process.snapshot.guard
+    if place is None or place.found != FOUND or place.storage is None or guard is None:
+        return None
+    if place.kind == "freed-storage":
+        return "guard mode: its pages were in quarantine, inaccessible since it was freed and used by nothing else"
+    state = "had been freed and " if place.storage.state == "freed" else ""
+    return f"guard mode: the storage {state}lay against a page that faults; the distance is exact"
+
+
+def guard_report(snapshot: Snapshot, clock: RunClock) -> r.GuardReport | None:
+    """What guard mode did in one process."""
+    guard = snapshot.guard
+    if guard is None:
+        return None
+    counts = guard.counts
+    return r.GuardReport(
+        mechanism=guard.mechanism,
+        every=guard.every,
+        min_bytes=guard.min_bytes,
+        alignment=guard.alignment,
+        side="underrun" if guard.underrun else "overrun",
+        guarded=counts["guarded"],
+        live=counts["live"],
+        quarantined=counts["quarantined"],
+        most_bytes=counts["most_bytes"],
+        budget_bytes=guard.budget_bytes,
+        budget_mappings=guard.budget_mappings,
+        unguarded={name.removeprefix("refused_"): counts[name] for name in _REASONS},
+        not_quarantined=counts["unsealed"],
+        damaged=[_damage_report(snapshot, item, clock) for item in guard.damaged],
+    )
+
+
+def _damage_report(snapshot: Snapshot, item: Guarded, clock: RunClock) -> r.GuardDamage:
+    storage, damage = item.storage, item.damage
+    return r.GuardDamage(
+        base=hex_addr(storage.base),
+        nbytes=storage.nbytes,
+        side=damage.side if damage else None,
+        offset_bytes=damage.offset if damage else None,
+        changed_bytes=damage.nbytes if damage else None,
+        content=damage.content.hex() if damage else None,
+        found=clock.relative(snapshot, damage.found_ns) if damage else None,
+        allocated=origin_report(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
+        freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
+    )
+
+
+def guard_notes(snapshot: Snapshot) -> Sequence[str]:
+    """What guard mode could not do: a report that finds nothing must say what it did not look at."""
+    guard = snapshot.guard
+    if guard is None:
+        return ()
+    notes = []
+    for name, reason in _REASONS.items():
+        if guard.counts[name]:
+            what = count_words(guard.counts[name], "storage")
+            verb = "refused" if name == "refused_system" else "was used up"
+            notes.append(f"guard mode: {what} went unguarded: {reason} {verb}{_budget(guard, name)}")
+    if guard.counts["unsealed"]:
+        what = count_words(guard.counts["unsealed"], "freed storage")
+        notes.append(f"guard mode: the kernel would not close the pages of {what}: its use goes unnoticed there")
+    return notes
+
+
+def _budget(guard: Guard, name: str) -> str:
+    if name == "refused_bytes":
+        return f" ({size_words(guard.budget_bytes)})"
+    if name == "refused_mappings":
+        return f" ({guard.budget_mappings})"
+    return ""

@@ -1,0 +1,78 @@
+"""guard-damage: bytes beside a guarded storage had been written.
+
+What: guard mode keeps known bytes in what a storage leaves free of its pages. When the storage was freed, or when the
+process ended, some of them had changed: something wrote there in between. Nothing faulted, and nothing need have died.
+
+Why it happens: as in out-of-bounds. The end of a storage lies against the guard page only when its size is a multiple
+of the alignment; a write into the up to 63 bytes between them, or far before the storage, is not stopped.
+
+What to do: run it again with `--guard=all,align:4`, or `side:underrun` for bytes before the storage: the write then
+faults where it happens. Compare the sizes that native code assumes with those of the storage.
+
+How it can be wrong: who wrote is not known, only between which two moments. Code that was given a larger buffer on
+purpose and knows torch's padding is not known to exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytracer._words import count_words, size_words
+from pytracer.analyze import report as r
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.wording import origin_words
+
+_LISTED = 3
+
+
+class GuardDamage:
+    """Fires for every process in which canaries had changed."""
+
+    id = "guard-damage"
+    needs = ("GUARD",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per process; a verdict only when nothing died."""
+        damaged = [view for view in job.views if view.report.guard and view.report.guard.damaged]
+        if damaged:
+            return Outcome(tuple(replace(_explain(view), accompanies=bool(job.deaths)) for view in damaged))
+        if any(view.report.guard for view in job.views):
+            return not_found("the bytes beside every guarded storage that was looked at were as they should be")
+        return not_found("guard mode was off")
+
+
+def _explain(view: ProcessView) -> Draft:
+    found = (view.report.guard.damaged if view.report.guard else None) or []
+    first = found[0]
+    place = first.allocated and (first.allocated.caller or first.allocated.python)
+    whose = f", allocated at {place_words(place)}" if place else ""
+    underrun = first.side == "before"
+    return draft(
+        GuardDamage.id,
+        "out-of-bounds",
+        "certain",
+        [view],
+        f"{subject_words([view])} wrote {'before' if underrun else 'past the end of'} a storage of "
+        f"{size_words(first.nbytes or 0)}{whose}; nothing faulted, and the data may be corrupt.",
+        [line for item in found[:_LISTED] for line in _lines(item) if line]
+        + [f"... and {count_words(len(found) - _LISTED, 'more storage')}"] * (len(found) > _LISTED),
+        "Run it again with --guard=all,side:underrun: the write then faults where it happens."
+        if underrun
+        else "Run it again with --guard=all,align:4: the write then faults where it happens.",
+        ["the line that wrote: it ran between these two moments"],
+    )
+
+
+def _lines(item: r.GuardDamage) -> list[str | None]:
+    offset, nbytes = item.offset_bytes or 0, item.nbytes or 0
+    behind = f"{count_words(offset - nbytes, 'byte')} past the end of" if offset > nbytes else "right past the end of"
+    where = f"{count_words(-offset, 'byte')} before" if offset < 0 else behind
+    count = item.changed_bytes or 0
+    cut = " ..." if count * 2 > len(item.content or "") else ""
+    moment = "freed" if item.freed else "last looked at, at the end"
+    what = f"{count_words(count, 'byte')}, the first one {where} the storage of {size_words(nbytes)} at {item.base}"
+    return [
+        f"guard mode: {what}, had become {item.content}{cut} when it was {moment}",
+        origin_words("allocated", item.allocated),
+        origin_words("freed", item.freed),
+    ]

@@ -1,0 +1,170 @@
+"""Guard mode: what `--guard`, `enable(guard=...)` and PYTRACER_GUARD say, and how it is switched on.
+
+    all | sample:N   [,min-bytes:SIZE] [,align:4|16|64] [,side:overrun|underrun] [,bytes:SIZE] [,mappings:N] [,mprotect]
+
+Imports no torch: the launcher checks the words before the job starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytracer._errors import UsageError
+
+if TYPE_CHECKING:
+    from pytracer.record.core import Core
+
+VARIABLE = "PYTRACER_GUARD"
+ALL = "all"
+EXAMPLES = "write for example all, sample:1000, or all,min-bytes:64K,side:underrun"
+ALIGNMENTS = (64, 16, 4)
+# Records hold the quarantine as well: 8 MiB of the black box when everything is guarded, 2 MiB for samples.
+RECORDS_OF_ALL, RECORDS_OF_SAMPLES = 65536, 16384
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_DEFAULT_MAP_COUNT = 65530
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What to guard and what it may cost. `text` says the same in the words of `--guard`; None: chosen on arming."""
+
+    text: str
+    every: int = 1
+    min_bytes: int = 0
+    alignment: int = 64
+    underrun: bool = False
+    budget_bytes: int | None = None
+    budget_mappings: int | None = None
+    protection_only: bool = False
+
+    @property
+    def warning(self) -> str | None:
+        """What the user should know before believing the results of the run."""
+        if self.alignment == ALIGNMENTS[0]:
+            return None
+        return (
+            f"guarded storages are aligned to {self.alignment} bytes instead of {ALIGNMENTS[0]}: vectorized code may "
+            "take other paths, and results may differ in their last bits"
+        )
+
+
+def parse_guard(text: str) -> Guard:
+    """The settings behind the words of `--guard`.
+
+    Raises:
+        UsageError: a word or number that is none of them.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError("guard mode was asked for without saying what to guard", EXAMPLES)
+    values: dict[str, int | bool] = {}
+    for word in words:
+        name, _, value = word.partition(":")
+        reader = _WORDS.get(name)
+        found = reader(value) if reader else None
+        if found is None:
+            raise UsageError(f"guard mode does not know {word!r}", EXAMPLES)
+        field, number = found
+        if field in values:
+            raise UsageError(f"guard mode is told twice what {field.replace('_', ' ')} is, in {text!r}", EXAMPLES)
+        values[field] = number
+    return Guard(text=",".join(words), **values)  # type: ignore[arg-type]
+
+
+def guard_from_environment(box: Core) -> Guard | None:
+    """PYTRACER_GUARD; None when it is unset, or holds other words, which the box then says."""
+    try:
+        return parse_guard(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+    except UsageError as error:
+        box.note(f"guard mode is off: {VARIABLE}: {error}")
+        return None
+
+
+class Settings(ctypes.Structure):
+    """struct pytracer_guard_settings of csrc/recorder/core.h."""
+
+    _fields_ = (
+        ("every", ctypes.c_uint64),
+        ("min_bytes", ctypes.c_uint64),
+        ("budget_bytes", ctypes.c_uint64),
+        ("budget_mappings", ctypes.c_uint64),
+        ("alignment", ctypes.c_uint32),
+        ("underrun", ctypes.c_uint32),
+        ("records", ctypes.c_uint32),
+        ("protection_only", ctypes.c_uint32),
+    )
+
+
+def arm(box: Core, guard: Guard | None) -> None:
+    """Guards new storages from now on, or none. What the system refuses is noted in the box."""
+    if guard is None:
+        box.lib.pytracer_guard_pause()
+        return
+    settings = Settings(
+        every=guard.every,
+        min_bytes=guard.min_bytes,
+        budget_bytes=guard.budget_bytes if guard.budget_bytes is not None else memory_bytes() // 2,
+        budget_mappings=guard.budget_mappings if guard.budget_mappings is not None else map_count() // 4,
+        alignment=guard.alignment,
+        underrun=guard.underrun,
+        records=RECORDS_OF_ALL if guard.every == 1 else RECORDS_OF_SAMPLES,
+        protection_only=guard.protection_only,
+    )
+    problem = ctypes.create_string_buffer(256)
+    error = box.lib.pytracer_guard_open(ctypes.byref(settings), problem, ctypes.c_size_t(len(problem)))
+    if error:
+        box.note(f"guard mode is off: {problem.value.decode()}: {os.strerror(error)}")
+    elif guard.warning:
+        box.note(f"guard mode: {guard.warning}")
+
+
+def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """What this process may use at most: the machine's memory, or less where a cgroup (v2) says so."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(total, _number_in(cgroup) or total)
+
+
+def map_count(path: Path = Path("/proc/sys/vm/max_map_count")) -> int:
+    """The most mappings that a process may have: at the limit every other mmap of the program fails."""
+    return _number_in(path) or _DEFAULT_MAP_COUNT
+
+
+def _number_in(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _size(field: str) -> Callable[[str], tuple[str, int] | None]:
+    def read(value: str) -> tuple[str, int] | None:
+        match = re.fullmatch(r"(\d+)([KMGT]?)(?:i?B)?", value, re.IGNORECASE)
+        return (field, int(match[1]) * _UNITS[match[2].upper()]) if match else None
+
+    return read
+
+
+def _one_of(field: str, choices: dict[str, int]) -> Callable[[str], tuple[str, int] | None]:
+    return lambda value: (field, choices[value]) if value in choices else None
+
+
+def _sample(value: str) -> tuple[str, int] | None:
+    return ("every", int(value)) if re.fullmatch(r"[1-9]\d{0,11}", value) else None
+
+
+_WORDS: dict[str, Callable[[str], tuple[str, int] | None]] = {
+    ALL: _one_of("every", {"": 1}),
+    "sample": _sample,
+    "min-bytes": _size("min_bytes"),
+    "align": _one_of("alignment", {str(number): number for number in ALIGNMENTS}),
+    "side": _one_of("underrun", {"overrun": False, "underrun": True}),
+    "bytes": _size("budget_bytes"),
+    "mappings": _size("budget_mappings"),
+    "mprotect": _one_of("protection_only", {"": True}),
+}
