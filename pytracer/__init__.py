@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytracer.analyze.report import Evidence, Finding, Report
     from pytracer.analyze.where_report import WhereReport
     from pytracer.decode.snapshot import Job
-    from pytracer.record import disable, enable, is_enabled, mark, step
+    from pytracer.record import disable, enable, is_enabled, mark, name, step
 
 __all__ = [
     "Evidence",
@@ -38,6 +38,7 @@ __all__ = [
     "is_enabled",
     "load",
     "mark",
+    "name",
     "step",
     "where",
 ]
@@ -47,6 +48,7 @@ _LAZY = {
     "enable": "pytracer.record",
     "is_enabled": "pytracer.record",
     "mark": "pytracer.record",
+    "name": "pytracer.record",
     "step": "pytracer.record",
     "Evidence": "pytracer.analyze.report",
     "Finding": "pytracer.analyze.report",

@@ -36,10 +36,12 @@ CONSTANTS = [
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
     "NATIVE_HEAD_FRAMES", "NATIVE_TAIL_FRAMES", "THREAD_HEAD_FRAMES", "THREAD_TAIL_FRAMES", "THREAD_STACK_FRAMES",
+    "NAME_SLOTS",
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.GuardedState, schema.GuardMechanism,
+    schema.NameRole, schema.HolderKind,
 ]  # fmt: skip
 
 

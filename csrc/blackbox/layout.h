@@ -34,6 +34,7 @@ inline constexpr uint32_t kNativeTailFrames = 32;
 inline constexpr uint32_t kThreadHeadFrames = 48;
 inline constexpr uint32_t kThreadTailFrames = 16;
 inline constexpr uint32_t kThreadStackFrames = 64;
+inline constexpr uint32_t kNameSlots = 1024;
 
 enum class State : uint32_t {
   kCreating = 0,
@@ -65,6 +66,8 @@ enum class RegionKind : uint32_t {
   kThreadFrames = 27,
   kGuard = 40,
   kGuarded = 41,
+  kNames = 44,
+  kHolders = 45,
 };
 
 enum class RecordKind : uint32_t {
@@ -96,6 +99,7 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kName = 50,
   kGuardDamage = 56,
   kLoader = 42,
 };
@@ -114,6 +118,8 @@ enum class Step : uint32_t {
   kMemory = 10,
   kLoadedImages = 11,
   kOtherThreads = 12,
+  kNames = 13,
+  kHolders = 14,
 };
 
 enum class CrashState : uint32_t {
@@ -167,6 +173,21 @@ enum class GuardMechanism : uint32_t {
   kProtection = 2,
 };
 
+enum class NameRole : uint32_t {
+  kModule = 1,
+  kParameter = 2,
+  kBuffer = 3,
+  kState = 4,
+  kUser = 5,
+};
+
+enum class HolderKind : uint32_t {
+  kLocal = 1,
+  kCell = 2,
+  kGlobal = 3,
+  kSaved = 4,
+};
+
 /// First bytes of the file. Identity is written once; the counters at the end change.
 struct FileHeader {
   char magic[8];
@@ -204,8 +225,9 @@ struct FileHeader {
   uint32_t thread_count;
   uint32_t python_offsets_ok;
   uint64_t live_reports;
+  uint64_t names_dropped;
   uint64_t guard_damage;
-  uint8_t reserved[16];
+  uint64_t reserved;
   uint32_t epoch;
   uint8_t reserved_line[188];
 };
@@ -518,11 +540,13 @@ struct CrashHeader {
   uint32_t threads_total;
   uint32_t thread_stack_count;
   uint32_t tls_delta;
-  uint8_t reserved[88];
+  uint32_t holder_count;
+  uint32_t holders_truncated;
+  uint8_t reserved[80];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 936);
+static_assert(offsetof(CrashHeader, reserved) == 944);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {
@@ -557,11 +581,11 @@ struct PythonFrame {
   uint32_t table_nbytes;
   uint32_t name_kind;
   uint32_t file_kind;
-  uint64_t reserved;
+  uint64_t frame;
 };
 static_assert(sizeof(PythonFrame) == 56);
 static_assert(std::is_standard_layout_v<PythonFrame> && std::is_trivially_copyable_v<PythonFrame>);
-static_assert(offsetof(PythonFrame, reserved) == 48);
+static_assert(offsetof(PythonFrame, frame) == 48);
 
 /// A loaded shared object that a native frame lies in.
 struct Image {
@@ -724,6 +748,51 @@ static_assert(sizeof(SignalEntry) == 32);
 static_assert(std::is_standard_layout_v<SignalEntry> && std::is_trivially_copyable_v<SignalEntry>);
 static_assert(offsetof(SignalEntry, reserved) == 28);
 
+/// A module, or a tensor that has a name: a tree. Addresses were right when the epoch beside them began; the handler looks again.
+struct NameSlot {
+  uint32_t role;
+  uint32_t name;
+  uint32_t parent;
+  uint32_t flags;
+  uint64_t object;
+  uint64_t impl;
+  uint64_t storage_impl;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint64_t base;
+  uint64_t grad_addr;
+  uint64_t grad_base;
+  uint64_t earlier_addr;
+  uint64_t earlier_base;
+  uint64_t earlier_grad_addr;
+  uint64_t earlier_grad_base;
+  uint32_t epoch;
+  uint32_t grad_epoch;
+  uint32_t earlier_epoch;
+  uint32_t earlier_grad_epoch;
+  uint32_t item_bytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(NameSlot) == 136);
+static_assert(std::is_standard_layout_v<NameSlot> && std::is_trivially_copyable_v<NameSlot>);
+static_assert(offsetof(NameSlot, reserved) == 132);
+
+/// A tensor that a Python variable or an autograd node held at the crash, as the handler found it.
+struct Holder {
+  uint32_t kind;
+  uint32_t frame;
+  uint64_t base;
+  uint64_t object;
+  uint32_t text;
+  uint32_t text_nbytes;
+  uint64_t addr;
+  uint32_t distance;
+  uint32_t reserved;
+};
+static_assert(sizeof(Holder) == 48);
+static_assert(std::is_standard_layout_v<Holder> && std::is_trivially_copyable_v<Holder>);
+static_assert(offsetof(Holder, reserved) == 44);
+
 /// Capacity of each crash-time region.
 struct CrashRegion {
   RegionKind kind;
@@ -743,6 +812,7 @@ inline constexpr CrashRegion kCrashRegions[] = {
     {RegionKind::kMemory, sizeof(MemoryBlock), 64},
     {RegionKind::kThreadStacks, sizeof(ThreadStack), 256},
     {RegionKind::kThreadFrames, 1, 131072},
+    {RegionKind::kHolders, sizeof(Holder), 1024},
 };
 
 }  // namespace pytracer::blackbox

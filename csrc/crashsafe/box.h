@@ -23,6 +23,7 @@ struct Tier {
 };
 
 inline constexpr uint32_t kTierLimit = 4;
+inline constexpr uint32_t kNameChunks = 8;
 inline constexpr uint32_t kThreadLimit = 256;
 inline constexpr uint32_t kThreadChunks = kThreadLimit / blackbox::kThreadsPerChunk;
 
@@ -47,11 +48,14 @@ struct Box {
   Span<blackbox::MemoryBlock> memory;
   Span<blackbox::ThreadStack> thread_stacks;
   Span<uint64_t> thread_frames;
+  Span<blackbox::Holder> holders;
   Span<char> arena;
   Span<char> maps;
   blackbox::ThreadHead* heads[kThreadChunks] = {};
   blackbox::Grave* graves[kThreadChunks] = {};
   std::atomic<uint32_t> chunk_count{0};
+  blackbox::NameSlot* names[kNameChunks] = {};  // chunk i has kNameSlots << i slots
+  std::atomic<uint32_t> name_count{0};          // slots in use, of all chunks together
 };
 
 /// The box of this process. `header` is null until recording has started.

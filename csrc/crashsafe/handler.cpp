@@ -257,6 +257,7 @@ void begin_report(int signal, const siginfo_t* info, const ucontext_t* context, 
 void report(int signal, siginfo_t* info, ucontext_t* context) {
   begin_report(signal, info, context, CrashState::kClaimed);
   run_steps(Step::kSignal, Step::kLoadedImages, context, in_kernel[signal]);
+  run_steps(Step::kNames, Step::kHolders, context, in_kernel[signal]);
   std::atomic_ref(g_box.crash.data->state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
 }
 
@@ -276,6 +277,7 @@ void on_request(int signal, siginfo_t* info, void* raw_context) {
     sys_mask(SIG_BLOCK, nullptr, &old_mask);
     begin_report(signal, info, context, CrashState::kLive);
     run_steps(Step::kSignal, Step::kOtherThreads, context, in_kernel[signal]);
+    run_steps(Step::kNames, Step::kHolders, context, in_kernel[signal]);
     std::atomic_ref(g_box.header->live_reports).fetch_add(1, std::memory_order_release);
     release();
     sys_mask(SIG_SETMASK, &old_mask, nullptr);

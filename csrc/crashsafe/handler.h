@@ -12,6 +12,7 @@ struct NodeProbe {
   const char* name;  ///< mangled class name, or tp_name of a Python class; may be unreadable memory
   int64_t sequence_nr;
   bool is_python;
+  const void* node;  ///< its address
 };
 using NodeProbeFn = bool (*)(NodeProbe*);
 

@@ -32,32 +32,11 @@ uint32_t keep(uint64_t from, uint32_t nbytes) {
   return at;
 }
 
-struct Text {
-  uint64_t data;
-  uint32_t nbytes, kind;
-};
-
-bool text_of(uint64_t object, Text& out) {
-  uint64_t length = 0;
-  uint32_t state = 0;
-  if (!read_value(length, object + py->str_len) || !read_value(state, object + py->str_state) || length > 65536) return false;
-  uint32_t kind = state >> 2 & 7;
-  bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-  if (!compact || (kind != 1 && kind != 2 && kind != 4)) return false;
-  uint64_t data = object + (ascii ? py->str_ascii : py->str_compact);
-  if (length > kLongestText) {  // the end of a long path says more than its beginning
-    data += (length - kLongestText) * kind;
-    length = kLongestText;
-  }
-  out = {data, static_cast<uint32_t>(length) * kind, kind};
-  return true;
-}
-
 void keep_text(uint64_t object, uint32_t& at, uint32_t& nbytes, uint32_t& kind) {
-  Text text{};
+  PythonText text{};
   at = kUnreadable;
   nbytes = 0;
-  if (!text_of(object, text)) return;
+  if (!python_text(object, text)) return;
   kind = text.kind;
   at = keep(text.data, text.nbytes);
   if (at != kUnreadable) nbytes = text.nbytes;
@@ -80,12 +59,14 @@ void keep_frame(FrameView view) {
     if (frames[i].code == view.code) {  // recursion, or threads that do the same: share the bytes
       frame = frames[i];
       frame.offset = view.offset;
+      frame.frame = view.frame;
       crash.python_frame_count++;
       return;
     }
   frame = {};
   frame.code = view.code;
   frame.offset = view.offset;
+  frame.frame = view.frame;
   frame.name = frame.file = frame.table = kUnreadable;
   uint64_t name = 0, file = 0, table = 0, table_nbytes = 0;
   read_value(frame.first_line, view.code + py->co_firstlineno);
@@ -111,12 +92,12 @@ void walk(uint64_t thread_state, int limit, Visit visit) {
     if (!read_value(code, frame + py->f_code) || !read_value(back, frame + py->f_back)) return;
     if (py->minor == 10) {
       int32_t index = 0;  // f_lasti counts code units before 3.11
-      if (is_code(code) && read_value(index, frame + py->f_instr) && !visit(FrameView{code, index * 2})) return;
+      if (is_code(code) && read_value(index, frame + py->f_instr) && !visit(FrameView{code, index * 2, frame})) return;
     } else {
       code &= ~1ull;  // 3.14 tags references; harmless before
       bool shim = read_value(owner, frame + py->f_owner) && owner == py->owner_cstack;
       if (!shim && is_code(code) && read_value(instruction, frame + py->f_instr) &&
-          !visit(FrameView{code, static_cast<int32_t>(instruction - (code + py->co_code))}))
+          !visit(FrameView{code, static_cast<int32_t>(instruction - (code + py->co_code)), frame}))
         return;
     }
     frame = back;
@@ -152,6 +133,22 @@ bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept {
   return false;
 }
 
+bool python_text(uint64_t object, PythonText& out) noexcept {
+  uint64_t length = 0;
+  uint32_t state = 0;
+  if (!read_value(length, object + py->str_len) || !read_value(state, object + py->str_state) || length > 65536) return false;
+  uint32_t kind = state >> 2 & 7;
+  bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  if (!compact || (kind != 1 && kind != 2 && kind != 4)) return false;
+  uint64_t data = object + (ascii ? py->str_ascii : py->str_compact);
+  if (length > kLongestText) {  // the end of a long path says more than its beginning
+    data += (length - kLongestText) * kind;
+    length = kLongestText;
+  }
+  out = {data, static_cast<uint32_t>(length) * kind, kind};
+  return true;
+}
+
 const PythonOffsets* python_offsets() noexcept { return py; }
 void distrust_python() noexcept { py = nullptr; }
 
@@ -172,10 +169,10 @@ int own_frames(FrameView* out, int limit) noexcept {
 
 bool code_is_named(uint64_t code, const char* name) noexcept {
   uint64_t object = 0;
-  Text text{};
+  PythonText text{};
   char bytes[64];
   size_t n = strlen(name);
-  return py != nullptr && n <= sizeof bytes && read_value(object, code + py->co_qualname) && text_of(object, text) && text.kind == 1 &&
+  return py != nullptr && n <= sizeof bytes && read_value(object, code + py->co_qualname) && python_text(object, text) && text.kind == 1 &&
          text.nbytes == n && read_bytes(bytes, text.data, n) && memcmp(bytes, name, n) == 0;
 }
 

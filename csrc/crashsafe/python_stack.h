@@ -15,6 +15,7 @@ struct PythonOffsets {
 struct FrameView {
   uint64_t code;
   int32_t offset;
+  uint64_t frame;  ///< the interpreter's own
 };
 
 /// Uses the row of this minor version from now on. `runtime` is the address of _PyRuntime, `type_of_code` that of
@@ -30,6 +31,15 @@ void distrust_python() noexcept;
 /// Frames of the calling thread, innermost first, without touching the box. Returns how many were found.
 /// Works outside the handler too, on threads whose frames do not move meanwhile.
 int own_frames(FrameView* out, int limit) noexcept;
+
+/// The characters of a str object, where they lie.
+struct PythonText {
+  uint64_t data;
+  uint32_t nbytes, kind;  ///< kind: bytes per character
+};
+
+/// False when it is none, or not readable. Of a long one only the end.
+bool python_text(uint64_t object, PythonText& out) noexcept;
 
 /// Compares the name of a code object with ASCII text.
 bool code_is_named(uint64_t code, const char* name) noexcept;

@@ -3,7 +3,9 @@
 #include "arch.h"
 #include "box.h"
 #include "deadline.h"
+#include "holders.h"
 #include "images.h"
+#include "named_tensors.h"
 #include "native_stack.h"
 #include "other_threads.h"
 #include "python_stack.h"
@@ -45,10 +47,12 @@ void write_node() {
   CrashHeader& crash = *g_box.crash.data;
   NodeProbeFn probe = node_probe.load(std::memory_order_acquire);
   NodeProbe node{};
+  set_running_node(0);
   if (probe == nullptr || !probe(&node)) return;
   crash.node_found = 1;
   crash.node_sequence_nr = node.sequence_nr;
   crash.node_is_python = node.is_python;
+  set_running_node(reinterpret_cast<uint64_t>(node.node));
   for (size_t i = 0; i + 1 < sizeof crash.node_name; i++)
     if (!read_bytes(crash.node_name + i, reinterpret_cast<uint64_t>(node.name) + i, 1) || crash.node_name[i] == 0) break;
 }
@@ -73,6 +77,8 @@ void do_step(Step step, ucontext_t* context, const KernelAction& like) {
     case Step::kMemory: return write_memory();
     case Step::kLoadedImages: return write_loaded_images();
     case Step::kOtherThreads: return write_other_threads(like);
+    case Step::kNames: return write_names();
+    case Step::kHolders: return write_holders();
   }
 }
 

@@ -49,6 +49,7 @@ bool probe(pytracer_node* out) {
   if (!node) return false;
   out->name = node_class(*node, out->is_python);
   out->sequence_nr = static_cast<int64_t>(node->sequence_nr());
+  out->node = node.get();
   return true;
 }
 

@@ -141,6 +141,7 @@ void attach_region(const RegionEntry& entry) {
     case RegionKind::kMaps: take(g_box.maps, at, entry.item_count); break;
     case RegionKind::kMemory: take(g_box.memory, at, entry.item_count); break;
     case RegionKind::kThreadStacks: take(g_box.thread_stacks, at, entry.item_count); break;
+    case RegionKind::kHolders: take(g_box.holders, at, entry.item_count); break;
     case RegionKind::kThreadFrames: take(g_box.thread_frames, at, entry.item_count / sizeof(uint64_t)); break;
     default: break;  // threads and storages are attached by who asked for them
   }
@@ -169,8 +170,9 @@ bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entr
     const RegionEntry& entry = entries[i];
     auto kind = static_cast<RegionKind>(entry.kind);
     size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
-    bool guard = kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
-    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs && !guard) continue;
+    bool kept =
+        kind == RegionKind::kNames || kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
+    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs && !kept) continue;
     if (nbytes > entry.nbytes) nbytes = entry.nbytes;
     if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
   }

@@ -91,8 +91,34 @@ struct pytracer_node {
   const char* name;
   int64_t sequence_nr;
   bool is_python;
+  const void* node;
 };
 PYTRACER_API void pytracer_set_node_probe(bool (*probe)(struct pytracer_node*));
+
+/// Known objects, by which the places of torch's private members are found. All are addresses.
+struct pytracer_torch_probe {
+  uint64_t tensor_type, function_type;            ///< torch._C.TensorBase, torch._C._FunctionBase
+  uint64_t object, impl, storage_impl, data;      ///< a tensor, its _cdata, that of its storage, where that begins
+  uint64_t numel, offset;                         ///< elements of that tensor, and before its first; both in no other member
+  uint64_t leaf_impl, grad_impl;                  ///< a tensor that has a gradient
+  uint64_t result_impl, function, next_function;  ///< a tensor, its grad_fn and that one's next: Python objects
+  uint64_t saved_data;                            ///< storage that grad_fn keeps for backward
+};
+
+/// Learns from the first probe, checks with the second one. 0: the members are not where they were looked for; tensors are then
+/// not followed, and holders are not looked for.
+PYTRACER_API int pytracer_learn_torch(const struct pytracer_torch_probe* learn, const struct pytracer_torch_probe* check);
+
+/// Gives a module or tensor a name, or `slot` (from an earlier call; 0: a new one) to another one. `role`: schema.NameRole, `name`: id of
+/// its NAME entry, `parent`: a slot or 0, `flags`: schema.NameSlot. Returns the slot, 0 when there is no room (counted). Holds the GIL.
+PYTRACER_API uint32_t pytracer_name(uint32_t slot, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object,
+                                    uint32_t item_bytes);
+
+/// The object is gone, or nobody knows any more what it is: what the slot says about the past stays.
+PYTRACER_API void pytracer_name_gone(uint32_t slot);
+
+/// Looks where all named tensors lie now. Returns the ns that it took.
+PYTRACER_API uint64_t pytracer_refresh_names(void);
 
 /// For tests: the crash handler's step of that number (schema.Step) begins with a fault of its own.
 PYTRACER_API void pytracer_break_step(int step);

@@ -1,5 +1,6 @@
 #include "find_python.h"
 
+#include "../crashsafe/python_objects.h"
 #include "../crashsafe/python_stack.h"
 
 #include <dlfcn.h>
@@ -7,6 +8,22 @@
 #include <cstring>
 
 namespace pytracer::recorder {
+namespace {
+
+uint64_t address_of(const char* symbol) { return reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, symbol)); }
+
+crashsafe::PythonTypes find_types() {
+  return {.list = address_of("PyList_Type"),
+          .tuple = address_of("PyTuple_Type"),
+          .dict = address_of("PyDict_Type"),
+          .cell = address_of("PyCell_Type"),
+          .module = address_of("PyModule_Type"),
+          .type = address_of("PyType_Type"),
+          .text = address_of("PyUnicode_Type"),
+          .integer = address_of("PyLong_Type")};
+}
+
+}  // namespace
 
 int find_python() noexcept {
   if (const auto* known = crashsafe::python_offsets()) return known->minor;
@@ -17,6 +34,7 @@ int find_python() noexcept {
   const char* text = version();
   if (strncmp(text, "3.", 2) != 0) return 0;
   int minor = atoi(text + 2);
+  crashsafe::trust_python_objects(minor, find_types());
   return crashsafe::trust_python(minor, reinterpret_cast<uint64_t>(runtime), reinterpret_cast<uint64_t>(type)) ? minor : 0;
 }
 

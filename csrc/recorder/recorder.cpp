@@ -13,6 +13,7 @@
 #include "find_python.h"
 #include "journal.h"
 #include "libc.h"
+#include "name_table.h"
 #include "records.h"
 #include "sent_signals.h"
 #include "storage_table.h"
@@ -102,6 +103,7 @@ void after_fork_in_child() {
   g_box.header->thread_count = 0;
   forget_threads();
   recount_storages();
+  recount_names();
   forget_collectives();
   find_doorbell(run_directory());  // the box has another name now
   write_process();
@@ -239,12 +241,14 @@ void pytracer_mark(const char* text, size_t nbytes) {
   pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kMark), &record, sizeof record);
 }
 void pytracer_step(int64_t step, uint32_t source) {
-  if (!recorder::recording() || (source == 2 && g_box.header->step_source == 1)) return;
+  if (!recorder::recording()) return;
+  if (source == 2 && g_box.header->step_source == 1) return recorder::refresh_names_sometimes();
   g_box.header->step_source = source;
   std::atomic_ref(g_box.header->step).store(step, std::memory_order_relaxed);
   recorder::tick();
   blackbox::StepRecord record{step, source, 0};
   pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kStep), &record, sizeof record);
+  recorder::refresh_names_sometimes();
 }
 int pytracer_open_storages(void) { return recorder::recording() && recorder::open_storage_table(); }
 void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where) {

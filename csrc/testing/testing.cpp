@@ -325,7 +325,7 @@ EXPORT void testing_slow_probe(uint32_t milliseconds) {
 }
 EXPORT void testing_probe_with_garbage_name() {
   pytracer_set_node_probe([](pytracer_node* out) {
-    *out = {reinterpret_cast<const char*>(0x4141414141414141), 7, false};
+    *out = {reinterpret_cast<const char*>(0x4141414141414141), 7, false, nullptr};
     return true;
   });
 }

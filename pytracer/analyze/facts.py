@@ -21,15 +21,16 @@ def facts_of_life(snapshot: Snapshot, kind: str, storage: Storage) -> Iterator[F
     for fact in snapshot.facts:
         if fact.kind != kind or not isinstance(fact.data, dict):
             continue
-        if _lived_before(storage, fact.epoch):
+        if lived_at(storage, fact.epoch):
             yield fact
         elif storage.allocated.epoch == fact.epoch:
             others = [item for item in snapshot.storages if item.base == storage.base and item != storage]
-            if not any(_lived_before(item, fact.epoch) for item in others):
+            if not any(lived_at(item, fact.epoch) for item in others):
                 yield fact
 
 
-def _lived_before(storage: Storage, epoch: int) -> bool:
+def lived_at(storage: Storage, epoch: int) -> bool:
+    """Whether what was noted when `epoch` began may be about this life."""
     return storage.allocated.epoch < epoch and (storage.freed is None or epoch <= storage.freed.epoch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytracer.analyze.buckets import bucket_of_storage
 from pytracer.analyze.facts import facts_of_life, number_in, objects_in
+from pytracer.analyze.names import named_tensors
 from pytracer.analyze.place import BucketLife
 from pytracer.decode.snapshot import Snapshot, Storage
 
@@ -20,4 +21,7 @@ def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[B
                 continue
             name = f"{tensor.get('role') or 'tensor'} {tensor.get('fqn')}"
             (at_addr if start <= addr < start + max(nbytes, 1) else others).setdefault(name)
+    here, there = named_tensors(snapshot, storage, addr)
+    at_addr.update(dict.fromkeys(item.name for item in here))
+    others.update(dict.fromkeys(item.name for item in there))
     return bucket, tuple({**at_addr, **others})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pytracer.analyze.guard import FOUND
 from pytracer.analyze.instruction import Instruction
 from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import covers, distance_to, is_near
+from pytracer.analyze.neighbors import covers, distance_to, is_near, lives_before
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Snapshot, Storage
 
@@ -31,6 +31,9 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
         return place
     if not 0 <= place.addr - instruction.addr < _LARGEST_ACCESS_BYTES:
         return place
+    older = _older_life(snapshot, place, instruction)
+    if older is not None:
+        return _told_by(snapshot, place, "freed-storage", older, instruction.base)
     aimed = [
         (name, storage)
         for name, value in ((instruction.base, instruction.base_value), (instruction.index, instruction.index_value))
@@ -43,10 +46,26 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     name, storage = aimed[0]
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
         return replace(place, register=name)
-    bucket, names = names_of_storage(snapshot, storage, storage.base)
+    return _told_by(snapshot, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
+
+
+def _older_life(snapshot: Snapshot, place: Place, instruction: Instruction) -> Storage | None:
+    """The freed storage whose first byte the base register still held, where the memory had another owner since."""
+    base = instruction.base_value
+    if place.kind != "freed-storage" or place.storage is None or place.found == FOUND or instruction.index is None:
+        return None
+    if base == place.storage.base:
+        return None
+    return next((item for item in lives_before(snapshot, place.addr, place.storage) if item.base == base), None)
+
+
+def _told_by(snapshot: Snapshot, place: Place, kind: str, storage: Storage, register: str | None) -> Place:
+    """The place, seen from a storage that a register pointed into."""
+    inside = covers(storage, place.addr)
+    bucket, names = names_of_storage(snapshot, storage, place.addr if inside else storage.base)
     return replace(
         place,
-        kind="before-storage" if place.addr < storage.base else "past-storage",
+        kind=kind,
         storage=storage,
         offset_bytes=place.addr - storage.base,
         distance_bytes=distance_to(storage, place.addr),
@@ -54,7 +73,7 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
         bucket=bucket,
         names=names,
         earlier=(),
-        register=name,
+        register=register,
     )
 
 

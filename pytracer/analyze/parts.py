@@ -7,6 +7,8 @@ import os
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
+from pytracer.analyze.holders import holders_report
+from pytracer.analyze.names import named_report
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
@@ -28,6 +30,8 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
         found=place.found,
         earlier=list(place.earlier),
+        named=named_report(snapshot, storage, place.addr),
+        holders=holders_report(snapshot, storage),
     )
 
 

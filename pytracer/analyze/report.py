@@ -17,10 +17,12 @@ from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
 from pytracer.analyze.report_parts import GuardDamage as GuardDamage
 from pytracer.analyze.report_parts import GuardReport as GuardReport
+from pytracer.analyze.report_parts import Holder as Holder
 from pytracer.analyze.report_parts import Image as Image
 from pytracer.analyze.report_parts import MappingReport as MappingReport
 from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
 from pytracer.analyze.report_parts import MemoryRange as MemoryRange
+from pytracer.analyze.report_parts import NamedTensor as NamedTensor
 from pytracer.analyze.report_parts import NativeFrame as NativeFrame
 from pytracer.analyze.report_parts import Neighbor as Neighbor
 from pytracer.analyze.report_parts import Operand as Operand

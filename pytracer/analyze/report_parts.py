@@ -51,6 +51,28 @@ class Origin(Part):
     stack: list[PythonFrame] | None = None
 
 
+class NamedTensor(Part):
+    """A tensor with a name whose elements lie in a storage. `offset_bytes`: of the address in it, null when elsewhere.
+
+    `how` is "handler" (it lay there when the process died) or "recorded" (it did when it was noted last).
+    """
+
+    name: str | None = None
+    role: str | None = None
+    offset_bytes: int | None = None
+    how: str | None = None
+
+
+class Holder(Part):
+    """What may have held a storage: `expression` is a variable as seen in `python`, or an autograd node's class."""
+
+    expression: str | None = None
+    kind: str | None = None
+    python: PythonFrame | None = None
+    thread: str | None = None
+    crashed_thread: bool | None = None
+
+
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
@@ -70,6 +92,8 @@ class StorageReport(Part):
     freed: Origin | None = None
     found: str | None = None
     earlier: list[str] | None = None
+    named: list[NamedTensor] | None = None
+    holders: list[Holder] | None = None
 
 
 class Bucket(Part):

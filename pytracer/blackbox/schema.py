@@ -76,6 +76,8 @@ class Region(IntEnum):
     THREAD_FRAMES = 27
     GUARD = 40
     GUARDED = 41
+    NAMES = 44
+    HOLDERS = 45
 
 
 class Record(IntEnum):
@@ -113,6 +115,7 @@ class Entry(IntEnum):
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
+    NAME = 50  # text: a part of a name, e.g. "weight"; NAMES says where it belongs
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
 
@@ -120,7 +123,8 @@ class Entry(IntEnum):
 class Step(IntEnum):
     """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`.
 
-    OTHER_THREADS comes after a previous handler had its turn: it disturbs threads, so the process must be sure to die.
+    NAMES and HOLDERS run after LOADED_IMAGES. OTHER_THREADS comes after a previous handler had its turn: it disturbs
+    threads, so the process must be sure to die.
     """
 
     SIGNAL = 0
@@ -136,6 +140,8 @@ class Step(IntEnum):
     MEMORY = 10
     LOADED_IMAGES = 11
     OTHER_THREADS = 12
+    NAMES = 13
+    HOLDERS = 14
 
 
 class ThreadsHow(IntEnum):
@@ -174,6 +180,25 @@ class StackState(IntEnum):
     WALKING = 2
     DONE = 3
     FAULTED = 4
+
+
+class NameRole(IntEnum):
+    """`NameSlot.role`: what has the name."""
+
+    MODULE = 1
+    PARAMETER = 2
+    BUFFER = 3
+    STATE = 4  # of an optimizer; `parent` is the parameter
+    USER = 5  # pytracer.name()
+
+
+class HolderKind(IntEnum):
+    """`Holder.kind`: by what a tensor was reached when the process died."""
+
+    LOCAL = 1
+    CELL = 2
+    GLOBAL = 3
+    SAVED = 4  # an autograd node keeps it for backward
 
 
 class GuardedState(IntEnum):
@@ -271,8 +296,9 @@ FILE_HEADER = Struct(
         _f("thread_count", "u32", "thread contexts handed out so far", "count"),
         _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
         _f("live_reports", "u64", "requests for the stacks of the running process that were answered", "count"),
+        _f("names_dropped", "u64", "tensors and modules that found no slot in NAMES", "count"),
         _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages that were written past their ends", "count"),
-        _f("reserved", "u8[16]", "zero"),
+        _f("reserved", "u64", "zero"),
         _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
         _f("reserved_line", "u8[188]", "zero"),
     ),
@@ -664,7 +690,9 @@ CRASH_HEADER = Struct(
         _f("threads_total", "u32", "other threads that were alive", "count"),
         _f("thread_stack_count", "u32", "entries of THREAD_STACKS", "count"),
         _f("tls_delta", "u32", "pthread_self() minus the thread pointer, two's complement"),
-        _f("reserved", "u8[88]", "zero"),
+        _f("holder_count", "u32", "entries of HOLDERS", "count"),
+        _f("holders_truncated", "u32", "1: there was more to look at than the handler may"),
+        _f("reserved", "u8[80]", "zero"),
     ),
 )
 
@@ -706,7 +734,7 @@ PYTHON_FRAME = Struct(
         _f("table_nbytes", "u32", "its size", "bytes"),
         _f("name_kind", "u32", "bytes per character"),
         _f("file_kind", "u32", "bytes per character"),
-        _f("reserved", "u64", "zero"),
+        _f("frame", "u64", "address of the interpreter's frame, identity only"),
     ),
 )
 
@@ -789,6 +817,53 @@ THREAD_STACK = Struct(
     ),
 )
 
+NAME_SLOT = Struct(
+    "NameSlot",
+    136,
+    "A module, or a tensor that has a name: a tree. Addresses were right when the epoch beside them began; the handler looks again.",
+    (
+        _f("role", "u32", "see NameRole; 0: never used"),
+        _f("name", "u32", "journal id of its NAME; of a module without parent, its class"),
+        _f("parent", "u32", "1 + index of the slot that it belongs to; 0: none"),
+        _f("flags", "u32", "bit 0: a wrapper's child, left out of names; bit 1: the tensor is followed to other storages"),
+        _f("object", "u64", "the Python object, identity only; 0: gone"),
+        _f("impl", "u64", "its TensorImpl"),
+        _f("storage_impl", "u64", "its StorageImpl"),
+        _f("addr", "u64", "address of the first element"),
+        _f("nbytes", "u64", "size of its elements", "bytes"),
+        _f("base", "u64", "base address of its storage"),
+        _f("grad_addr", "u64", "the same of its gradient"),
+        _f("grad_base", "u64", "the same of its gradient"),
+        _f("earlier_addr", "u64", "before the tensor got another storage"),
+        _f("earlier_base", "u64", "before the tensor got another storage"),
+        _f("earlier_grad_addr", "u64", "before the gradient got another storage"),
+        _f("earlier_grad_base", "u64", "before the gradient got another storage"),
+        _f("epoch", "u32", "when base was seen last; 0: never, or while being written"),
+        _f("grad_epoch", "u32", "when grad_base was seen last"),
+        _f("earlier_epoch", "u32", "when earlier_base was seen last"),
+        _f("earlier_grad_epoch", "u32", "when earlier_grad_base was seen last"),
+        _f("item_bytes", "u32", "size of an element", "bytes"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
+HOLDER = Struct(
+    "Holder",
+    48,
+    "A tensor that a Python variable or an autograd node held at the crash, as the handler found it.",
+    (
+        _f("kind", "u32", "see HolderKind"),
+        _f("frame", "u32", "LOCAL, CELL, GLOBAL: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
+        _f("base", "u64", "base address of its storage"),
+        _f("object", "u64", "the Python object; SAVED: the node. Identity only"),
+        _f("text", "u32", "offset in ARENA: how to write it in Python, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
+        _f("text_nbytes", "u32", "its size", "bytes"),
+        _f("addr", "u64", "address of the first element; 0: unknown"),
+        _f("distance", "u32", "SAVED: edges from the node or tensor where the search began"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
 SIGNAL_ENTRY = Struct(
     "SignalEntry",
     32,
@@ -849,6 +924,8 @@ STRUCTS: tuple[Struct, ...] = (
     GUARDED_STORAGE,
     CPP_EXCEPTION_ENTRY,
     SIGNAL_ENTRY,
+    NAME_SLOT,
+    HOLDER,
 )
 
 RECORD_PAYLOAD: dict[int, Struct] = {
@@ -875,7 +952,9 @@ CRASH_REGIONS: tuple[tuple[Region, Struct | None, int], ...] = (
     (Region.MEMORY, MEMORY_BLOCK, 64),
     (Region.THREAD_STACKS, THREAD_STACK, 256),
     (Region.THREAD_FRAMES, None, 256 * 64 * 8),
+    (Region.HOLDERS, HOLDER, 1024),
 )
+NAME_SLOTS = 1024  # of the first NAMES region; each next one has twice as many
 NATIVE_HEAD_FRAMES = 128
 NATIVE_TAIL_FRAMES = 32
 THREAD_HEAD_FRAMES = 48

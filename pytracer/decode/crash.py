@@ -8,7 +8,7 @@ from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
-from pytracer.blackbox.schema import CrashState, Region, Step
+from pytracer.blackbox.schema import CrashState, HolderKind, Region, Step
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.crash_threads import in_order, read_threads, threads_how
@@ -18,6 +18,7 @@ from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import (
     AlsoCrashed,
     Crash,
+    Holder,
     LoadedImage,
     Mapping,
     MemoryBlock,
@@ -29,6 +30,7 @@ from pytracer.decode.storages import Storages
 
 _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
+_HOLDERS = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
 _UNREADABLE = 0xFFFFFFFF
 _UNKNOWN = (1 << 64) - 1
 _BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
@@ -123,6 +125,8 @@ class CrashReader:
             threads_how=threads_how(head),
             threads_total=head["threads_total"],
             helper_error=head["helper_error"] or None,
+            holders=tuple(self._holders(threads)),
+            holders_truncated=bool(head["holders_truncated"]),
         )
 
     @property
@@ -236,6 +240,19 @@ class CrashReader:
             if hit["kind"] in _POSITIONS:
                 storage = self._storages.hit(hit["grave"], live=hit["kind"] <= _LAST_LIVE_HIT)
                 yield StorageHit(_POSITIONS[hit["kind"]], storage)
+
+    def _holders(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[Holder]:
+        frames = [(pthread, frame) for pthread, stack in threads for frame in stack]
+        own = len(threads[0][1]) if threads and self._head["python_matched"] else 0
+        for item in self._box.items(Region.HOLDERS, schema.HOLDER, self._head["holder_count"]):
+            text = self._text(item["text"], item["text_nbytes"])
+            if item["kind"] == HolderKind.SAVED:
+                yield Holder(
+                    "saved", text if item["frame"] else node_name(text), item["base"], distance=item["distance"]
+                )
+            elif item["kind"] in _HOLDERS and item["frame"] < len(frames):
+                pthread, frame = frames[item["frame"]]
+                yield Holder(_HOLDERS[item["kind"]], text, item["base"], frame, item["frame"] < own, pthread)
 
     def _also(self) -> Iterable[AlsoCrashed]:
         for a in self._box.items(Region.ALSO_CRASHED, schema.ALSO_CRASHED, self._head["also_crashed"]):

@@ -23,7 +23,7 @@ from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.witness import Usage
 
-INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK})
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)

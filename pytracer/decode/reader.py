@@ -19,6 +19,7 @@ from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
 from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
+from pytracer.decode.names import Names
 from pytracer.decode.rings import Rings
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
 from pytracer.decode.storages import Clock, Storages
@@ -36,6 +37,7 @@ _COUNTERS = (
     "hook_errors",
     "collectives",
     "live_reports",
+    "names_dropped",
     "guard_damage",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
@@ -44,7 +46,7 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES,
-    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED,
+    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
 LAST_COLLECTIVES = 64
@@ -139,6 +141,7 @@ def read_box(
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
         worker=worker,
         last_mono_ns=_last_moment(facts, moments, collectives.items),
+        named={} if light else Names(box, journal).read(),
         guard=read_guard(box, journal, clock),
         light=light,
     )

@@ -91,6 +91,42 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class NamedTensor:
+    """A storage that a named tensor had when `epoch` began.
+
+    `role` is "parameter", "buffer", "gradient", "optimizer state" or "user"; `name` says it all, e.g.
+    "exp_avg of layers.0.weight". `addr` and `nbytes` are those of the tensor's elements. `earlier`: the tensor has
+    another storage since.
+    """
+
+    name: str
+    role: str
+    base: int
+    addr: int
+    nbytes: int
+    epoch: int
+    earlier: bool
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What held a tensor of the storage at `base` when the process died, as the handler found it.
+
+    `kind` is "local", "cell" or "global", with `expression` as in Python, e.g. `caches[1]`, and the frame of which
+    thread (`own`: the crashed one); or "saved", then `expression` is the class of the autograd node, `distance` edges
+    from where the search began.
+    """
+
+    kind: str
+    expression: str
+    base: int
+    frame: PythonFrame | None = None
+    own: bool = False
+    pthread: int | None = None
+    distance: int = 0
+
+
+@dataclass(frozen=True)
 class GuardDamage:
     """Bytes beside a guarded storage that somebody wrote: noticed at `found_ns`, when it was freed or at the end.
 
@@ -358,6 +394,8 @@ class Crash:
     threads_how: str | None = None  # "helper" (ptrace) | "signal"
     threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry
     helper_error: int | None = None  # errno when the launcher's helper refused
+    holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
+    holders_truncated: bool = False  # there was more to look at than the handler may
 
 
 @dataclass(frozen=True)
@@ -426,6 +464,7 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
 

@@ -5,6 +5,7 @@ Standard library only; torch and `_native` are imported inside functions, and on
 
 from __future__ import annotations
 
+from pytracer.record.names import name
 from pytracer.record.recording import disable, enable, is_enabled, mark, step
 
-__all__ = ["disable", "enable", "is_enabled", "mark", "step"]
+__all__ = ["disable", "enable", "is_enabled", "mark", "name", "step"]

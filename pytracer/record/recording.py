@@ -16,7 +16,7 @@ from pytracer._errors import PytracerError, UsageError
 from pytracer.record import config, exceptions, handlers, launch, threads, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
 from pytracer.record.guard import VARIABLE, parse_guard
-from pytracer.record.torch_import import when_torch_is_imported
+from pytracer.record.torch_import import is_imported, when_torch_is_imported
 
 Level = Literal["light", "default", "ops"]
 
@@ -85,7 +85,8 @@ def start_python_half(level: str) -> None:
     exceptions.install(box)
     handlers.install(box)
     threads.install(box)
-    when_torch_is_imported(lambda: torch_half.install(box, level))
+    late = is_imported()
+    when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
 
 
 def disable() -> None:

@@ -19,10 +19,13 @@ from pytracer.record.core import Core, core
 _native: Any = None
 
 
-def install(box: Core, level: str) -> None:
-    """Installs everything that works here. What does not is written into the box and steps aside. Never raises."""
+def install(box: Core, level: str, *, late: bool = False) -> None:
+    """Installs everything that works here. What does not is written into the box and steps aside. Never raises.
+
+    `late`: torch was imported some time ago, so that modules may exist.
+    """
     try:
-        _install(box, level)
+        _install(box, level, late)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(f"the torch hooks are not installed: {type(error).__name__}: {error}")
@@ -43,9 +46,9 @@ def uninstall() -> None:
         patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, steps
+    from pytracer.record import ddp, distributed, names, steps
 
-    for part in (steps, ddp, distributed):
+    for part in (names, steps, ddp, distributed):
         part.uninstall()
     _native.uninstall()
     guard.arm(core(), None)
@@ -77,7 +80,7 @@ def _minor(version: str) -> list[str]:
     return version.split("+")[0].split(".")[:2]
 
 
-def _install(box: Core, level: str) -> None:
+def _install(box: Core, level: str, late: bool) -> None:
     global _native
     import torch
 
@@ -110,9 +113,10 @@ def _install(box: Core, level: str) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import ddp, distributed, handlers, steps
+    from pytracer.record import ddp, distributed, handlers, names, steps
 
     handlers.install_for_workers(box)
+    names.install(box, modules_may_exist=late)  # before steps: a step's end looks where what is named lies
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)

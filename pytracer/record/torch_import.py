@@ -8,6 +8,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
+def is_imported() -> bool:
+    """Whether torch is usable now: its import is complete."""
+    module = sys.modules.get("torch")
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
 def when_torch_is_imported(act: Callable[[], None]) -> None:
     """Calls `act` once torch is usable: now, at the end of the import that is under way, or at that of a later one.
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from pytracer._words import count_words, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
+from pytracer.render.holders import holder_lines
 
 _PARAMETERS = 3
 _CALLERS = 3
@@ -57,6 +58,8 @@ def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | 
             text.append(f"\n{'with' if bucket.parameter else 'of'} {cut(others, _PARAMETERS)}", style="dim")
     elif names:
         text.append(f"\nholds {cut(names, _PARAMETERS)}")
+    for line in holder_lines(storage):
+        text.append(f"\n{line}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")

@@ -216,6 +216,56 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
         assert len(crash.native_stack) > 4
 
 
+@needs_torch
+@needs_native
+@pytest.mark.parametrize("region", [Region.NAMES, Region.HOLDERS], ids=lambda region: region.name)
+def test_fault_in_names_or_holders_costs_that_step_alone(native: Native, region: Region) -> None:
+    """The table of names, or the room for what is found, is not accessible."""
+    code = f"layer = torch.nn.Linear(3, 3)\nassert t.testing_forbid({region:d})\nt.testing_null()"
+    crash = crash_of(native.child(torch_crash("pass") + code))
+    assert crash.steps_faulted == (region.name,)
+    assert set(crash.steps_done) == STEPS - {region.name}
+
+
+DAMAGE = """
+import ctypes
+def word(addr, value): ctypes.c_uint64.from_address(addr).value = value
+def victim(value):
+    tensor, items, table = torch.ones(3), [torch.ones(3)] * 4, {"key": torch.ones(3)}
+    node = torch.ones(3, requires_grad=True).exp()
+    class Holder: pass
+    holder = Holder(); holder.cache = torch.ones(3)
+    keys = ctypes.c_uint64.from_address(id(table) + 32).value
+    before = id(tensor), id(items), id(table), id(holder), id(node), keys, node._cdata, tensor._cdata
+    del keys
+    %s
+    t.testing_null()
+"""
+DAMAGES = {
+    "tensor without impl": "word(before[0] + 16, value)",
+    "object without type": "word(before[0] + 8, value)",
+    "impl without storage": "word(before[7] + 16, value)",
+    "list of garbage": "word(before[1] + 24, value)",
+    "list without end": "word(before[1] + 16, (1 << 62) + value)",
+    "dict without keys": "word(before[2] + 32, value)",
+    "dict without end": "word(before[5] + 24, (1 << 62) + value)",
+    "node of garbage": "word(before[4] + 16, value)",
+}
+
+
+@needs_torch
+@needs_native
+@pytest.mark.parametrize("garbage", [0, 1, 0x4141414141414141, 0x7FFFFFFFF000])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_objects_cost_their_holders_alone(native: Native, damage: str, garbage: int) -> None:
+    """Python objects and tensors that a wild write has overwritten: the search for holders ends without a fault."""
+    code = DAMAGE % DAMAGES[damage] + f"victim({garbage})"
+    crash = crash_of(native.child(torch_crash("pass") + code))
+    assert set(crash.steps_done) == STEPS
+    assert (crash.steps_faulted, crash.steps_late) == ((), ())
+    assert {item.expression for item in crash.holders} & {"holder.cache", "node", "tensor", "table['key']"}
+
+
 @pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
 def test_crash_at_every_step_of_the_handler_leaves_a_readable_report(native: Native, step: Step) -> None:
     """Each step in turn begins with a fault of its own: it is marked, the others are done, the end stays the same."""

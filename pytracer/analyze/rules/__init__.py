@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pytracer.analyze.rules.abort import Abort
 from pytracer.analyze.rules.arithmetic import Arithmetic
+from pytracer.analyze.rules.collective_buffer_freed import CollectiveBufferFreed
 from pytracer.analyze.rules.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collective_wait import CollectiveWait
@@ -33,10 +34,13 @@ from pytracer.analyze.rules.sampler_before_process_group import SamplerBeforePro
 from pytracer.analyze.rules.shm_exhausted import ShmExhausted
 from pytracer.analyze.rules.sigkill import Sigkill
 from pytracer.analyze.rules.stack_overflow import StackOverflow
+from pytracer.analyze.rules.stale_grad import StaleGrad
+from pytracer.analyze.rules.storage_swapped import StorageSwapped
 from pytracer.analyze.rules.trap import Trap
 from pytracer.analyze.rules.truncated_mapping import TruncatedMapping
 from pytracer.analyze.rules.two_openmp_runtimes import TwoOpenmpRuntimes
 from pytracer.analyze.rules.uneven_inputs import UnevenInputs
+from pytracer.analyze.rules.unmapped_storage import UnmappedStorage
 from pytracer.analyze.rules.unused_parameters import UnusedParameters
 from pytracer.analyze.rules.use_after_free import UseAfterFree
 from pytracer.analyze.rules.watchdog_abort import WatchdogAbort
@@ -64,7 +68,11 @@ class Rule(Protocol):
 RULES: tuple[Rule, ...] = (
     MemoryHardwareError(),
     StackOverflow(),
+    StaleGrad(),
+    StorageSwapped(),
     UseAfterFree(),
+    CollectiveBufferFreed(),
+    UnmappedStorage(),
     OutOfBounds(),
     TruncatedMapping(),
     ShmExhausted(),

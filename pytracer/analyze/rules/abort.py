@@ -30,6 +30,7 @@ from pytracer.analyze.aborts import (
     terminated_without_exception,
 )
 from pytracer.analyze.heap import heap_damage
+from pytracer.analyze.in_flight import bad_address
 from pytracer.analyze.known import known_crash
 from pytracer.analyze.native import functions
 from pytracer.analyze.view import (
@@ -98,14 +99,14 @@ _READ = "Read the last lines that the process printed before it died: they may h
 
 
 class Abort:
-    """Fires for SIGABRT that the process raised itself, unless it was for the heap."""
+    """Fires for SIGABRT that the process raised itself, unless it was for the heap or a collective's memory."""
 
     id = "abort"
     needs = ("crash",)
 
     def examine(self, job: JobView) -> Outcome:
         """One finding per group of processes that died alike."""
-        aborted = [view for view in job.suspects if is_abort(view) and heap_damage(view) is None]
+        aborted = [view for view in job.suspects if is_abort(view) and not _is_known(view)]
         drafts = [self._explain(views) for views in group_alike(aborted)]
         return Outcome(tuple(drafts)) if drafts else not_found("no process raised SIGABRT by a check of its own")
 
@@ -177,3 +178,8 @@ def _uncaught(exception: CppException) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 3] + "..."
+
+
+def _is_known(view: ProcessView) -> bool:
+    """Whether another rule knows what the abort was for."""
+    return heap_damage(view) is not None or bad_address(view) is not None

@@ -121,10 +121,17 @@ def _fault(view: ProcessView) -> _Explanation:
         "in-storage": "in a live storage, whose memory was not accessible",
         "image": "in a loaded library or program",
         "file-mapping": "in a mapped file",
-        "heap": "in memory of another allocator",
-    }.get(kind, "whose owner is not known")
+    }.get(kind, _region(view))
     says = f"{access_verb(view)} memory {where}, and was refused{in_function(view)}"
     return "unknown", "unknown", says, _READ_STACK, "who owns the memory"
+
+
+def _region(view: ProcessView) -> str:
+    """The part of the process that was touched: the stack of another thread, reserved memory and the like."""
+    region = view.report.fault.region if view.report.fault else None
+    if region is not None and region.kind not in ("unmapped", "anonymous"):
+        return f"in {region.says}"
+    return "in memory of another allocator" if region is not None and region.permissions else "whose owner is not known"
 
 
 def _bus_error(view: ProcessView, code: int) -> _Explanation:

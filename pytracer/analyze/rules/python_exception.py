@@ -15,6 +15,7 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 from __future__ import annotations
 
 from pytracer.analyze.deaths import is_interrupt, mentions_lost_peer
+from pytracer.analyze.in_flight import bad_address
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import collective_evidence
 
@@ -29,7 +30,7 @@ class PythonException:
 
     def examine(self, job: JobView) -> Outcome:
         """One finding for all processes with the same exception from the same line."""
-        raised = [view for view in job.suspects if view.raised and not is_interrupt(view)]
+        raised = [view for view in job.suspects if view.raised and not is_interrupt(view) and bad_address(view) is None]
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in raised:
             exception, frame = view.report.exception, view.python_frame

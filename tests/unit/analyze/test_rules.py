@@ -93,7 +93,7 @@ def test_use_after_free_of_a_plain_storage_says_where_it_was_freed(run: Path) ->
     report = crash(run, box, addr=STORAGE + 64)
     assert report.verdict is not None
     assert report.verdict.summary == (
-        "Process 101 (train.py) touched freed memory: 64 bytes into a storage of 1048576 bytes, "
+        "Process 101 (train.py) touched freed memory: 64 bytes into a storage of 1.0 MiB, "
         "which was released at train.py:20 in drop."
     )
 

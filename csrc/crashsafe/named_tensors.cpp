@@ -1,0 +1,98 @@
+#include "named_tensors.h"
+
+#include "box.h"
+#include "python_objects.h"
+#include "torch_objects.h"
+
+namespace pytracer::crashsafe {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint32_t kFollowed = 2;  // NameSlot.flags
+
+struct Place {
+  uint64_t &addr, &base, &earlier_addr, &earlier_base;
+  uint32_t &epoch, &earlier_epoch;
+};
+
+// Epoch 0 while the addresses change: whoever kills us in between leaves no name at a wrong place.
+void move(Place place, uint64_t addr, uint64_t base, uint32_t epoch) {
+  std::atomic_ref valid(place.epoch);
+  if (base != place.base) {
+    place.earlier_epoch = 0;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    place.earlier_addr = place.addr;
+    place.earlier_base = place.base;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    place.earlier_epoch = place.epoch;
+  }
+  valid.store(0, std::memory_order_release);
+  place.addr = addr;
+  place.base = base;
+  valid.store(epoch, std::memory_order_release);
+}
+
+void look_at_gradient(NameSlot& slot, uint64_t meta, uint32_t epoch) {
+  TensorView grad{};
+  if (meta == 0 || !look_at_impl(word_at(meta + torch_offsets()->meta_grad), grad) || grad.base == 0) return;
+  move({slot.grad_addr, slot.grad_base, slot.earlier_grad_addr, slot.earlier_grad_base, slot.grad_epoch, slot.earlier_grad_epoch},
+       grad.base + grad.offset * slot.item_bytes, grad.base, epoch);
+}
+
+void look_at(NameSlot& slot, const TensorView& tensor, uint32_t epoch) {
+  slot.impl = tensor.impl;
+  slot.storage_impl = tensor.storage_impl;
+  slot.nbytes = tensor.numel * slot.item_bytes;
+  if (tensor.base != 0)
+    move({slot.addr, slot.base, slot.earlier_addr, slot.earlier_base, slot.epoch, slot.earlier_epoch}, tensor.base + tensor.offset * slot.item_bytes,
+         tensor.base, epoch);
+  look_at_gradient(slot, tensor.meta, epoch);
+}
+
+// A parameter whose module lives. Its object may have been replaced unseen and be dead: then it has no references, and the vtable of
+// what was its TensorImpl is overwritten.
+bool is_same(const NameSlot& slot, TensorView& tensor) {
+  return static_cast<int64_t>(word_at(slot.object)) > 0 && look_at_tensor(slot.object, tensor) && tensor.impl == slot.impl &&
+         word_at(tensor.impl) == torch_offsets()->impl_vtable;
+}
+
+bool can_look() { return torch_offsets() != nullptr && python_objects() != nullptr; }
+
+}  // namespace
+
+NameSlot* name_slot(uint32_t number) noexcept {
+  if (number == 0 || number > g_box.name_count.load(std::memory_order_acquire)) return nullptr;
+  uint32_t first = 1, slots = kNameSlots;
+  for (NameSlot* chunk : g_box.names) {
+    if (number < first + slots) return chunk != nullptr ? chunk + (number - first) : nullptr;
+    first += slots;
+    slots *= 2;
+  }
+  return nullptr;
+}
+
+void look_at_named_tensors(uint32_t epoch) noexcept {
+  if (!can_look()) return;
+  uint32_t left = g_box.name_count.load(std::memory_order_acquire), slots = kNameSlots;
+  for (NameSlot* chunk : g_box.names) {
+    for (uint32_t i = 0; chunk != nullptr && i < slots && i < left; i++) {
+      NameSlot& slot = chunk[i];
+      TensorView tensor{};
+      // Others stay where they were when they were noted: a plain tensor may have died, and another one lie in its place.
+      if (slot.object != 0 && (slot.flags & kFollowed) != 0 && is_same(slot, tensor)) look_at(slot, tensor, epoch);
+    }
+    if (left <= slots) return;
+    left -= slots;
+    slots *= 2;
+  }
+}
+
+void look_at_new_name(NameSlot& slot, uint32_t epoch) noexcept {
+  TensorView tensor{};
+  if (can_look() && look_at_tensor(slot.object, tensor)) look_at(slot, tensor, epoch);
+}
+
+void write_names() noexcept { look_at_named_tensors(std::atomic_ref(g_box.header->epoch).load(std::memory_order_acquire) + 1); }
+
+}  // namespace pytracer::crashsafe

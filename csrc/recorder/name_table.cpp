@@ -1,0 +1,103 @@
+#include "name_table.h"
+
+#include "../crashsafe/box.h"
+#include "../crashsafe/handler.h"
+#include "../crashsafe/named_tensors.h"
+#include "../crashsafe/sys.h"
+#include "box_file.h"
+#include "core.h"
+#include "journal.h"
+#include "learn_torch.h"
+#include "recorder.h"
+
+namespace pytracer::recorder {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kShare = 500;  // a look takes at most one part in so many of the time
+
+uint64_t next_look_ns = 0;
+bool cannot_grow = false;
+
+uint32_t room() {
+  uint32_t slots = 0;
+  for (uint32_t i = 0; i < kNameChunks && g_box.names[i] != nullptr; i++) slots += kNameSlots << i;
+  return slots;
+}
+
+bool grow() {
+  for (uint32_t i = 0; i < kNameChunks && !cannot_grow; i++) {
+    if (g_box.names[i] != nullptr) continue;
+    g_box.names[i] = static_cast<NameSlot*>(add_region(RegionKind::kNames, sizeof(NameSlot), uint64_t{kNameSlots} << i, i, 0));
+    return g_box.names[i] != nullptr;
+  }
+  return false;
+}
+
+// Under the GIL, as everything that changes slots.
+NameSlot* new_slot(uint32_t& number) {
+  uint32_t used = g_box.name_count.load(std::memory_order_relaxed);
+  if (used == room() && !grow()) {
+    cannot_grow = true;
+    std::atomic_ref(g_box.header->names_dropped).fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  number = used + 1;
+  g_box.name_count.store(number, std::memory_order_release);
+  return crashsafe::name_slot(number);
+}
+
+// Checked reads need the handlers.
+bool can_look() { return recording() && crashsafe::handlers_installed(); }
+
+uint64_t look() {
+  uint64_t start = crashsafe::now_ns();
+  crashsafe::look_at_named_tensors(tick());
+  uint64_t end = crashsafe::now_ns();
+  next_look_ns = end + kShare * (end - start);
+  return end - start;
+}
+
+}  // namespace
+
+void refresh_names_sometimes() noexcept {
+  if (g_box.name_count.load(std::memory_order_relaxed) != 0 && can_look() && crashsafe::now_ns() >= next_look_ns) look();
+}
+
+void recount_names() noexcept { next_look_ns = 0; }
+
+}  // namespace pytracer::recorder
+
+using namespace pytracer;
+
+extern "C" {
+
+int pytracer_learn_torch(const pytracer_torch_probe* first, const pytracer_torch_probe* second) {
+  return recorder::can_look() && recorder::learn_torch(*first, *second);
+}
+
+uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object, uint32_t item_bytes) {
+  if (!recorder::can_look()) return 0;
+  blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : recorder::new_slot(number);
+  if (slot == nullptr) return 0;
+  if (slot->object == 0) *slot = {};  // what it was is forgotten
+  slot->object = 0;                   // not looked at while it changes
+  slot->role = role;
+  slot->name = name;
+  slot->parent = parent;
+  slot->flags = flags;
+  slot->item_bytes = item_bytes;
+  std::atomic_ref(slot->object).store(object, std::memory_order_release);
+  if (role != static_cast<uint32_t>(blackbox::NameRole::kModule)) crashsafe::look_at_new_name(*slot, recorder::tick());
+  return number;
+}
+
+void pytracer_name_gone(uint32_t number) {
+  blackbox::NameSlot* slot = recorder::recording() ? crashsafe::name_slot(number) : nullptr;
+  if (slot != nullptr) std::atomic_ref(slot->object).store(0, std::memory_order_release);
+}
+
+uint64_t pytracer_refresh_names(void) { return recorder::can_look() ? recorder::look() : 0; }
+
+}  // extern "C"

@@ -1,0 +1,143 @@
+"""What the rules about released memory share: the fault lies in a storage that was freed, and in no live one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import size_words, time_words
+from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.guard import FOUND
+from pytracer.analyze.guard_report import guard_confidence, guard_words
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.releases import Release, release_of
+from pytracer.analyze.report import Origin
+from pytracer.analyze.view import (
+    Draft,
+    Outcome,
+    ProcessView,
+    cannot_decide,
+    draft,
+    not_found,
+    place_words,
+    subject_words,
+)
+from pytracer.analyze.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    earlier_words,
+    fault_evidence,
+    origin_words,
+    python_evidence,
+    storage_words,
+)
+
+
+class FreedMemoryRule(MemoryFaultRule):
+    """A use of memory that was released in one of the ways `kinds`; None stands for a release of unknown reason."""
+
+    needs = ("crash", "storages")
+    kinds: tuple[str | None, ...]
+    absent: str
+
+    def applies(self, view: ProcessView) -> bool:
+        """See FaultRule."""
+        if view.place is None or view.place.kind != "freed-storage":
+            return False
+        release = release_of(view)
+        return (release.kind if release else None) in self.kinds
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See FaultRule."""
+        view = views[0]
+        storage, release = view.storage, release_of(view)
+        return draft(
+            self.id,
+            "use-after-free",
+            _confidence(view),
+            views,
+            f"{subject_words(views)} {access_verb(view)} freed memory: {_where(view)}, {_released(view, release)}.",
+            [
+                fault_evidence(view),
+                storage_words(view),
+                guard_words(view),
+                bucket_words(view),
+                earlier_words(view),
+                origin_words("allocated", storage.allocated if storage else None),
+                origin_words("freed", storage.freed if storage else None),
+                *(release.evidence if release else ()),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
+            _advice(view, release),
+            [_mapped(view), _overwritten(view)],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See FaultRule."""
+        if not any(view.process.snapshot.storages for view in faults):
+            return cannot_decide("no storages were recorded")
+        return not_found(self.absent)
+
+
+def _confidence(view: ProcessView) -> str:
+    """Certain only when the handler saw it, and the address was in no mapping at all."""
+    place = view.place
+    exact = guard_confidence(view)
+    if exact is not None:
+        return exact
+    if place is None or place.mapping is not None:
+        return "possible"
+    unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
+    return "certain" if unmapped and place.found in ("exact", "register") else "likely"
+
+
+def _where(view: ProcessView) -> str:
+    place = view.place
+    if place is None or place.storage is None:
+        return "a freed storage"
+    if place.bucket is not None:
+        return f"{place.bucket.offset_bytes} bytes into {place.bucket.name}"
+    if place.names:
+        return f"{offset_words(place)} the storage of {place.names[0]}"
+    return f"{offset_words(place)} a storage of {size_words(place.storage.nbytes)}"
+
+
+def _freed(view: ProcessView) -> Origin | None:
+    storage = view.storage
+    return storage.freed if storage else None
+
+
+def _released(view: ProcessView, release: Release | None) -> str:
+    if release is not None:
+        return f"which {release.says}"
+    freed = _freed(view)
+    place = (freed.caller or freed.python) if freed else None
+    return f"which was released at {place_words(place)}" if place else "which had been released"
+
+
+def _mapped(view: ProcessView) -> str | None:
+    place = view.place
+    if place is None or place.mapping is None or place.found == FOUND:
+        return None
+    return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
+
+
+def _overwritten(view: ProcessView) -> str | None:
+    storage = view.place.storage if view.place else None
+    if storage is None or storage.freed_by is not None:
+        return None
+    return "where it was allocated and freed: newer frees have overwritten the record of this storage"
+
+
+def _advice(view: ProcessView, release: Release | None) -> str:
+    frame = view.python_frame
+    user = place_words(frame) if frame else "The native code"
+    if release is not None:
+        return f"{user} {release.advice}"
+    freed = _freed(view)
+    ended = view.report.ended
+    age = ""
+    if freed is not None and freed.time is not None and ended is not None and ended > freed.time:
+        age = f", {time_words(ended - freed.time)} after it was freed"
+    return f"{user} used memory of a tensor that nobody held any more{age}: keep a reference to it for as long."

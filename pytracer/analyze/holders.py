@@ -1,0 +1,58 @@
+"""Which Python variables held a storage when the process died, and which autograd nodes kept it for backward.
+
+The handler reads them from memory that may be half built or damaged, so they are possible holders. A freed storage is
+held by a variable only where somebody made a tensor of an address (from_blob).
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytracer.analyze import report as r
+from pytracer.decode.snapshot import Crash, Holder, Snapshot, Storage
+
+MOST_HOLDERS = 16
+_REGISTERED = re.compile(r"\._(?:parameters|buffers)\['(\w+)'\]")
+_KINDS = ("local", "cell", "global", "saved")
+
+
+def holders_report(snapshot: Snapshot, storage: Storage) -> list[r.Holder] | None:
+    """The possible holders of a storage, the most telling first; None where nothing was looked for."""
+    crash = snapshot.crash
+    if crash is None or "HOLDERS" not in (*crash.steps_done, *crash.steps_faulted, *crash.steps_late):
+        return None
+    found: dict[tuple[str, str, object], r.Holder] = {}
+    for item in sorted((h for h in crash.holders if h.base == storage.base), key=_by_closeness):
+        expression = _REGISTERED.sub(r".\1", item.expression)
+        holder = r.Holder(
+            expression=expression,
+            kind=item.kind,
+            python=_frame(item),
+            thread=_thread(snapshot, crash, item),
+            crashed_thread=item.own if item.frame else None,
+        )
+        place = (item.frame.function, item.frame.file) if item.frame and item.kind != "global" else None
+        found.setdefault((item.kind if item.kind == "saved" else "", expression, place), holder)
+    return list(found.values())[:MOST_HOLDERS]
+
+
+def _by_closeness(item: Holder) -> tuple[bool, int, int, int]:
+    """The crashed thread's before others; saved ones last; plain variables before what is inside of something."""
+    steps = item.expression.count(".") + item.expression.count("[") if item.kind != "saved" else 0
+    return item.kind == "saved", 0 if item.own or item.kind == "saved" else 1, steps, _KINDS.index(item.kind)
+
+
+def _frame(item: Holder) -> r.PythonFrame | None:
+    frame = item.frame
+    return r.PythonFrame(function=frame.function, file=frame.file, line=frame.line) if frame is not None else None
+
+
+def _thread(snapshot: Snapshot, crash: Crash, item: Holder) -> str | None:
+    if item.frame is None:
+        return None
+    if item.own:
+        return crash.thread_name
+    info = next((thread for thread in snapshot.threads if thread.pthread == item.pthread), None)
+    stack = next((thread for thread in crash.threads if thread.pthread == item.pthread), None)
+    tid = info.tid if info else stack.tid if stack else None
+    return "main" if tid == snapshot.pid else stack.name if stack else info.name if info else None

@@ -1,0 +1,52 @@
+"""Collectives whose memory was released before they had completed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.neighbors import covers
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.snapshot import Collective, Snapshot, Storage
+
+_NOT_COMPLETED = ("scheduled", "started", "failed")
+_EPOCH_BEFORE_CALL_NS = 1_000_000  # a call begins an epoch, whose time is taken a little earlier than the call's own
+_BAD_ADDRESS = "Bad address"  # strerror(EFAULT): a system call was given memory that is not mapped
+
+
+@dataclass(frozen=True)
+class FreedInFlight:
+    """A collective, and the storage of one of its tensors that was freed after the call and before its end."""
+
+    collective: Collective
+    storage: Storage
+
+
+def freed_in_flight(snapshot: Snapshot) -> Iterator[FreedInFlight]:
+    """Such collectives, the latest first. One that completed is none: its memory was free to go."""
+    for item in reversed(snapshot.collectives):
+        if item.state in _NOT_COMPLETED:
+            for storage in snapshot.storages:
+                if storage.freed is not None and _is_buffer(storage, item) and _went_meanwhile(storage, item):
+                    yield FreedInFlight(item, storage)
+
+
+def bad_address(view: ProcessView) -> FreedInFlight | None:
+    """The collective behind an exception that says "Bad address": the system was given memory that had been freed."""
+    exception = view.report.exception
+    if exception is None or _BAD_ADDRESS not in (exception.message or ""):
+        return None
+    return next(freed_in_flight(view.process.snapshot), None)
+
+
+def _is_buffer(storage: Storage, item: Collective) -> bool:
+    return any(addr and covers(storage, addr) for addr in (item.buffer_addr, item.output_addr))
+
+
+def _went_meanwhile(storage: Storage, item: Collective) -> bool:
+    """Freed in an epoch that began with the call or later, and before the end if there was one."""
+    called, gone = item.scheduled_ns or item.started_ns, storage.freed.mono_ns if storage.freed is not None else None
+    born = storage.allocated.mono_ns
+    if called is None or gone is None or gone < called - _EPOCH_BEFORE_CALL_NS or (born is not None and born > called):
+        return False
+    return item.completed_ns is None or gone <= item.completed_ns

@@ -1,0 +1,87 @@
+"""collective-buffer-freed: a tensor's memory was released while a collective still worked on it.
+
+What: the process ended with an exception that says "Bad address", which is what the kernel answers when a system call
+is given memory that is not mapped; and a collective that did not complete had a tensor whose storage was freed after
+the call.
+
+Why it happens: with `async_op=True` the work reads and writes its tensors until `wait()` returns. It keeps the tensors
+alive, but not their memory: `untyped_storage().resize_(0)`, `set_()` and FSDP's reshard release it all the same. gloo
+hands the address to the kernel, which refuses it; a kernel that touches it itself dies of SIGSEGV instead
+(use-after-free).
+
+What to do: call `wait()` before the memory of the tensors is released or replaced.
+
+How it can be wrong: times of frees are sparse: a storage that was freed in the moment in which the collective failed,
+and because of that, would look the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import hex_addr, size_words
+from pytracer.analyze.in_flight import FreedInFlight, bad_address
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.report import PythonFrame
+from pytracer.analyze.view import (
+    Draft,
+    JobView,
+    Outcome,
+    ProcessView,
+    cannot_decide,
+    draft,
+    group_alike,
+    not_found,
+    place_words,
+    subject_words,
+)
+from pytracer.analyze.wording import python_evidence
+
+
+class CollectiveBufferFreed:
+    """Fires for "Bad address" where a collective's storage had been freed before it ended."""
+
+    id = "collective-buffer-freed"
+    needs = ("crash", "collectives", "storages")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per group of processes that died alike."""
+        hit = [view for view in job.suspects if bad_address(view) is not None]
+        drafts = [_explain(views) for views in group_alike(hit)]
+        if drafts:
+            return Outcome(tuple(drafts))
+        if job.suspects and not any(view.process.snapshot.storages for view in job.suspects):
+            return cannot_decide("no storages were recorded")
+        return not_found("nothing died of a bad address while a collective's memory had been freed")
+
+
+def _explain(views: Sequence[ProcessView]) -> Draft:
+    view = views[0]
+    hit = bad_address(view)
+    assert hit is not None  # what `examine` selected by
+    call, freed = hit.collective, _freed_at(hit)
+    where = f" at {place_words(freed)}" if freed else ""
+    called = call.caller or call.python
+    begun = f" at {place_words(python_frame(called))}" if called else ""
+    storage = hit.storage
+    exception = view.report.exception
+    return draft(
+        CollectiveBufferFreed.id,
+        "use-after-free",
+        "certain",
+        views,
+        f"{subject_words(views)} released memory{where} that {call.op} was still working on.",
+        [
+            f"{exception.type}: {exception.message}" if exception else None,
+            f"{call.op} (sequence number {call.sequence_nr}) was called{begun} and did not complete",
+            f"its storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)} was freed{where} after the call",
+            python_evidence(view),
+        ],
+        f"Call wait() on the work of {call.op} before its tensors are resized, replaced or released.",
+    )
+
+
+def _freed_at(hit: FreedInFlight) -> PythonFrame | None:
+    who = hit.storage.freed_by
+    frame = (who.caller or who.python) if who is not None else None
+    return python_frame(frame) if frame is not None else None

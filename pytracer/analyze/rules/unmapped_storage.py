@@ -1,0 +1,82 @@
+"""unmapped-storage: the memory of a tensor that is still alive had been unmapped.
+
+What: the fault address lies in a live storage, but in no mapping: the tensor is there, its memory is not.
+
+Why it happens: the memory belongs to somebody else. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
+DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
+was made from, but not what that object only points at.
+
+What to do: keep the owner of the memory for as long as the tensor, or `clone()` the tensor.
+
+How it can be wrong: a storage whose release was not seen, because it happened before the recording began or past the
+hooks, looks alive. So the finding is only possible for memory of torch's own allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.view import (
+    Draft,
+    Outcome,
+    ProcessView,
+    cannot_decide,
+    draft,
+    not_found,
+    place_words,
+    subject_words,
+)
+from pytracer.analyze.wording import (
+    access_verb,
+    fault_evidence,
+    origin_words,
+    python_evidence,
+    storage_words,
+)
+
+
+class UnmappedStorage(MemoryFaultRule):
+    """Fires for an address in a live storage and in no mapping, where the memory map is known beyond it."""
+
+    id = "unmapped-storage"
+    needs = ("crash", "storages", "mappings")
+
+    def applies(self, view: ProcessView) -> bool:
+        """See MemoryFaultRule."""
+        place, crash = view.place, view.crash
+        if place is None or crash is None or place.kind != "in-storage" or place.mapping is not None:
+            return False
+        return any(item.start > place.addr for item in crash.mappings)
+
+    def explain(self, views: Sequence[ProcessView]) -> Draft:
+        """See MemoryFaultRule."""
+        view = views[0]
+        storage = view.storage
+        made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
+        name = view.place.names[0] if view.place and view.place.names else "a tensor"
+        at = f" that was made at {place_words(made)}" if made else ""
+        return draft(
+            self.id,
+            "use-after-free",
+            "possible",
+            views,
+            f"{subject_words(views)} {access_verb(view)} memory of {name}{at}: the tensor is alive, its memory was "
+            f"unmapped.",
+            [
+                fault_evidence(view),
+                storage_words(view),
+                "the address lay in no mapping",
+                origin_words("made", storage.allocated if storage else None),
+                python_evidence(view),
+            ],
+            "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
+            "clone() the tensor.",
+            ["who unmapped the memory"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+        """See MemoryFaultRule."""
+        if not any(view.process.snapshot.storages for view in faults):
+            return cannot_decide("no storages were recorded")
+        return not_found("no fault address lay in a live storage without memory")

@@ -1,0 +1,111 @@
+"""The tree of names: modules, and tensors that have a name, each with the storages that it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pytracer.blackbox import schema
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import NameRole, Region
+from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.journal import Journal
+from pytracer.decode.snapshot import NamedTensor
+
+_TRANSPARENT = 1
+_DEEPEST = 64
+_ROLES = {
+    NameRole.PARAMETER: "parameter",
+    NameRole.BUFFER: "buffer",
+    NameRole.STATE: "optimizer state",
+    NameRole.USER: "user",
+}
+
+
+class Names:
+    """Decodes the names of one box."""
+
+    def __init__(self, box: BoxFile, journal: Journal) -> None:
+        self._journal = journal
+        self._slots: list[dict[str, Any]] = []
+        decode = layout(schema.NAME_SLOT).decode
+        for extent in box.regions(Region.NAMES, schema.NAME_SLOT.nbytes):
+            for i in range(extent.item_count):
+                self._slots.append(decode(box.data, extent.offset + i * extent.item_bytes))
+                if not self._slots[-1]["role"]:
+                    break  # slots are used in order, regions filled before the next one is made
+        self._paths: dict[int, tuple[str, int]] = {}
+        owners = (slot for slot in self._slots if slot["role"] in (NameRole.PARAMETER, NameRole.BUFFER))
+        roots = dict.fromkeys(self._path(slot["parent"], 0)[1] for slot in owners)
+        self._root_names = self._numbered(sorted(roots)) if len(roots) > 1 else {}
+
+    def read(self) -> dict[int, tuple[NamedTensor, ...]]:
+        """All names that a storage had, by the base address of the storage; what the handler saw is the latest."""
+        found: dict[int, list[NamedTensor]] = {}
+        for slot in self._slots:
+            if slot["role"] in _ROLES:
+                for named in self._places(slot):
+                    found.setdefault(named.base, []).append(named)
+        return {base: tuple(items) for base, items in found.items()}
+
+    def _places(self, slot: dict[str, Any]) -> Iterator[NamedTensor]:
+        fqn = self._fqn(slot)
+        role = _ROLES[slot["role"]]
+        name = f"{role} {fqn}" if role in ("parameter", "buffer") else fqn
+        for prefix, earlier in (("", False), ("earlier_", True), ("grad_", False), ("earlier_grad_", True)):
+            gradient = "grad" in prefix
+            epoch, base = slot[f"{prefix}epoch"], slot[f"{prefix}base"]
+            if epoch and base:
+                yield NamedTensor(
+                    name=f"gradient of {fqn}" if gradient else name,
+                    role="gradient" if gradient else role,
+                    base=base,
+                    addr=slot[f"{prefix}addr"],
+                    nbytes=slot["nbytes"],
+                    epoch=epoch,
+                    earlier=earlier,
+                )
+
+    def _fqn(self, slot: dict[str, Any]) -> str:
+        text = self._text(slot["name"])
+        parent, root = self._path(slot["parent"], 0)
+        if slot["role"] == NameRole.STATE:
+            owner = self._slot(slot["parent"])
+            return f"{text} of {self._fqn(owner)}" if owner and owner["role"] == NameRole.PARAMETER else text
+        fqn = f"{parent}.{text}" if parent else text
+        of = self._root_names.get(root) if " of group " not in text else None
+        return f"{fqn} of {of}" if of else fqn
+
+    def _numbered(self, roots: list[int]) -> dict[int, str]:
+        """Root modules by their classes: `Net`, `Net #2`. Optimizers are roots of parameters that no module has."""
+        counts: dict[str, int] = {}
+        names: dict[int, str] = {}
+        for root in roots:
+            slot = self._slot(root)
+            kind = self._text(slot["name"]) if slot else "?"
+            counts[kind] = counts.get(kind, 0) + 1
+            names[root] = kind if counts[kind] == 1 else f"{kind} #{counts[kind]}"
+        return names
+
+    def _path(self, number: int, depth: int) -> tuple[str, int]:
+        """The path of a module below its root, and the root's slot."""
+        slot = self._slot(number)
+        if slot is None or depth == _DEEPEST:
+            return "", 0
+        known = self._paths.get(number)
+        if known is None:
+            if slot["parent"] == 0:
+                known = "", number
+            else:
+                above, root = self._path(slot["parent"], depth + 1)
+                text = "" if slot["flags"] & _TRANSPARENT else self._text(slot["name"])
+                known = ".".join(part for part in (above, text) if part), root
+            self._paths[number] = known
+        return known
+
+    def _slot(self, number: int) -> dict[str, Any] | None:
+        return self._slots[number - 1] if 0 < number <= len(self._slots) else None
+
+    def _text(self, number: int) -> str:
+        entry = self._journal.entries.get(number * 8)
+        return entry.payload.decode("utf-8", "replace") if entry and entry.kind == schema.Entry.NAME else "?"

@@ -1,0 +1,190 @@
+"""The tree of names in the box, from Python: who belongs to whom. Where tensors lie, the core looks up by itself.
+
+Nothing is kept alive, and no tensor gets a weak reference: torch.utils.swap_tensors refuses tensors that have one.
+Addresses of Python objects are kept for identity; the core follows an address only while its TensorImpl is the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from pytracer.blackbox.schema import Entry, NameRole
+from pytracer.record.core import Core
+
+TRANSPARENT, FOLLOWED = 1, 2  # NameSlot.flags
+WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
+TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+MOST_TEXTS = 16384
+LONGEST_TEXT = 160
+KEPT_GONE = 4096  # what died is remembered at least so long
+SAME_NAME = 1024  # tensors of one user name
+
+
+class _Owner:
+    """A module or optimizer: its slot, and those of its tensors by key."""
+
+    __slots__ = ("ref", "slot", "tensors")
+
+    def __init__(self, slot: int, ref: weakref.ref[Any]) -> None:
+        self.slot, self.ref = slot, ref
+        self.tensors: dict[Any, tuple[int, int]] = {}  # key -> slot, id of the tensor
+
+
+class NameTable:
+    """Slots of one process. All calls under the GIL."""
+
+    def __init__(self, box: Core) -> None:
+        self._box = box
+        self._texts: dict[str, int] = {}
+        self._modules: dict[int, _Owner] = {}
+        self._optimizers: dict[int, _Owner] = {}
+        self._tensor_slots: dict[int, int] = {}  # id of a parameter -> its slot
+        self._gone: deque[int] = deque()
+        self._named: dict[str, OrderedDict[int, int]] = {}  # user name -> id of a tensor -> slot
+        self._complained = False
+
+    def modules(self) -> list[Any]:
+        """Those that live."""
+        return [module for owner in list(self._modules.values()) if (module := owner.ref()) is not None]
+
+    def optimizers(self) -> list[Any]:
+        """Those that live."""
+        return [optimizer for owner in list(self._optimizers.values()) if (optimizer := owner.ref()) is not None]
+
+    def module(self, module: Any) -> _Owner:
+        """The owner of that module; one that is new is noted with all that it contains."""
+        owner = self._modules.get(id(module))
+        if owner is not None and owner.ref() is module:
+            return owner
+        owner = self._owner(self._modules, module, NameRole.MODULE, type(module).__name__)
+        self.contents(module)
+        return owner
+
+    def registered(self, module: Any, key: str, tensor: Any, *, parameter: bool) -> None:
+        """`module.key` is about to be `tensor`."""
+        self._tensor(self.module(module), NameRole.PARAMETER if parameter else NameRole.BUFFER, key, tensor)
+
+    def contents(self, module: Any) -> None:
+        """Notes the tensors and children of a module again, wherever they are now."""
+        owner, attributes = self.module(module), module.__dict__
+        for role, name in ((NameRole.PARAMETER, "_parameters"), (NameRole.BUFFER, "_buffers")):
+            for key, tensor in list((attributes.get(name) or {}).items()):
+                if tensor is not None:
+                    self._tensor(owner, role, key, tensor)
+        for key, child in list((attributes.get("_modules") or {}).items()):
+            if child is not None:
+                self.child(module, key, child)
+
+    def child(self, module: Any, key: str, child: Any) -> None:
+        """`module.key` is `child`."""
+        parent, owner = self.module(module), self.module(child)
+        wrapped = key in TRANSPARENT_NAMES or (key == "module" and type(module).__name__ in WRAPPERS)
+        if parent is not owner:
+            flags = TRANSPARENT if wrapped else 0
+            self._write(owner.slot, NameRole.MODULE, key, parent.slot, flags, id(child), 0)
+
+    def knows(self, optimizer: Any) -> bool:
+        """Whether its state was noted before."""
+        owner = self._optimizers.get(id(optimizer))
+        return owner is not None and owner.ref() is optimizer
+
+    def optimizer_state(self, optimizer: Any, is_tensor: Callable[[Any], bool]) -> None:
+        """Notes what an optimizer keeps for each parameter."""
+        if not self.knows(optimizer):
+            self._owner(self._optimizers, optimizer, NameRole.MODULE, type(optimizer).__name__)
+        owner = self._optimizers[id(optimizer)]
+        groups = list(optimizer.param_groups)
+        order = {id(p): (g, i) for g, group in enumerate(groups) for i, p in enumerate(group["params"])}
+        for param, state in list(optimizer.state.items()):
+            parent = self._parameter_slot(owner, param, order.get(id(param)))
+            for key, value in list(state.items()) if isinstance(state, dict) else ():
+                for name, tensor in _tensors_in(str(key), value, is_tensor):
+                    self._note(owner, (id(param), name), NameRole.STATE, name, parent, 0, tensor)
+
+    def user_name(self, text: str, tensor: Any) -> None:
+        """The program's own name for a tensor."""
+        slots = self._named.setdefault(text, OrderedDict())
+        slot = slots.pop(id(tensor), 0)
+        if not slot and len(slots) >= SAME_NAME:
+            _, slot = slots.popitem(last=False)
+            self._box.held.pytracer_name_gone(slot)
+        slot = self._write(slot, NameRole.USER, text, 0, 0, id(tensor), item_bytes(tensor))
+        if slot:
+            slots[id(tensor)] = slot
+
+    def _tensor(self, owner: _Owner, role: NameRole, key: str, tensor: Any) -> None:
+        flags = FOLLOWED if role is NameRole.PARAMETER else 0
+        slot = self._note(owner, key, role, key, owner.slot, flags, tensor)
+        if slot and role is NameRole.PARAMETER:
+            self._tensor_slots[id(tensor)] = slot
+
+    def _note(self, owner: _Owner, key: Any, role: NameRole, text: str, parent: int, flags: int, tensor: Any) -> int:
+        known = owner.tensors.get(key, (0, 0))[0]
+        slot = self._write(known, role, text, parent, flags, id(tensor), item_bytes(tensor))
+        if slot:
+            owner.tensors[key] = slot, id(tensor)
+        return slot
+
+    def _parameter_slot(self, owner: _Owner, param: Any, place: tuple[int, int] | None) -> int:
+        slot = self._tensor_slots.get(id(param), 0)
+        if slot:
+            return slot
+        group, index = place or (0, 0)
+        key = f"{index} of group {group} of {type(owner.ref()).__name__}"  # of no module that we know
+        self._tensor(owner, NameRole.PARAMETER, key, param)
+        return self._tensor_slots.get(id(param), 0)
+
+    def _owner(self, owners: dict[int, _Owner], thing: Any, role: NameRole, text: str) -> _Owner:
+        key = id(thing)
+
+        def gone(ref: weakref.ref[Any]) -> None:
+            owner = owners.get(key)
+            if owner is not None and owner.ref is ref:
+                del owners[key]
+                self._forget(owner)
+
+        owner = owners[key] = _Owner(0, weakref.ref(thing, gone))
+        owner.slot = self._write(0, role, text, 0, 0, key, 0)
+        return owner
+
+    def _forget(self, owner: _Owner) -> None:
+        for slot, tensor in ((owner.slot, 0), *owner.tensors.values()):
+            self._box.held.pytracer_name_gone(slot)
+            self._gone.append(slot)
+            if self._tensor_slots.get(tensor) == slot:
+                del self._tensor_slots[tensor]
+
+    def _write(self, slot: int, role: NameRole, text: str, parent: int, flags: int, address: int, nbytes: int) -> int:
+        name = self._text(text)
+        if not slot and len(self._gone) > KEPT_GONE:
+            slot = self._gone.popleft()
+        return int(self._box.held.pytracer_name(slot, int(role), name, parent, flags, address, nbytes)) if name else 0
+
+    def _text(self, text: str) -> int:
+        number = self._texts.get(text)
+        if number is None:
+            if len(self._texts) < MOST_TEXTS:
+                number = self._texts[text] = self._box.journal(Entry.NAME, text[-LONGEST_TEXT:])
+            if not number and not self._complained:
+                self._complained = True
+                self._box.note("there is no room for more names: tensors that come later have none")
+        return number or 0
+
+
+def item_bytes(tensor: Any) -> int:
+    """Size of an element, without asking a subclass's __torch_function__."""
+    import torch
+
+    with torch._C.DisableTorchFunctionSubclass():
+        return int(tensor.element_size())
+
+
+def _tensors_in(key: str, value: Any, is_tensor: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+    if is_tensor(value):
+        return [(key, value)]
+    if type(value) in (list, tuple):
+        return [(f"{key}[{index}]", item) for index, item in enumerate(value) if is_tensor(item)]
+    return []

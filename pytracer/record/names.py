@@ -1,0 +1,179 @@
+"""Names of tensors: parameters, buffers, optimizer state, and what the program itself names.
+
+Modules tell of themselves when something is registered in them (torch's registration hooks), when they are copied or
+unpickled, moved and loaded. Nothing runs in a forward or backward pass. After an optimizer's step the core looks where
+the tensors lie now, and now and then everything is noted again; each takes at most one part in 500 of the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pytracer.record import torch_probe
+from pytracer.record.core import Core
+from pytracer.record.name_table import NameTable
+from pytracer.record.patches import Patches
+
+SHARE = 500  # noting everything again takes at most one part in so many of the time
+DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
+
+T = TypeVar("T")
+
+_patches = Patches()
+_handles: list[Any] = []
+_table: NameTable | None = None
+_recorder: _Recorder | None = None
+
+
+def install(box: Core, *, modules_may_exist: bool) -> None:
+    """Registers the hooks. `modules_may_exist`: torch was imported long ago, so look for modules and optimizers."""
+    global _table, _recorder
+    if not torch_probe.learn(box):
+        box.note("tensors are not named: this torch, or this CPython, keeps them in a way that is not known")
+        return
+    _table = _table or NameTable(box)
+    _recorder = _Recorder(box, _table)
+    _recorder.install()
+    if modules_may_exist:
+        _recorder.guarded(_recorder.find_older)
+
+
+def uninstall() -> None:
+    """Takes hooks and patches back. What was recorded stays."""
+    global _recorder
+    _recorder = None
+    while _handles:
+        _handles.pop().remove()
+    _patches.put_back()
+
+
+def name(tensors: T, text: str) -> T:
+    """Gives a tensor a name of your own, by which reports call its storage: `pytracer.name(cache, "kv_cache")`.
+
+    Lists, tuples and dicts give their tensors the names `text[0]`, `text['key']`. About 2 us for a tensor. Nothing is
+    kept alive, and nothing changes; the name stays with the storage that the tensor has now. Anything that is no tensor
+    is left out. Does nothing when nothing is recorded.
+
+    Args:
+        tensors: a tensor, or a list, tuple or dict of them, also nested.
+        text: the name; of a long one the last 160 characters are kept.
+
+    Returns:
+        `tensors`, unchanged.
+    """
+    recorder = _recorder
+    if recorder is not None:
+        recorder.guarded(recorder.name, tensors, str(text))
+    return tensors
+
+
+class _Recorder:
+    """The hooks of one recording."""
+
+    def __init__(self, box: Core, table: NameTable) -> None:
+        import torch
+
+        self._box, self._table, self._torch = box, table, torch
+        self._complained = False
+        self._noted_ns = 0  # when everything may be noted again
+
+    def install(self) -> None:
+        from torch.nn.modules import module as m
+        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+        _handles.extend(
+            (
+                m.register_module_parameter_registration_hook(self._on_parameter),
+                m.register_module_buffer_registration_hook(self._on_buffer),
+                m.register_module_module_registration_hook(self._on_module),
+                register_optimizer_step_post_hook(self._on_step),
+            )
+        )
+        self._after(m.Module, "__setstate__", self._table.contents)  # deepcopy and unpickling register nothing
+        self._after(m.Module, "_apply", self._table.contents)  # to(), cuda(), half(): buffers become other objects
+        self._after(m.Module, "load_state_dict", self._note_tree)  # may swap tensors
+        self._after(Optimizer, "load_state_dict", self._note_state)
+
+    def guarded(self, act: Callable[..., Any], *args: Any) -> None:
+        """An error costs names, never the program."""
+        try:
+            act(*args)
+        except Exception as error:
+            self._box.lib.pytracer_count_hook_error()
+            if not self._complained:
+                self._complained = True
+                self._box.note(f"some tensors are not named: {type(error).__name__}: {error}")
+
+    def find_older(self) -> None:
+        """Modules and optimizers that were made before recording began."""
+        module, optimizer = self._torch.nn.Module, self._torch.optim.Optimizer
+        for thing in gc.get_objects():
+            kind = type(thing)  # not isinstance: proxies pretend by __class__
+            if issubclass(kind, module) and "_parameters" in thing.__dict__:
+                self._table.module(thing)
+            elif issubclass(kind, optimizer):
+                self._note_state(thing)
+
+    def name(self, tensors: Any, text: str) -> None:
+        """See the function of that name."""
+        todo, left = [(text, tensors, 0)], MOST_NAMED
+        while todo and left:
+            said, value, depth = todo.pop()
+            left -= 1
+            if isinstance(value, self._torch.Tensor):
+                self._table.user_name(said, value)
+            elif depth < DEEPEST and isinstance(value, list | tuple):
+                todo += [(f"{said}[{i}]", item, depth + 1) for i, item in enumerate(value)]
+            elif depth < DEEPEST and isinstance(value, dict):
+                todo += [(f"{said}[{key!r}]", item, depth + 1) for key, item in value.items()]
+
+    def _after(self, owner: Any, attribute: str, note: Callable[[Any], None]) -> None:
+        original = getattr(owner, attribute)
+
+        @functools.wraps(original)
+        def and_note(thing: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(thing, *args, **kwargs)
+            self.guarded(note, thing)
+            return result
+
+        _patches.replace(owner, attribute, and_note)
+
+    def _on_parameter(self, module: Any, key: str, tensor: Any) -> None:
+        self.guarded(self._register, module, key, tensor, True)
+
+    def _on_buffer(self, module: Any, key: str, tensor: Any) -> None:
+        self.guarded(self._register, module, key, tensor, False)
+
+    def _register(self, module: Any, key: str, tensor: Any, parameter: bool) -> None:
+        if tensor is not None:
+            self._table.registered(module, key, tensor, parameter=parameter)
+
+    def _on_module(self, module: Any, key: str, child: Any) -> None:
+        if child is not None:
+            self.guarded(self._table.child, module, key, child)
+
+    def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if time.monotonic_ns() >= self._noted_ns:
+            self.guarded(self._note_all, optimizer)
+        elif not self._table.knows(optimizer):
+            self.guarded(self._note_state, optimizer)
+
+    def _note_all(self, optimizer: Any) -> None:
+        start = time.monotonic_ns()
+        for module in self._table.modules():
+            self._table.contents(module)
+        for one in {id(one): one for one in (optimizer, *self._table.optimizers())}.values():
+            self._note_state(one)
+        end = time.monotonic_ns()
+        self._noted_ns = end + SHARE * (end - start)
+
+    def _note_state(self, optimizer: Any) -> None:
+        self._table.optimizer_state(optimizer, lambda value: isinstance(value, self._torch.Tensor))
+
+    def _note_tree(self, module: Any) -> None:
+        for part in module.modules():
+            self._table.contents(part)

@@ -1,0 +1,150 @@
+"""What a storage was called and who held it: real processes fault at a known byte of a known storage."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.report import Fault, Holder, ProcessReport
+from pytracer.render.text import render_text
+from tests.conditions import needs_core, needs_native, needs_torch
+from tests.support.crash import Ended, line_of, victim
+
+pytestmark = [needs_core, needs_native, needs_torch]
+
+PROGRAM = "named_storage.py"
+OFFSET = 3 * 4096 + 40
+NAMES = {
+    "parameter": "parameter layers.0.weight",
+    "buffer": "buffer seen",
+    "gradient": "gradient of layers.0.weight",
+    "gradient_of_this_step": "gradient of first.weight",
+    "optimizer_state": "exp_avg_sq of layers.0.weight",
+    "loaded_optimizer_state": "exp_avg of layers.0.weight",
+    "parameter_of_no_module": "momentum_buffer of 0 of group 0 of SGD",
+    "user_name": "kv_cache",
+    "user_name_in_dict": "state['layers'][1]",
+    "user_name_of_dead_object": "flat cache",
+    "wrapped": "parameter layers.0.weight",
+    "gradient_in_bucket": "gradient of layers.0.weight",
+    "moved_buffer": "buffer seen",
+    "moved_parameter": "parameter layers.0.weight",
+    "swapped": "parameter layers.0.weight",
+    "loaded": "parameter layers.0.weight",
+    "loaded_by_assignment": "parameter layers.0.weight",
+    "new_data": "parameter layers.0.weight",
+    "copied": "parameter layers.0.weight of Net #2",
+}
+FREED = {
+    "before_the_move": "parameter layers.0.weight",
+    "gradient_that_was_freed": "gradient of layers.0.weight",
+    "parameter_of_dead_model": "parameter layers.0.weight",
+}
+HOLDERS = {
+    "local": ("local", "kv_cache", "local.<locals>.step"),
+    "list_item": ("local", "layers[1]", "list_item"),
+    "dict_item": ("local", "state['keys']", "dict_item"),
+    "cell": ("cell", "captured", "cell.<locals>.inner"),
+    "module_global": ("global", "TABLE", None),
+    "attribute": ("local", "self.cache", "Net.look_up"),
+    "item_of_attribute": ("local", "self.caches[1]", "Net.look_up"),
+    "view": ("local", "row", "view"),
+}
+
+
+def crashed(case: str, run: Path, way: str = "preload") -> tuple[Ended, ProcessReport, Fault]:
+    """The case's process after its fault, which is where the program said it would be."""
+    done = victim(PROGRAM, case, run=run, way=way)
+    assert done.status == -signal.SIGSEGV, done.stderr
+    (process,) = [item for item in done.report.processes or [] if item.pid == done.pid]
+    fault = process.fault
+    assert fault is not None
+    assert fault.addr == done.stdout.strip()
+    crash = done.box.crash
+    assert crash is not None
+    assert (crash.steps_faulted, crash.steps_late) == ((), ())
+    return done, process, fault
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
+    """The name of what lies at that byte, and how far into it the byte is."""
+    _, process, fault = crashed(case, run)
+    assert process.notes == []
+    storage = fault.storage
+    assert storage is not None
+    assert (fault.kind, storage.state) == ("in-storage", "live")
+    assert NAMES[case] in (storage.names or [])
+    (named,) = [item for item in storage.named or [] if item.name == NAMES[case]]
+    assert named.offset_bytes == OFFSET
+    followed = NAMES[case].startswith(("parameter", "gradient"))
+    assert named.how == ("handler" if followed else "recorded")
+
+
+@pytest.mark.parametrize("case", FREED)
+def test_freed_storage_keeps_the_name_that_it_had(case: str, run: Path) -> None:
+    """What was recorded while it lived is told after the tensor moved, or died."""
+    _, _, fault = crashed(case, run)
+    storage = fault.storage
+    assert storage is not None
+    assert (fault.kind, storage.state) == ("freed-storage", "freed")
+    (named,) = [item for item in storage.named or [] if item.offset_bytes is not None]
+    assert (named.name, named.offset_bytes, named.how) == (FREED[case], OFFSET, "recorded")
+
+
+@pytest.mark.parametrize("case", HOLDERS)
+def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
+    """As one writes it in Python, with the line that its frame was at."""
+    done, _, fault = crashed(case, run)
+    assert fault.storage is not None
+    holder = (fault.storage.holders or [Holder()])[0]
+    kind, expression, function = HOLDERS[case]
+    assert (holder.kind, holder.expression, holder.crashed_thread) == (kind, expression, True)
+    assert holder.python is not None
+    assert function is None or holder.python.function == function
+    assert holder.python.file is not None and holder.python.file.endswith(PROGRAM)
+    text = " ".join(render_text(done.report).split())
+    assert f"`{expression}`" in text
+    assert "holds it (possible)" in text
+    if case == "local":
+        line = line_of(PROGRAM, "fault_at(kv_cache.data_ptr()")
+        assert f"{PROGRAM}:{line} holds it (possible)" in text
+
+
+@pytest.mark.parametrize(("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")])
+def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, run: Path) -> None:
+    """Nobody holds it but the graph."""
+    done, _, fault = crashed(case, run)
+    assert fault.storage is not None
+    holders = fault.storage.holders or []
+    assert {item.kind for item in holders} == {"saved"}
+    assert node in {item.expression for item in holders}
+    assert "saved for backward by" in " ".join(render_text(done.report).split())
+
+
+def test_thread_without_python_is_told_what_others_hold(run: Path) -> None:
+    """Its frames are not there; the variable is told with the thread whose frame it is in."""
+    done, process, fault = crashed("on_a_thread_without_python", run)
+    assert process.python_stack == []
+    assert fault.storage is not None
+    (holder,) = fault.storage.holders or []
+    assert (holder.expression, holder.kind, holder.thread, holder.crashed_thread) == (
+        "kv_cache",
+        "local",
+        "main",
+        False,
+    )
+    assert "thread main holds it" in " ".join(render_text(done.report).split())
+
+
+@pytest.mark.parametrize("case", ["parameter", "optimizer_state", "local"])
+def test_names_need_no_launcher(case: str, run: Path) -> None:
+    """The same after pytracer.enable() in the program."""
+    _, _, fault = crashed(case, run, way="enable")
+    assert fault.storage is not None
+    if case in NAMES:
+        assert NAMES[case] in (fault.storage.names or [])
+    else:
+        assert [item.expression for item in fault.storage.holders or []] == ["kv_cache"]

@@ -1,0 +1,59 @@
+"""Real programs that use memory which Python had released or replaced: the report says how it went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_capstone, needs_compiler, needs_core, needs_native
+from tests.support.crash import PROGRAMS, line_of, torchrun, traced_run, victim
+
+pytestmark = [needs_core, needs_native]
+
+WAYS = [
+    ("set", "storage-swapped", "which set_() replaced by that of another tensor", "tensor.set_(other)"),
+    ("resize", "storage-swapped", "which resize_() replaced or released", ".resize_(0)"),
+    ("data", "storage-swapped", "which an assignment to .data replaced", "tensor.data = other"),
+    ("share", "storage-swapped", "which share_memory_() moved into shared memory", "tensor.share_memory_()"),
+    ("to", "storage-swapped", "which Module.to() or its like replaced", "model.to("),
+    ("zero_grad", "stale-grad", "which was a gradient that zero_grad() dropped", "optimizer.zero_grad()"),
+    ("module_zero_grad", "stale-grad", "which was a gradient that zero_grad() dropped", "model.zero_grad()"),
+    ("grad_none", "stale-grad", "which was a gradient: .grad was set to None", "weight.grad = None"),
+    ("drop", "use-after-free", "which was released at stale_address.py:", "tensor = None"),
+]
+
+
+@needs_capstone
+@needs_compiler
+@pytest.mark.parametrize(("way", "rule", "says", "line"), WAYS, ids=[way for way, *_ in WAYS])
+def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
+    way: str, rule: str, says: str, line: str, run: Path
+) -> None:
+    """64 MiB each: the rule, its words, the storage and the line that released it."""
+    report = victim("stale_address.py", way, run=run).report
+    verdict = report.verdict
+    assert verdict is not None and (verdict.class_, verdict.confidence) == ("use-after-free", "certain")
+    assert (report.findings or [])[0].id == rule
+    assert says in (verdict.summary or "")
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and fault.storage is not None and fault.storage.freed is not None
+    assert (fault.storage.nbytes, fault.storage.offset_bytes) == (64 << 20, 32 << 20)
+    freed = fault.storage.freed.caller or fault.storage.freed.python
+    assert freed is not None and freed.line == line_of("stale_address.py", line)
+
+
+def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> None:
+    """gloo gives the address to the kernel, which refuses it: the abort on gloo's thread is only the consequence."""
+    program = "resized_in_collective.py"
+    ended = traced_run(*torchrun(PROGRAMS / program), run=run)
+    report = ended.report
+    verdict = report.verdict
+    assert ended.status != 0 and verdict is not None, ended.stderr
+    assert (verdict.class_, verdict.rank) == ("use-after-free", 0), verdict
+    line = line_of(program, ".resize_(0)")
+    assert verdict.summary == (
+        f"Rank 0 released memory at {program}:{line} in reduce_gradients that all_reduce was still working on."
+    )
+    called = line_of(program, "async_op=True")
+    assert any(f"was called at {program}:{called} in reduce_gradients" in item for item in verdict.evidence or [])

@@ -1,0 +1,187 @@
+"""Memory that had been released: why, as far as frames, layouts and collectives tell; and what must not be said."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.report import Report
+from tests.conditions import needs_capstone
+from tests.support import scenarios as s
+from tests.support.synth import WALL, Box
+
+BASE = 0x7F50_0000_0000
+BYTES = 64 << 20
+LIBRARY = ("parse", "/venv/lib/python3.11/site-packages/other/core.py", 3)
+
+
+def judged(run: Path, box: Box, addr: int = BASE + 64, **crash: Any) -> Report:
+    box.at(500).crash(addr=addr, native=s.NATIVE[:1], python=s.BACKWARD[-2:-1], **crash)
+    return build_report(s.load(run, box))
+
+
+def told(report: Report) -> tuple[str | None, str, str]:
+    """Id of the finding that is the verdict, its summary, its evidence."""
+    verdict = report.verdict
+    assert verdict is not None
+    first = (report.findings or [])[0]
+    return first.id, verdict.summary or "", "\n".join(verdict.evidence or [])
+
+
+def ids(report: Report) -> set[str | None]:
+    return {item.id for item in report.findings or []}
+
+
+@pytest.mark.parametrize(
+    ("function", "file", "rule", "says"),
+    [
+        ("Optimizer.zero_grad", "optim/optimizer.py", "stale-grad", "which was a gradient that zero_grad() dropped"),
+        ("zero_grad", "optim/optimizer.py", "stale-grad", "which was a gradient that zero_grad() dropped"),
+        ("Module.zero_grad", "nn/modules/module.py", "stale-grad", "which was a gradient that zero_grad() dropped"),
+        ("_free_storage", "distributed/utils.py", "use-after-free", "which FSDP released when it resharded the unit"),
+        ("free_storage", "distributed/fsdp/_fully_shard/_fsdp_param.py", "use-after-free", "which FSDP released when"),
+        ("Module._apply", "nn/modules/module.py", "storage-swapped", "which Module.to() or its like replaced"),
+        ("swap_tensors", "utils/__init__.py", "storage-swapped", "which swap_tensors() exchanged"),
+    ],
+)
+@pytest.mark.parametrize("large", [True, False])
+def test_functions_of_torch_betray_why_memory_went(
+    tmp_path: Path, function: str, file: str, rule: str, says: str, large: bool
+) -> None:
+    """As the innermost frame: with the user's line beside it for large storages, without it for small ones."""
+    inner = (function, f"{s.TORCH}/{file}", 300)
+    box = Box(pid=101).alloc(BASE, BYTES)
+    report = judged(tmp_path, box.later(1).free(BASE, box.site(inner, ("train", s.SCRIPT, 80)) if large else inner))
+    found, summary, _ = told(report)
+    assert found == rule and says in summary
+    assert ids(report) & {"use-after-free", "stale-grad", "storage-swapped"} == {rule}
+
+
+def test_function_of_the_same_name_elsewhere_betrays_nothing(tmp_path: Path) -> None:
+    """The look-alike: a zero_grad() of the user's own."""
+    box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, ("zero_grad", s.SCRIPT, 9))
+    found, summary, _ = told(judged(tmp_path, box))
+    assert found == "use-after-free" and "which was released at train.py:9 in zero_grad" in summary
+
+
+LINES = [
+    ("weights.set_(other)", "storage-swapped", "set_() replaced"),
+    ("weights.untyped_storage().resize_(0)", "storage-swapped", "resize_() replaced or released"),
+    ("p.data = p.data.half()", "storage-swapped", "an assignment to .data replaced"),
+    ("p.grad = None", "stale-grad", ".grad was set to None"),
+    ("torch.utils.swap_tensors(a, b)", "storage-swapped", "swap_tensors() exchanged"),
+    ("if p.data == other:", "use-after-free", "which was released at"),
+    ("return p.grad", "use-after-free", "which was released at"),
+    ("buffer_set_(other)", "use-after-free", "which was released at"),
+    ("del weights", "use-after-free", "which was released at"),
+]
+
+
+@pytest.mark.parametrize(("line", "rule", "says"), LINES)
+def test_text_of_the_line_betrays_operators_without_a_frame(tmp_path: Path, line: str, rule: str, says: str) -> None:
+    """It is quoted as evidence; lines that only look alike tell where, not why."""
+    script = tmp_path / "train.py"
+    script.write_text(f"def swap():\n    {line}\n")
+    box = Box(pid=101)
+    os.utime(script, ns=(box.created_ns + WALL - 1, box.created_ns + WALL - 1))
+    found, summary, evidence = told(
+        judged(tmp_path / "run", box.alloc(BASE, BYTES).later(1).free(BASE, ("swap", str(script), 2)))
+    )
+    assert found == rule and says in summary
+    assert (f"train.py:2 in swap reads: {line}" in evidence) == (rule != "use-after-free")
+
+
+def test_line_of_a_file_that_changed_since_is_not_quoted(tmp_path: Path) -> None:
+    """The program may have read otherwise then."""
+    script = tmp_path / "train.py"
+    script.write_text("def swap():\n    weights.set_(other)\n")
+    box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, ("swap", str(script), 2))
+    found, _, evidence = told(judged(tmp_path / "run", box))
+    assert found == "use-after-free" and "reads:" not in evidence
+
+
+def test_line_of_a_library_is_not_interpreted(tmp_path: Path) -> None:
+    """Its text was not written about this tensor; the frame is told, not the reason."""
+    box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, LIBRARY)
+    assert told(judged(tmp_path, box))[0] == "use-after-free"
+
+
+def test_memory_released_before_its_collective_completed(tmp_path: Path) -> None:
+    """The collective is the reason, whatever line released the memory."""
+    box = Box(pid=101, rank=0).alloc(BASE, BYTES).later(5)
+    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, by=box.code("reduce", s.SCRIPT, 20), flags=1).later(5)
+    report = judged(tmp_path, box.free(BASE, ("reduce", s.SCRIPT, 22)))
+    found, summary, evidence = told(report)
+    assert found == "use-after-free" and "which was released before all_reduce on it had completed" in summary
+    assert "all_reduce (sequence number 1), called at train.py:20 in reduce, worked on that storage" in evidence
+    assert report.verdict is not None and "Call wait() on the work of all_reduce" in (report.verdict.advice or "")
+
+
+@pytest.mark.parametrize("case", ["completed", "another life"])
+def test_collective_that_had_nothing_to_do_with_it_is_not_blamed(tmp_path: Path, case: str) -> None:
+    """The look-alikes: it had completed; or it worked on what lay there before."""
+    box = Box(pid=101, rank=0).alloc(BASE, BYTES).later(5)
+    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed" if case == "completed" else "started")
+    if case == "another life":
+        box.later(5).free(BASE).later(5).alloc(BASE, BYTES)
+    assert "all_reduce on it" not in told(judged(tmp_path, box.later(5).free(BASE, ("drop", s.SCRIPT, 5))))[1]
+
+
+@needs_capstone
+def test_older_life_is_told_by_the_base_register(tmp_path: Path) -> None:
+    """The memory had another owner since; the pointer that was used begins at the older storage."""
+    box = Box(pid=101).grave(BASE, BYTES, None, ("first", s.SCRIPT, 5)).later(1)
+    box.grave(BASE + (32 << 20), 4096, None, ("second", s.SCRIPT, 6))
+    code, registers = bytes.fromhex("f30f1004b7"), {"rdi": BASE, "rsi": 8 << 20}  # movss xmm0, [rdi + rsi*4]
+    report = judged(tmp_path, box, BASE + (32 << 20), code_bytes=code, registers=registers)
+    assert "train.py:5 in first" in told(report)[1]
+    report = judged(tmp_path, box, BASE + (32 << 20))
+    assert "train.py:6 in second" in told(report)[1]
+
+
+def efault(run: Path, state: str, *, freed: bool = True) -> Report:
+    box = Box(pid=101, rank=0).versions(python="3.11.7", torch="2.13.0").alloc(BASE, BYTES).later(5)
+    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, by=box.code("reduce", s.SCRIPT, 20), state=state).later(5)
+    if freed:
+        box.free(BASE, ("reduce", s.SCRIPT, 22)).later(5)
+    box.at(490).cpp_exception("gloo::IoException", "writev [127.0.0.1]:26792: Bad address")
+    box.at(500).crash(signal=6, code=-6, sender_pid=101, native=[(s.LIBC, 0x3300), (s.LIBSTDCXX, 0x4500)])
+    return build_report(s.load(run, box))
+
+
+def test_bad_address_is_explained_by_the_collective_whose_memory_went(tmp_path: Path) -> None:
+    """The kernel refused memory; the abort was only its consequence."""
+    found, summary, evidence = told(efault(tmp_path, "started"))
+    assert found == "collective-buffer-freed"
+    assert summary == "Rank 0 released memory at train.py:22 in reduce that all_reduce was still working on."
+    assert "was freed at train.py:22 in reduce after the call" in evidence
+    assert "abort" not in ids(efault(tmp_path / "again", "started"))
+
+
+@pytest.mark.parametrize(("state", "freed"), [("completed", True), ("started", False)])
+def test_bad_address_without_such_a_collective_stays_an_abort(tmp_path: Path, state: str, freed: bool) -> None:
+    """The look-alikes: nothing was open, or nothing was freed."""
+    assert told(efault(tmp_path, state, freed=freed))[0] == "abort"
+
+
+def test_live_tensor_without_memory_is_told(tmp_path: Path) -> None:
+    """Its owner has unmapped it; the memory map is known beyond it."""
+    maps = [(0x5555_0000_0000, 0x5555_0000_1000, "rw-p", 0, "[heap]"), (1 << 46, (1 << 46) + 4096, "rw-p", 0, "")]
+    box = Box(pid=101).alloc(BASE, BYTES, ("wrap", s.SCRIPT, 30))
+    report = judged(tmp_path, box, mappings=[*maps, (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")])
+    found, summary, _ = told(report)
+    assert found == "unmapped-storage" and "memory of a tensor that was made at train.py:30 in wrap" in summary
+    assert report.verdict is not None and report.verdict.confidence == "possible"
+
+
+@pytest.mark.parametrize("case", ["cut off", "protected"])
+def test_live_tensor_is_not_said_to_be_unmapped_without_proof(tmp_path: Path, case: str) -> None:
+    """The look-alikes: a memory map that ends before, and memory that is mapped but protected."""
+    maps = [(0x5555_0000_0000, 0x5555_0000_1000, "rw-p", 0, "[heap]")]
+    if case == "protected":
+        maps += [(BASE, BASE + BYTES, "---p", 0, ""), (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
+    assert "unmapped-storage" not in ids(judged(tmp_path, Box(pid=101).alloc(BASE, BYTES), mappings=maps))
