@@ -1,4 +1,4 @@
-"""What does tracing cost? Ratios to untraced, per level of pytracer and beside other tools, in processes that take turns.
+"""What does tracing cost? Ratios to untraced, per level and beside other tools, in processes that take turns.
 
     python benchmarks/overhead.py                     levels, then other tools: five minutes
     python benchmarks/overhead.py --quick             a minute or two

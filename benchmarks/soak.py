@@ -174,8 +174,8 @@ def main() -> int:
         return 0
     verdicts, lost, boxes = soak(given.minutes, given.pace, given.untraced)
     document = {
-        "schema": "pytracer-benchmark", "version": 2, "name": "soak", "machine": machine(), "traced": not given.untraced,
-        "rows": verdicts, "losses": lost, "boxes_bytes": boxes,
+        "schema": "pytracer-benchmark", "version": 2, "name": "soak", "machine": machine(),
+        "traced": not given.untraced, "rows": verdicts, "losses": lost, "boxes_bytes": boxes,
     }  # fmt: skip
     if given.json:
         print(json.dumps(document, indent=2))

@@ -32,8 +32,9 @@ TOLERANCE, SLACK = 0.05, 5
 ITERATIONS = 1000
 # A hot path that reaches one of these allocates, locks, or enters the kernel.
 FORBIDDEN = re.compile(
-    r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|operator (new|delete).*|"
-    r"pthread_mutex_(un)?lock.*|__lll_lock.*|syscall|write|read|open|mmap|munmap|futex.*|nanosleep|clock_nanosleep)(@.*)?$"
+    r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|"
+    r"operator (new|delete).*|pthread_mutex_(un)?lock.*|__lll_lock.*|"
+    r"syscall|write|read|open|mmap|munmap|futex.*|nanosleep|clock_nanosleep)(@.*)?$"
 )
 
 
@@ -166,7 +167,7 @@ class Profile:
         )
 
     def reached(self, pattern: str, not_into: str) -> set[str]:
-        """Functions below those that match, by any path from them. Contexts are not told apart, so this errs on the safe side."""
+        """Functions below those that match, by any path: contexts are not told apart, which errs on the safe side."""
         todo = {callee for _, callee in self.edges if re.search(pattern, callee)}
         roots, seen = set(todo), set(todo)
         while todo:

@@ -25,7 +25,6 @@ from support.variants import PLAIN, Sampler, Variant, environment, switched_on, 
 
 Workload = Callable[[int], None]
 ROOT = Path(__file__).resolve().parents[2]
-PROFILED_TURNS = 4  # a profiler that keeps every event would fill the memory
 
 
 @dataclass
@@ -45,15 +44,15 @@ def serve(workloads: dict[str, tuple[Workload, int]], switch: str, answer: bool 
         print("ready", flush=True)
     for line in sys.stdin:
         function, count = workloads[line.strip()]
-        wall, cpu = _timed(lambda function=function, count=count: function(count), around)
+        wall, cpu = _timed(function, count, around)
         if answer:
             print(json.dumps([wall / count, cpu / count]), flush=True)
 
 
-def _timed(run: Callable[[], None], around: Callable[[], AbstractContextManager[object]]) -> tuple[int, float]:
+def _timed(function: Workload, count: int, around: Callable[[], AbstractContextManager[object]]) -> tuple[int, float]:
     with around():
         started, cpu = time.perf_counter_ns(), _cpu_seconds()
-        run()
+        function(count)
         return time.perf_counter_ns() - started, (_cpu_seconds() - cpu) * 1e9
 
 
@@ -74,19 +73,18 @@ class Worker:
                 "RANK": rank,
                 "LOCAL_RANK": rank,
                 "WORLD_SIZE": ranks,
-                "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port,
+                "MASTER_ADDR": "127.0.0.1",
             }
             before = [*variant.command, str(directory / f"{rank}.out")] if variant.command else []
+            command = [sys.executable, *before, str(script), "--worker", "--switch", variant.switch]
+            given = environment(variant, directory)
+            if ranks > 1:
+                given |= {name: str(value) for name, value in job.items()}
             self.processes.append(
                 subprocess.Popen(
-                    [sys.executable, *before, str(script), "--worker", "--switch", variant.switch],
-                    env=environment(variant, directory) | ({k: str(v) for k, v in job.items()} if ranks > 1 else {}),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    bufsize=1,
-                )  # fmt: skip
+                    command, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+                )
             )
         self.sampler: Sampler | None = None
         self.directory = directory
@@ -190,9 +188,8 @@ def rows(
 def show(rows: list[dict[str, Any]]) -> None:
     """The table for people."""
     width = max(len(row["variant"]) for row in rows) + 2
-    print(
-        f"\n{'':<18}{'':<{width}}{'CPU time':>9}  {'middle half':<15}{'wall':>7}  {'middle half':<15}{'extra CPU':>13}{'untraced':>13}"
-    )
+    heads = f"{'CPU time':>9}  {'middle half':<15}{'wall':>7}  {'middle half':<15}{'extra CPU':>13}{'untraced':>13}"
+    print(f"\n{'':<18}{'':<{width}}{heads}")
     for row in rows:
         cpu, wall = row["cpu_ratio"], row["ratio"]
         print(
@@ -212,14 +209,8 @@ def report(
     """JSON on stdout, or the table."""
     about = machine() | versions(tuple(variants))
     if as_json:
-        document = {
-            "schema": "pytracer-benchmark",
-            "version": 2,
-            "name": name,
-            "machine": about,
-            "rows": rows,
-            "missing": list(missing),
-        }
+        head = {"schema": "pytracer-benchmark", "version": 2, "name": name, "machine": about}
+        document = {**head, "rows": rows, "missing": list(missing)}
         print(json.dumps(document, indent=2))
         return
     print(f"{machine_words(about)}; {rows[0]['rounds']} rounds")

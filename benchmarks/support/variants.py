@@ -18,8 +18,10 @@ from support.measuring import version
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run. `level`: of pytracer, preloaded as below `pytracer run`; `switch`: what the worker turns on itself;
-    `command`: put before the worker's own, after the interpreter; `sampler`: a process beside it, while it has its turn.
+    """One way to run.
+
+    `level`: of pytracer, preloaded as below `pytracer run`; `switch`: what the worker turns on itself; `command`: put
+    between the interpreter and the worker; `sampler`: a process beside it while it has its turn.
     """
 
     name: str
