@@ -27,6 +27,24 @@ def size_words(nbytes: int) -> str:
     return f"{nbytes / 1024:.1f} KiB"
 
 
+def origin_phrase(origin: str | None, file: str | None) -> str | None:
+    """What kind of memory a storage lies in; None for what torch allocated in the ordinary way."""
+    words = {
+        "default-allocator": "allocated past the registered allocator, as torch.UntypedStorage does",
+        "torch-load": "allocated by torch.load",
+        "before-enable": "older than the recording: who allocated it is unknown",
+        "shared-memory": "shared memory",
+        "mapped-file": "mapped from a file",
+        "numpy": "memory of a NumPy array",
+        "buffer": "memory of a Python buffer",
+        "dlpack": "memory taken over by DLPack",
+        "blob": "memory of others, given to from_blob",
+    }.get(origin or "")
+    if words is None or not file:
+        return words
+    return f"mapped from {file}" if origin == "mapped-file" else f"{words} {file}"
+
+
 def time_words(ns: int) -> str:
     """A time since the start of the run, or a span: seconds with ms below 100 s."""
     seconds = ns / 1e9

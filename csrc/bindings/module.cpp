@@ -1,4 +1,5 @@
 // The one pybind11 file: translation, no decisions.
+#include "../hooks/foreign.h"
 #include "../hooks/hooks.h"
 #include "../hooks/reducer.h"
 #include "../recorder/core.h"
@@ -20,6 +21,13 @@ PYBIND11_MODULE(_native, m) {
       },
       py::arg("level"), py::arg("library_directories"));
   m.def("uninstall", &pytracer::hooks::uninstall_all);
+  m.def(
+      "follow_older",
+      [](const py::list& objects, uint64_t budget_ns) {
+        auto seen = pytracer::hooks::follow_older(PySequence_Fast_ITEMS(objects.ptr()), objects.size(), budget_ns);
+        return py::make_tuple(seen.looked_at, seen.followed, seen.not_followed);
+      },
+      py::arg("objects"), py::arg("budget_ns"));
   m.def("buckets", [](const std::shared_ptr<c10d::Reducer>& reducer) {
     py::list out;
     for (const auto& bucket : pytracer::hooks::buckets_of(*reducer)) {

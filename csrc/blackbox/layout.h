@@ -15,6 +15,7 @@ inline constexpr uint32_t kRecordBytes = 128;
 inline constexpr uint32_t kRecordsPerThread = 256;
 inline constexpr uint32_t kGravesPerThread = 1024;
 inline constexpr uint32_t kCollectives = 1024;
+inline constexpr uint32_t kForeignStorages = 4096;
 inline constexpr uint32_t kThreadsPerChunk = 16;
 inline constexpr uint32_t kLargeStorageBytes = 0x20000;
 inline constexpr uint32_t kStorageSlotsLog2 = 16;
@@ -26,6 +27,8 @@ inline constexpr uint32_t kRequestSignal = 60;
 inline constexpr uint32_t kRequestValue = 0x70795472;
 inline constexpr uint64_t kKeyAddrMask = 0xffffffffffc0;
 inline constexpr uint64_t kKeyStateMask = 3;
+inline constexpr uint64_t kKeyOriginShift = 2;
+inline constexpr uint64_t kKeyOriginMask = 15;
 inline constexpr uint64_t kKeyEmpty = 0;
 inline constexpr uint64_t kKeyBusy = 1;
 inline constexpr uint64_t kKeyLive = 2;
@@ -52,6 +55,7 @@ enum class RegionKind : uint32_t {
   kGraves = 5,
   kStorages = 6,
   kCollectives = 7,
+  kForeign = 8,
   kCrash = 16,
   kNativeFrames = 17,
   kPythonThreads = 18,
@@ -161,6 +165,25 @@ enum class CollectiveState : uint32_t {
   kFailed = 4,
 };
 
+enum class Origin : uint32_t {
+  kCpuAllocator = 0,
+  kDefaultAllocator = 1,
+  kBeforeEnable = 2,
+  kSharedMemory = 16,
+  kMappedFile = 17,
+  kNumpy = 18,
+  kBuffer = 19,
+  kDlpack = 20,
+  kBlob = 21,
+};
+
+enum class ForeignState : uint32_t {
+  kEmpty = 0,
+  kBusy = 1,
+  kLive = 2,
+  kFreed = 3,
+};
+
 enum class GuardedState : uint32_t {
   kEmpty = 0,
   kLive = 1,
@@ -210,7 +233,7 @@ struct FileHeader {
   uint64_t journal_dropped;
   int64_t step;
   uint32_t step_source;
-  uint32_t reserved_word;
+  uint32_t storages_unfollowed;
   uint64_t storages_dropped;
   uint64_t unknown_frees;
   uint64_t stale_storages;
@@ -227,7 +250,7 @@ struct FileHeader {
   uint64_t live_reports;
   uint64_t names_dropped;
   uint64_t guard_damage;
-  uint64_t reserved;
+  uint64_t foreign_dropped;
   uint32_t epoch;
   uint8_t reserved_line[188];
 };
@@ -308,11 +331,27 @@ struct Grave {
   uint32_t alloc_sequence;
   uint32_t free_epoch;
   uint32_t free_sequence;
-  uint64_t reserved;
+  uint32_t origin;
+  uint32_t foreign;
 };
 static_assert(sizeof(Grave) == 64);
 static_assert(std::is_standard_layout_v<Grave> && std::is_trivially_copyable_v<Grave>);
-static_assert(offsetof(Grave, reserved) == 56);
+static_assert(offsetof(Grave, foreign) == 60);
+
+/// A storage whose memory torch did not allocate. A freed one stays until its slot is taken again.
+struct ForeignStorage {
+  uint32_t state;
+  uint32_t generation;
+  uint8_t life[64];
+  uint64_t identity;
+  uint64_t file_offset;
+  uint32_t flags;
+  uint32_t reserved;
+  char file[160];
+};
+static_assert(sizeof(ForeignStorage) == 256);
+static_assert(std::is_standard_layout_v<ForeignStorage> && std::is_trivially_copyable_v<ForeignStorage>);
+static_assert(offsetof(ForeignStorage, file) == 96);
 
 /// Starts every record. The ring slot of record n is n % RECORDS_PER_THREAD.
 struct RecordHeader {

@@ -51,6 +51,7 @@ struct Box {
   Span<blackbox::Holder> holders;
   Span<char> arena;
   Span<char> maps;
+  std::atomic<blackbox::ForeignStorage*> foreign{nullptr};
   blackbox::ThreadHead* heads[kThreadChunks] = {};
   blackbox::Grave* graves[kThreadChunks] = {};
   std::atomic<uint32_t> chunk_count{0};

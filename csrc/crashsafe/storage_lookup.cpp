@@ -29,6 +29,7 @@ void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& l
   bool above = life.base > addr, inside = !above && addr - life.base < life.nbytes;
   Best& slot = best[inside ? covering : above ? covering + 2 : covering + 1];
   if (slot.set) {
+    if (inside && covering == kLiveCovering && life.foreign != 0 && slot.life.foreign == 0) return;  // the owner, not who borrows from it
     uint64_t old_end = slot.life.base + slot.life.nbytes, end = life.base + life.nbytes;
     bool nearer = inside ? later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
     bool same = !inside && (above ? life.base == slot.life.base : end == old_end);
@@ -46,7 +47,24 @@ Grave as_grave(const LiveStorage& slot, uint64_t key) {
   life.alloc_who_where = slot.who_where;
   life.alloc_epoch = life.free_epoch = slot.epoch;
   life.alloc_sequence = life.free_sequence = slot.sequence;
+  life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
   return life;
+}
+
+void consider_foreign(Best (&best)[kKinds], uint64_t addr) {
+  ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
+  for (uint32_t i = 0; slots != nullptr && i < kForeignStorages; i++) {
+    std::atomic_ref<uint32_t> state(slots[i].state);
+    uint32_t before = state.load(std::memory_order_acquire);
+    bool live = before == static_cast<uint32_t>(ForeignState::kLive);
+    if (!live && before != static_cast<uint32_t>(ForeignState::kFreed)) continue;
+    Grave life;
+    memcpy(&life, slots[i].life, sizeof life);
+    uint32_t generation = slots[i].generation;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (state.load(std::memory_order_relaxed) != before || slots[i].generation != generation) continue;  // changed under us
+    consider(best, addr, live ? kLiveCovering : kGraveCovering, life, live ? life.alloc_thread : life.free_thread);
+  }
 }
 
 }  // namespace
@@ -78,6 +96,7 @@ void write_storage_hits(uint64_t addr) noexcept {
       if (order.load(std::memory_order_relaxed) != before) continue;
       consider(best, addr, kGraveCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
     }
+  consider_foreign(best, addr);
   CrashHeader& crash = *g_box.crash.data;
   for (uint32_t kind = kLiveCovering; kind < kKinds; kind++) {
     if (!best[kind].set || crash.hit_count >= g_box.hits.items) continue;

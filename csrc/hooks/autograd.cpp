@@ -2,6 +2,7 @@
 // now through torch::autograd::get_current_node(). Level "ops" adds every operator.
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
+#include "foreign.h"
 #include "hooks.h"
 #include "tensors.h"
 #include "who.h"
@@ -24,6 +25,7 @@ void write(RecordKind kind, const at::RecordFunction& function, bool with_inputs
       each_tensor(function, [&](const at::Tensor& tensor) {
         if (record.input_count < std::size(record.storages)) record.storages[record.input_count] = storage_addr(tensor);
         record.input_count++;
+        follow(tensor.storage(), true);
       });
     pytracer_record(static_cast<uint32_t>(kind), &record, sizeof record);
   } catch (...) {

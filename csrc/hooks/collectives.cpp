@@ -2,6 +2,8 @@
 // torch 2.11 to 2.14, c10/core/DispatchKeySet.h: default_included_set). DDP, FSDP and functional collectives all end here.
 #include "collectives.h"
 
+#include "foreign.h"
+
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "hooks.h"
@@ -107,6 +109,7 @@ struct Sums {
       first = tensor;
       addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // the other one would materialize a copy-on-write tensor
       storage = storage_addr(tensor);
+      follow(tensor.storage(), true);
     }
     numel += static_cast<uint64_t>(tensor.numel());
     nbytes += tensor.nbytes();

@@ -1,5 +1,7 @@
 // CPU storages: the registered CPU allocator, wrapped. torch's own memory reporter would fight torch.profiler and costs three
 // times as much (docs/hooks.md).
+#include "cpu_allocator.h"
+
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "guarded.h"
@@ -12,43 +14,43 @@
 #include <atomic>
 
 namespace pytracer::hooks {
+
+constinit thread_local bool t_inside_allocator __attribute__((tls_model("initial-exec"))) = false;
+
 namespace {
 
 c10::Allocator* original = nullptr;
 c10::DeleterFnPtr original_deleter = nullptr;
 std::atomic<bool> on{false};
 
-uint64_t who_frees(bool large) {
-  Who who = large ? who_is_running_in_detail() : who_is_running();
-  return static_cast<uint64_t>(who.where) << 32 | who.id;
-}
-
 // Stateless, because raw_deleter() promises one function for all: the context is the data.
 void deleter(void* data) {
   if (is_guarded(data)) return free_guarded(data);
   if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
+  InsideAllocator inside;
   original_deleter(data);
-}
-
-void record(const void* data, size_t nbytes) {
-  Who who = nbytes >= blackbox::kLargeStorageBytes ? who_is_running_in_detail() : who_is_running();
-  pytracer_storage_allocated(data, nbytes, who.id, who.where);
 }
 
 class RecordingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
     if (void* data = guarded(nbytes)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
-    c10::DataPtr data = original->allocate(nbytes);
+    c10::DataPtr data = original_allocate(nbytes);
     // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
     if (data.get() != nullptr && data.get() == data.get_context() && data.compare_exchange_deleter(original_deleter, &deleter) &&
         on.load(std::memory_order_relaxed))
-      record(data.get(), nbytes);
+      record_storage(data.get(), nbytes, static_cast<uint32_t>(blackbox::Origin::kCpuAllocator));
     return data;
   }
   c10::DeleterFnPtr raw_deleter() const override { return &deleter; }
   bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get() == data.get_context(); }
   void copy_data(void* to, const void* from, size_t nbytes) const override { original->copy_data(to, from, nbytes); }
+
+ private:
+  static c10::DataPtr original_allocate(size_t nbytes) {
+    InsideAllocator inside;
+    return original->allocate(nbytes);
+  }
 };
 
 RecordingAllocator* wrapper = nullptr;  // immortal: live storages point to it
@@ -73,6 +75,18 @@ void uninstall() {
 }
 
 }  // namespace
+
+bool is_cpu_deleter(c10::DeleterFnPtr asked) noexcept { return asked == &deleter || (asked == original_deleter && asked != nullptr); }
+
+uint64_t who_frees(bool large) {
+  Who who = large ? who_is_running_in_detail() : who_is_running();
+  return static_cast<uint64_t>(who.where) << 32 | who.id;
+}
+
+void record_storage(const void* data, size_t nbytes, uint32_t origin) {
+  Who who = nbytes >= blackbox::kLargeStorageBytes ? who_is_running_in_detail() : who_is_running();
+  pytracer_storage_allocated(data, nbytes, origin, who.id, who.where);
+}
 
 const Hook kCpuAllocator{"cpu-storages", install, uninstall};
 

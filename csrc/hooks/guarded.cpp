@@ -1,5 +1,6 @@
 #include "guarded.h"
 
+#include "../blackbox/layout.h"
 #include "who.h"
 
 #include <c10/core/CPUAllocator.h>
@@ -19,7 +20,7 @@ void* allocate_guarded(size_t nbytes) noexcept {
   Who who = who_is_running_with_stack();
   void* data = pytracer_guard_allocate(nbytes, who.id, who.where);
   if (data == nullptr) return nullptr;
-  pytracer_storage_allocated(data, nbytes, who.id, who.where);
+  pytracer_storage_allocated(data, nbytes, static_cast<uint32_t>(blackbox::Origin::kCpuAllocator), who.id, who.where);
   c10::profiledCPUMemoryReporter().New(data, nbytes);
   return data;
 }

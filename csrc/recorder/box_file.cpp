@@ -170,9 +170,9 @@ bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entr
     const RegionEntry& entry = entries[i];
     auto kind = static_cast<RegionKind>(entry.kind);
     size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
-    bool kept =
-        kind == RegionKind::kNames || kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
-    if (kind != RegionKind::kJournal && kind != RegionKind::kStorages && kind != RegionKind::kEpochs && !kept) continue;
+    bool guard = kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
+    bool storages = kind == RegionKind::kStorages || kind == RegionKind::kForeign || kind == RegionKind::kNames || guard;
+    if (kind != RegionKind::kJournal && kind != RegionKind::kEpochs && !storages) continue;
     if (nbytes > entry.nbytes) nbytes = entry.nbytes;
     if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
   }
@@ -313,7 +313,8 @@ void reopen_after_fork() noexcept {
 }
 
 void trim_at_exit() noexcept {
-  if (private_memory_ || g_box.tier_count.load() != 0 || g_box.chunk_count.load() != 0 || g_box.crash.data->state != 0) return;
+  bool recorded = g_box.tier_count.load() != 0 || g_box.foreign.load() != nullptr || g_box.chunk_count.load() != 0;
+  if (private_memory_ || recorded || g_box.crash.data->state != 0) return;
   int fd = open(path_, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
   FileHeader& header = *g_box.header;

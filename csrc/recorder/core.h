@@ -39,11 +39,38 @@ PYTRACER_API void pytracer_step(int64_t step, uint32_t source);
 
 /// Adds the table of live storages and a context for this thread. 0 when there is no room.
 PYTRACER_API int pytracer_open_storages(void);
-PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where);
+/// `origin`: schema.Origin, one below 16.
+PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where);
 
 /// Before the memory is given back. `who` is asked only when the storage is known: who_where in the upper half, who_id in
 /// the lower one; `large` tells that detail is worth its cost.
 PYTRACER_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
+
+/// True when a live storage begins at `addr`, in either table.
+PYTRACER_API int pytracer_storage_known(const void* addr);
+
+/// A storage in memory that torch's CPU allocators did not hand out. `identity`: the object that owns the memory, or 0.
+/// `older`: it was there before the recording began. `file` is copied, and may be null.
+struct pytracer_foreign {
+  uint64_t addr, nbytes, identity, file_offset;
+  const char* file;
+  uint32_t origin, who_id, who_where, older;
+};
+/// Returns a number that is valid until the storage is freed; 0 when there was no room, which is counted.
+PYTRACER_API uint64_t pytracer_foreign_allocated(const struct pytracer_foreign* birth);
+
+/// Before the memory is given back.
+PYTRACER_API void pytracer_foreign_freed(uint64_t number, uint64_t (*who)(bool large));
+
+/// The number of the live one that `identity` owns; 0 when there is none.
+PYTRACER_API uint64_t pytracer_foreign_of(uint64_t identity);
+
+/// Calls of at::TensorMaker::make_tensor go to `to`, with null to torch's own again. 0 when they do not pass here, because this
+/// library is not preloaded. `torchs_own` becomes torch's own function, null when there is none.
+PYTRACER_API int pytracer_register_make_tensor(void* to, void** torchs_own);
+
+/// A storage was seen whose end could not be: it is counted and not recorded.
+PYTRACER_API void pytracer_count_unfollowed(void);
 
 /// Adds the ring of collectives. 0 when there is no room.
 PYTRACER_API int pytracer_open_collectives(void);

@@ -11,6 +11,7 @@
 #include "collectives.h"
 #include "core.h"
 #include "find_python.h"
+#include "foreign_storages.h"
 #include "journal.h"
 #include "libc.h"
 #include "name_table.h"
@@ -103,6 +104,7 @@ void after_fork_in_child() {
   g_box.header->thread_count = 0;
   forget_threads();
   recount_storages();
+  recheck_foreign();
   recount_names();
   forget_collectives();
   find_doorbell(run_directory());  // the box has another name now
@@ -251,10 +253,17 @@ void pytracer_step(int64_t step, uint32_t source) {
   recorder::refresh_names_sometimes();
 }
 int pytracer_open_storages(void) { return recorder::recording() && recorder::open_storage_table(); }
-void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t who_id, uint32_t who_where) {
-  recorder::storage_allocated(addr, nbytes, {who_id, who_where});
+void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where) {
+  recorder::storage_allocated(addr, nbytes, origin, {who_id, who_where});
 }
 void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { recorder::storage_freed(addr, who); }
+int pytracer_storage_known(const void* addr) { return recorder::storage_known(addr) || recorder::foreign_known(reinterpret_cast<uint64_t>(addr)); }
+uint64_t pytracer_foreign_allocated(const struct pytracer_foreign* birth) { return recorder::recording() ? recorder::foreign_allocated(*birth) : 0; }
+void pytracer_foreign_freed(uint64_t number, uint64_t (*who)(bool)) { recorder::foreign_freed(number, who); }
+uint64_t pytracer_foreign_of(uint64_t identity) { return recorder::foreign_of(identity); }
+void pytracer_count_unfollowed(void) {
+  if (recorder::recording()) std::atomic_ref(g_box.header->storages_unfollowed).fetch_add(1, std::memory_order_relaxed);
+}
 int pytracer_open_collectives(void) { return recorder::recording() && recorder::open_collectives(); }
 uint64_t pytracer_collective_scheduled(const void* slot) {
   if (!recorder::recording()) return 0;

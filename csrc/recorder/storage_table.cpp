@@ -67,7 +67,7 @@ inline uint32_t stamp(ThreadContext& context) {
 struct Birth {
   uint64_t addr, nbytes;
   Who who;
-  uint32_t epoch;
+  uint32_t epoch, origin;
 };
 
 // acquire: the fields must not be written before the slot is ours
@@ -82,8 +82,9 @@ inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& b
   slot.epoch = birth.epoch;
   slot.sequence = context.sequence;
   // release: whoever sees LIVE sees the fields
-  std::atomic_ref(slot.key).store(static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | kKeyLive,
-                                  std::memory_order_release);
+  std::atomic_ref(slot.key).store(
+      static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
+      std::memory_order_release);
 }
 
 bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
@@ -118,9 +119,7 @@ __attribute__((noinline)) void put_slow(ThreadContext& context, const Birth& bir
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
-using AskWho = uint64_t (*)(bool large);
-
-inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr, AskWho ask, uint32_t epoch) {
+inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho ask, uint32_t epoch) {
   uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
   bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
   uint64_t who = ask(large);
@@ -129,7 +128,7 @@ inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr,
   std::atomic_ref order(grave.order);
   order.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees order 0 before
-  grave.base = addr;
+  grave.base = key & kKeyAddrMask;
   grave.nbytes = nbytes;
   grave.alloc_thread = static_cast<uint16_t>(size_thread >> 48);
   grave.free_thread = context.index;
@@ -141,22 +140,22 @@ inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t addr,
   grave.alloc_sequence = slot.sequence;
   grave.free_epoch = epoch;
   grave.free_sequence = context.sequence;
+  grave.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
   count++;
   order.store(static_cast<uint32_t>(count), std::memory_order_release);
 }
 
+inline bool is_at(uint64_t key, uint64_t addr) { return (key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive); }
+
 // After the grave: killed in between, the storage is in both.
 inline void give_up(LiveStorage& slot) { std::atomic_ref(slot.key).store(kKeyEmpty, std::memory_order_release); }
-
-inline bool is_at(LiveStorage& slot, uint64_t addr) {
-  return (std::atomic_ref(slot.key).load(std::memory_order_relaxed) & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive);
-}
 
 bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, uint64_t addr, AskWho who) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
-    if (!is_at(slot, addr)) continue;
-    bury(context, slot, addr, who, stamp(context));
+    uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+    if (!is_at(key, addr)) continue;
+    bury(context, slot, key, who, stamp(context));
     give_up(slot);
     return true;
   }
@@ -179,11 +178,11 @@ __attribute__((noinline)) void take_slow(ThreadContext& context, uint64_t addr, 
 
 bool open_storage_table() noexcept { return g_box.newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
 
-void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
+void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
-  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context)};
+  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context), origin};
   context.head->alloc_count++;
   // Nearly always there is room at the first slot: everything else stays out of the path through the caches.
   LiveStorage& slot = tier->slots[first_slot(*tier, birth.addr)];
@@ -191,16 +190,33 @@ void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept {
   fill(slot, context, birth);
 }
 
-void storage_freed(const void* address, uint64_t (*who)(bool large)) noexcept {
+void storage_freed(const void* address, AskWho who) noexcept {
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
   LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
-  if (__builtin_expect(!is_at(slot, addr), 0)) return take_slow(context, addr, who);
-  bury(context, slot, addr, who, stamp(context));
+  uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+  if (__builtin_expect(!is_at(key, addr), 0)) return take_slow(context, addr, who);
+  bury(context, slot, key, who, stamp(context));
   give_up(slot);
   context.head->free_count++;
+}
+
+bool storage_known(const void* address) noexcept {
+  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
+  auto in = [addr](const Tier& tier, uint64_t at, uint64_t step, int window) {
+    for (int i = 0; i < window; i++) {
+      uint64_t key = std::atomic_ref(tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask].key).load(std::memory_order_relaxed);
+      if (is_at(key, addr)) return true;
+    }
+    return false;
+  };
+  for (uint32_t t = g_box.tier_count.load(std::memory_order_acquire); t > 0; t--) {
+    const Tier& tier = g_box.tiers[t - 1];
+    if (in(tier, first_slot(tier, addr), 1, kWindow1) || in(tier, second_slot(tier, addr), second_step(tier), kWindow2)) return true;
+  }
+  return false;
 }
 
 void recount_storages() noexcept {

@@ -15,11 +15,18 @@ struct Who {
 /// Adds the first tier. False when there is no room: nothing will be recorded.
 bool open_storage_table() noexcept;
 
-void storage_allocated(const void* addr, size_t nbytes, Who who) noexcept;
+/// `origin`: blackbox::Origin, one that fits into the key.
+void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept;
+
+/// Who frees: Who.where in the upper half and Who.id in the lower one. `large` tells that detail is worth its cost.
+using AskWho = uint64_t (*)(bool large);
 
 /// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
-/// `who` is asked only when the storage is known; it returns Who.where in the upper half and Who.id in the lower one.
-void storage_freed(const void* addr, uint64_t (*who)(bool large)) noexcept;
+/// `who` is asked only when the storage is known.
+void storage_freed(const void* addr, AskWho who) noexcept;
+
+/// True when a live storage begins at `addr`.
+bool storage_known(const void* addr) noexcept;
 
 /// In a forked child, whose table was copied: the count of live storages starts from the copy.
 void recount_storages() noexcept;

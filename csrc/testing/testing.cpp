@@ -45,7 +45,7 @@ uint64_t size_of(uint32_t thread, uint64_t life, bool large) {
   return large ? 1ull << 40 | life << 4 | thread % 16 : 1 + life % 8000 * 16 + thread % 16;
 }
 
-void allocate(uint64_t base, uint64_t nbytes) { pytracer_storage_allocated(reinterpret_cast<void*>(base), nbytes, node, mix(base, nbytes)); }
+void allocate(uint64_t base, uint64_t nbytes) { pytracer_storage_allocated(reinterpret_cast<void*>(base), nbytes, 0, node, mix(base, nbytes)); }
 void release(uint64_t base, uint64_t nbytes) {
   freeing_who = static_cast<uint64_t>(mix(base, nbytes + 1)) << 32 | node;
   pytracer_storage_freed(reinterpret_cast<void*>(base), [](bool) { return freeing_who; });

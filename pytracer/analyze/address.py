@@ -11,6 +11,7 @@ from pytracer.analyze.guard import FOUND, guarded_at, in_pool
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
+from pytracer.analyze.origins import is_borrowed
 from pytracer.analyze.place import Place
 from pytracer.analyze.regions import NEAR_NULL_BYTES, mapping_at, region_of
 from pytracer.decode.snapshot import Crash, Mapping, Snapshot, Storage
@@ -35,6 +36,8 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
     if crash is not None and _is_stack_guard(crash, addr, mapping):
         return Place(addr, "stack-guard", mapping=mapping)
     named = mapping is not None and mapping.path != ""
+    if freed is not None and mapping is not None and is_borrowed(freed[0]):
+        freed = None  # the memory is there: its owner has kept it, and may use it
     if freed is None:
         freed = forgotten_bucket(snapshot, addr)
     if freed is not None and not named:
@@ -80,7 +83,7 @@ def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] 
     for candidates, found in ((hits, "exact"), (snapshot.storages, "guessed")):
         matching = [item for item in candidates if item.state == state and covers(item, addr)]
         if matching:
-            return max(matching, key=lambda item: item.order), found
+            return max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order)), found
     return None
 
 

@@ -26,6 +26,7 @@ from pytracer.analyze.instruction import (
 from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
 from pytracer.analyze.operands import aimed_at
+from pytracer.analyze.origins import lost_storages
 from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
 from pytracer.analyze.place import Place
 from pytracer.analyze.sent import sent_signals
@@ -120,6 +121,7 @@ def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     """What the recorder itself could not do."""
     notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
     notes += guard_notes(snapshot)
+    notes += lost_storages(snapshot)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
     if crash is not None and crash.helper_error is not None:

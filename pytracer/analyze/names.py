@@ -26,6 +26,11 @@ def named_tensors(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[list
     return list(here.values()), [item for name, item in others.items() if name not in here]
 
 
+def named_with(snapshot: Snapshot, name: str) -> list[NamedTensor]:
+    """All storages that the tensor of this name had, as far as they are known."""
+    return [item for items in snapshot.named.values() for item in items if item.name == name]
+
+
 def named_report(snapshot: Snapshot, storage: Storage, addr: int) -> list[r.NamedTensor]:
     """The same for the report."""
     here, others = named_tensors(snapshot, storage, addr)

@@ -9,6 +9,7 @@ from pytracer.analyze import report as r
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.holders import holders_report
 from pytracer.analyze.names import named_report
+from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.place import Place
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
@@ -18,6 +19,7 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
     storage = place.storage
     if storage is None:
         return None
+    born = None if storage.older else storage.allocated
     return r.StorageReport(
         base=hex_addr(storage.base),
         nbytes=storage.nbytes,
@@ -26,10 +28,14 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         device="cpu",
         state=storage.state,
         names=list(place.names),
-        allocated=origin_report(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
+        allocated=origin_report(snapshot, born, storage.allocated_by, storage.allocated_thread, clock),
         freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
         found=place.found,
         earlier=list(place.earlier),
+        origin=origin_kind(storage),
+        file=storage.file,
+        file_offset=storage.file_offset,
+        older=storage.older,
         named=named_report(snapshot, storage, place.addr),
         holders=holders_report(snapshot, storage),
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytracer._words import hex_addr
 from pytracer.analyze.in_flight import freed_in_flight
+from pytracer.analyze.names import named_tensors, named_with
 from pytracer.analyze.report import Origin, PythonFrame
 from pytracer.analyze.source_lines import line_text
 from pytracer.analyze.view import ProcessView, is_library_file, place_words
@@ -64,7 +66,7 @@ def release_of(view: ProcessView) -> Release | None:
     storage = view.storage
     if view.place is None or view.place.kind != "freed-storage" or storage is None:
         return None
-    return _rebuilt(view) or _collective(view) or _traced(view, storage.freed)
+    return _rebuilt(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
 
 
 def _rebuilt(view: ProcessView) -> Release | None:
@@ -121,3 +123,20 @@ def _is_in(frame: PythonFrame | None, function: str, file: str) -> bool:
     """Whether a frame is that function; from Python 3.11 on functions are recorded with their classes."""
     name = (frame.function or "").rsplit(".", 1)[-1] if frame else ""
     return frame is not None and name == function and (frame.file or "").endswith(file)
+
+
+def _moved(view: ProcessView) -> Release | None:
+    """A named tensor that had this storage has another one since; nobody saw by what line."""
+    place = view.place
+    if place is None or place.storage is None:
+        return None
+    here, others = named_tensors(view.process.snapshot, place.storage, place.addr)
+    for item in (*here, *others):
+        now = [other for other in named_with(view.process.snapshot, item.name) if not other.earlier]
+        if not item.earlier or not now:
+            continue
+        said = f"{item.name} lies at {hex_addr(now[0].addr)} since"
+        if item.role == "gradient":
+            return _by_kind("zero-grad", f"was the {item.name} until backward() made a new one", said)
+        return _by_kind("swap", f"was {item.name} until the tensor was given other memory", said)
+    return None

@@ -76,6 +76,8 @@ class Holder(Part):
 class StorageReport(Part):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
+    `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, `file_offset`
+    where in it the storage begins. `older`: it was there before it was found, so `allocated` is unknown.
     `earlier` names older storages at the same address, the latest first.
     `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
     it) or "guessed".
@@ -92,6 +94,10 @@ class StorageReport(Part):
     freed: Origin | None = None
     found: str | None = None
     earlier: list[str] | None = None
+    origin: str | None = None
+    file: str | None = None
+    file_offset: int | None = None
+    older: bool | None = None
     named: list[NamedTensor] | None = None
     holders: list[Holder] | None = None
 

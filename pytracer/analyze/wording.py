@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr, list_words, size_words, time_words
+from pytracer._words import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_words import offset_words
 from pytracer.analyze.instruction import disassembler
+from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.report import Origin
 from pytracer.analyze.view import ProcessView, place_words
 
@@ -93,8 +94,9 @@ def storage_words(view: ProcessView) -> str | None:
     if place is None or place.storage is None:
         return None
     storage = place.storage
+    kind = origin_phrase(origin_kind(storage), storage.file)
     what = f"a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
-    return f"the address is {offset_words(place)} {what}"
+    return f"the address is {offset_words(place)} {what}" + (f" ({kind})" if kind else "")
 
 
 def earlier_words(view: ProcessView) -> str | None:

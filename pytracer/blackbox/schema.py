@@ -22,6 +22,7 @@ REGION_LIMIT = 120
 RECORD_BYTES = 128
 RECORDS_PER_THREAD = 256
 COLLECTIVES = 1024
+FOREIGN_STORAGES = 4096
 GRAVES_PER_THREAD = 1024  # first half: small storages, second half: large ones
 THREADS_PER_CHUNK = 16
 LARGE_STORAGE_BYTES = 128 * 1024
@@ -34,9 +35,11 @@ REQUEST_SIGNAL = 60
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 
-# A storage's key word: [63:48] low bits of the thread's sequence number, [47:6] address, [1:0] state.
+# A storage's key word: [63:48] low bits of the thread's sequence number, [47:6] address, [5:2] Origin, [1:0] state.
 KEY_ADDR_MASK = 0x0000_FFFF_FFFF_FFC0
 KEY_STATE_MASK = 0x3
+KEY_ORIGIN_SHIFT = 2
+KEY_ORIGIN_MASK = 0xF
 KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
 
 # `who_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE, SITE or STACK) divided by 8.
@@ -62,6 +65,7 @@ class Region(IntEnum):
     GRAVES = 5
     STORAGES = 6
     COLLECTIVES = 7
+    FOREIGN = 8
     CRASH = 16
     NATIVE_FRAMES = 17
     PYTHON_THREADS = 18
@@ -78,6 +82,32 @@ class Region(IntEnum):
     GUARDED = 41
     NAMES = 44
     HOLDERS = 45
+
+
+class Origin(IntEnum):
+    """Where the memory of a storage comes from. Below 16: in the table of live storages; the others: in FOREIGN.
+
+    BEFORE_ENABLE: of the CPU allocator, too, but found only when the recording began.
+    """
+
+    CPU_ALLOCATOR = 0  # the registered CPU allocator: torch.empty and operators
+    DEFAULT_ALLOCATOR = 1  # c10::alloc_cpu called past it: torch.UntypedStorage
+    BEFORE_ENABLE = 2
+    SHARED_MEMORY = 16
+    MAPPED_FILE = 17
+    NUMPY = 18
+    BUFFER = 19
+    DLPACK = 20
+    BLOB = 21
+
+
+class ForeignState(IntEnum):
+    """`ForeignStorage.state`; stored last."""
+
+    EMPTY = 0
+    BUSY = 1
+    LIVE = 2
+    FREED = 3
 
 
 class Record(IntEnum):
@@ -281,7 +311,7 @@ FILE_HEADER = Struct(
         _f("journal_dropped", "u64", "entries that did not fit", "count"),
         _f("step", "i64", "last pytracer.step(n) or counted optimizer step; -1: none"),
         _f("step_source", "u32", "0 none, 1 pytracer.step, 2 counted optimizer steps"),
-        _f("reserved_word", "u32", "zero"),
+        _f("storages_unfollowed", "u32", "storages that were seen, but whose end could not have been: they are not recorded", "count"),
         _f("storages_dropped", "u64", "storages that found no slot", "count"),
         _f("unknown_frees", "u64", "frees of storages that were never seen", "count"),
         _f("stale_storages", "u64", "slots taken over because their free was missed", "count"),
@@ -298,7 +328,7 @@ FILE_HEADER = Struct(
         _f("live_reports", "u64", "requests for the stacks of the running process that were answered", "count"),
         _f("names_dropped", "u64", "tensors and modules that found no slot in NAMES", "count"),
         _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages that were written past their ends", "count"),
-        _f("reserved", "u64", "zero"),
+        _f("foreign_dropped", "u64", "foreign storages that found no slot", "count"),
         _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
         _f("reserved_line", "u8[188]", "zero"),
     ),
@@ -384,7 +414,24 @@ GRAVE = Struct(
         _f("alloc_sequence", "u32", "order within the allocating thread"),
         _f("free_epoch", "u32", "when freed"),
         _f("free_sequence", "u32", "order within the freeing thread"),
-        _f("reserved", "u64", "zero"),
+        _f("origin", "u32", "see Origin"),
+        _f("foreign", "u32", "1 + its slot in FOREIGN; 0: it lay in the table of live storages"),
+    ),
+)
+
+FOREIGN_STORAGE = Struct(
+    "ForeignStorage",
+    256,
+    "A storage whose memory torch did not allocate. A freed one stays until its slot is taken again.",
+    (
+        _f("state", "u32", "see ForeignState"),
+        _f("generation", "u32", "how often the slot was taken", "count"),
+        _f("life", "u8[64]", "a Grave; its second half is set when the storage was freed"),
+        _f("identity", "u64", "address of the object that owns the memory; 0: none"),
+        _f("file_offset", "u64", "where in the file the storage begins", "bytes"),
+        _f("flags", "u32", "bit 0: older than the recording, 1: the beginning of `file` did not fit"),
+        _f("reserved", "u32", "zero"),
+        _f("file", "char[160]", "the mapped file, or the name of the shared memory"),
     ),
 )
 
@@ -899,6 +946,7 @@ STRUCTS: tuple[Struct, ...] = (
     EPOCH,
     LIVE_STORAGE,
     GRAVE,
+    FOREIGN_STORAGE,
     RECORD_HEADER,
     TEXT_RECORD,
     STEP_RECORD,

@@ -37,6 +37,8 @@ _COUNTERS = (
     "hook_errors",
     "collectives",
     "live_reports",
+    "foreign_dropped",
+    "storages_unfollowed",
     "names_dropped",
     "guard_damage",
 )
@@ -45,8 +47,8 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
-    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES,
-    Region.MEMORY, Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
+    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.MEMORY,
+    Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
 LAST_COLLECTIVES = 64
@@ -86,7 +88,7 @@ def read_box(
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
     counts = {name: header[name] for name in _COUNTERS} | {
-        "dropped": header["journal_dropped"] + header["storages_dropped"] + header["threads_dropped"],
+        "dropped": sum(header[name] for name in _COUNTERS if name.endswith("_dropped")),
         "records": len(events),
         "overwritten_records": rings.overwritten_records,
         "torn_records": rings.torn_records,
@@ -101,6 +103,7 @@ def read_box(
         "busy_slots": storages.busy_slots,
         "torn_slots": storages.torn_slots,
         "torn_graves": storages.torn_graves,
+        "busy_foreign": storages.busy_foreign,
         "threads": len(rings.threads.by_index),
     }
     return Snapshot(

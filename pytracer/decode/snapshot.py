@@ -76,7 +76,12 @@ class Moment:
 
 @dataclass(frozen=True)
 class Storage:
-    """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids."""
+    """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+
+    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
+    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
+    found, so nobody knows since when; `allocated` is then when it was found.
+    """
 
     base: int
     nbytes: int
@@ -88,6 +93,11 @@ class Storage:
     freed_by: Who | None = None
     freed_thread: int | None = None
     order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+    origin: str | None = "CPU_ALLOCATOR"
+    file: str | None = None
+    file_offset: int | None = None
+    older: bool = False
+    foreign: bool = False  # in memory that torch's CPU allocators did not hand out
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region
@@ -13,7 +13,13 @@ from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Moment, Storage, ThreadInfo
 
 _SLOT = struct.Struct("<QQIIII")
-_GRAVE = struct.Struct("<QQIHHIIIIIIIIQ")
+_GRAVE = struct.Struct("<QQIHHIIIIIIIIII")
+_FOREIGN = struct.Struct("<II64sQQII160s")
+_IN_TABLE = tuple(  # by the bits of a key
+    schema.Origin(number).name if number in set(schema.Origin) else None for number in range(schema.KEY_ORIGIN_MASK + 1)
+)
+_NAMES = {int(origin): origin.name for origin in schema.Origin}
+_OLDER, _CUT = 1, 2
 _EPOCH = struct.Struct("<IIQq")
 _SIZE_MASK = (1 << 48) - 1
 _ADDRESS_END = 1 << 64
@@ -70,11 +76,15 @@ class Storages:
         self.torn_slots = 0
         self.torn_graves = 0
         self.being_freed = 0
+        self.busy_foreign = 0
+        self._foreign_slots = [
+            slot for extent in box.regions(Region.FOREIGN, _FOREIGN.size) for slot in box.unpack(extent, _FOREIGN)
+        ]
 
     def read(self) -> tuple[Storage, ...]:
-        """Freed lives, then live ones; each once."""
+        """Freed lives, then live ones, then those in foreign memory; each once."""
         freed, buried = self._freed()
-        return (*freed, *self._live(buried))
+        return (*freed, *self._live(buried), *self._foreign())
 
     def _born_on(self, thread: int, moment: Moment) -> int | None:
         """The allocating thread; unknown for storages inherited by fork(), whose thread indexes are the parent's."""
@@ -96,6 +106,7 @@ class Storages:
                     self.torn_slots += 1  # copied by a forked child while the parent wrote it
                     continue
                 base, thread = key & schema.KEY_ADDR_MASK, size_thread >> 48
+                origin = _IN_TABLE[key >> schema.KEY_ORIGIN_SHIFT & schema.KEY_ORIGIN_MASK]
                 if (base, thread, sequence) in buried:
                     self.being_freed += 1  # the writer died between the grave and emptying the slot
                     continue
@@ -107,6 +118,8 @@ class Storages:
                     allocated_by=who(who_id, where),
                     allocated_thread=self._born_on(thread, allocated),
                     order=(epoch, sequence),
+                    origin=origin,
+                    older=origin == schema.Origin.BEFORE_ENABLE.name,
                 )
 
     def _freed(self) -> tuple[list[Storage], set[tuple[int, int, int]]]:
@@ -125,6 +138,21 @@ class Storages:
                 buried.add((grave[0], grave[3], grave[10]))
         return lives, buried
 
+    def _foreign(self) -> Iterator[Storage]:
+        for state, _, life, _, offset, flags, _, file in self._foreign_slots:
+            if state == schema.ForeignState.BUSY:
+                self.busy_foreign += 1
+            elif state in (schema.ForeignState.LIVE, schema.ForeignState.FREED):
+                storage = self._either(_GRAVE.unpack(life), live=state == schema.ForeignState.LIVE)
+                yield self._with_source(storage, offset, flags, file)
+
+    def _with_source(self, storage: Storage, offset: int, flags: int, file: bytes) -> Storage:
+        name = file.split(b"\0", 1)[0].decode("utf-8", "replace")
+        if flags & _CUT:
+            name = f"...{name}"
+        older = bool(flags & _OLDER)
+        return replace(storage, file=name or None, file_offset=offset if name else None, older=older)
+
     def _half(self, first_thread: int, items: int) -> int:
         for extent in self._box.regions(Region.THREADS, schema.THREAD.nbytes):
             if extent.first_thread == first_thread and extent.declared_count:
@@ -133,7 +161,7 @@ class Storages:
 
     def life(self, grave: tuple[int, ...]) -> Storage:
         """A grave as a freed storage."""
-        base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, _ = grave
+        base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = grave
         who, moment, tid = self._journal.who, self._clock.moment, self._threads.tid
         return Storage(
             base=base,
@@ -146,14 +174,26 @@ class Storages:
             freed_by=who(fi, fw),
             freed_thread=tid(ft),
             order=(fe, fs),
+            origin=_NAMES.get(origin),
+            older=origin == schema.Origin.BEFORE_ENABLE,
+            foreign=foreign != 0,
         )
 
     def hit(self, grave: bytes, live: bool) -> Storage:
         """The grave of a StorageHit; of a live storage only the first half of the life is set."""
         values = _GRAVE.unpack_from(grave)
+        storage = self._either(values, live)
+        slot = values[-1] - 1
+        if 0 <= slot < len(self._foreign_slots):
+            _, _, life, _, offset, flags, _, file = self._foreign_slots[slot]
+            if _GRAVE.unpack(life)[:11] == values[:11]:  # else the slot has another storage by now
+                return self._with_source(storage, offset, flags, file)
+        return storage
+
+    def _either(self, values: tuple[int, ...], live: bool) -> Storage:
         if not live:
             return self.life(values)
-        base, nbytes, _, at, _, ai, aw, _, _, ae, sequence, *_ = values
+        base, nbytes, _, at, _, ai, aw, _, _, ae, sequence, _, _, origin, foreign = values
         return Storage(
             base=base,
             nbytes=nbytes,
@@ -162,4 +202,7 @@ class Storages:
             allocated_by=self._journal.who(ai, aw),
             allocated_thread=self._born_on(at, allocated),
             order=(ae, sequence),
+            origin=_NAMES.get(origin),
+            older=origin == schema.Origin.BEFORE_ENABLE,
+            foreign=foreign != 0,
         )

@@ -119,8 +119,9 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import ddp, distributed, handlers, names, steps
+    from pytracer.record import ddp, distributed, handlers, names, older, steps
 
+    older.follow(box, native)
     handlers.install_for_workers(box)
     names.install(box, modules_may_exist=late)  # before steps: a step's end looks where what is named lies
     steps.install(box)

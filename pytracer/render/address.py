@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from pytracer._words import count_words, size_words, time_words
+from pytracer._words import count_words, origin_phrase, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
 from pytracer.render.holders import holder_lines
@@ -47,6 +47,8 @@ def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | 
     """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
+    if kind_of_memory := origin_phrase(storage.origin, storage.file):
+        text.append(f"\n{kind_of_memory}")
     names = storage.names or []
     if bucket is not None:
         text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")

@@ -11,6 +11,7 @@ from pytracer._words import time_words
 from pytracer.analyze.report import Region
 from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
 from pytracer.render.address import cut, life_words, neighbor_words, origin_words
+from pytracer.render.holders import holder_lines
 from pytracer.render.style import Style, printed, rows_table
 
 _NAMES = 6
@@ -72,11 +73,18 @@ def _rows(item: AddressReport) -> Iterator[tuple[str, str]]:
         yield "beside" if position == 0 else "", neighbor_words(near)
     if storage is not None and item.region is not None:
         yield "memory", _region(item.region)
+    for position, words in enumerate(_holders(item)):
+        yield "held by" if position == 0 else "", words
+
+
+def _holders(item: AddressReport) -> Iterator[str]:
+    """Variables of the program, then registers, memory and collectives."""
+    if item.storage is not None:
+        yield from holder_lines(item.storage)
     pointers = item.pointed_by or []
-    for position, pointer in enumerate(pointers[:_POINTERS]):
-        yield "held by" if position == 0 else "", f"{pointer.what} {pointer.says}"
+    yield from (f"{pointer.what} {pointer.says}" for pointer in pointers[:_POINTERS])
     if len(pointers) > _POINTERS:
-        yield "", f"... {len(pointers) - _POINTERS} more in --json"
+        yield f"... {len(pointers) - _POINTERS} more in --json"
 
 
 def _region(region: Region) -> str:

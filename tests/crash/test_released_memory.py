@@ -57,3 +57,17 @@ def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> Non
     )
     called = line_of(program, "async_op=True")
     assert any(f"was called at {program}:{called} in reduce_gradients" in item for item in verdict.evidence or [])
+
+
+@needs_compiler
+@pytest.mark.parametrize(("way", "line"), [("numpy", "torch.from_numpy"), ("buffer", "torch.frombuffer")])
+def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: str, run: Path) -> None:
+    """The tensor is alive; where it was made is known."""
+    report = victim("owner_unmapped.py", way, run=run).report
+    verdict, finding = report.verdict, (report.findings or [])[0]
+    assert verdict is not None and (finding.id, finding.confidence) == ("unmapped-storage", "certain")
+    made = line_of("owner_unmapped.py", line)
+    assert f"that was made at owner_unmapped.py:{made} in wrap: the tensor is alive" in (verdict.summary or "")
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and fault.storage is not None
+    assert (fault.storage.state, fault.storage.origin, fault.storage.offset_bytes) == ("live", way, 4000)

@@ -8,8 +8,9 @@ was made from, but not what that object only points at.
 
 What to do: keep the owner of the memory for as long as the tensor, or `clone()` the tensor.
 
-How it can be wrong: a storage whose release was not seen, because it happened before the recording began or past the
-hooks, looks alive. So the finding is only possible for memory of torch's own allocator.
+How it can be wrong: a storage whose release was not seen, because it happened past the hooks, looks alive. So the
+finding is certain only for memory that others own and that the crash handler found a live storage in; for memory of
+torch's own allocator it is merely possible.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.origins import is_borrowed
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -59,7 +61,7 @@ class UnmappedStorage(MemoryFaultRule):
         return draft(
             self.id,
             "use-after-free",
-            "possible",
+            _confidence(view),
             views,
             f"{subject_words(views)} {access_verb(view)} memory of {name}{at}: the tensor is alive, its memory was "
             f"unmapped.",
@@ -80,3 +82,11 @@ class UnmappedStorage(MemoryFaultRule):
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay in a live storage without memory")
+
+
+def _confidence(view: ProcessView) -> str:
+    """By whom the memory belongs to: torch unmaps its own when it frees it."""
+    place = view.place
+    if place is None or place.storage is None or not place.storage.foreign:
+        return "possible"
+    return "certain" if place.found == "exact" and is_borrowed(place.storage) else "likely"

@@ -48,6 +48,7 @@ _SANITIZER = (
     "Look at the native function: its pointer was overwritten, never set, or of another type. "
     "Running it under AddressSanitizer names the moment."
 )
+_NEAR_BYTES = 1 << 20
 _BY_JUMP = {
     "return": "Look for a write past a local array in the function that was returning, and in what it called; "
     "AddressSanitizer or -fstack-protector-all names it.",
@@ -173,12 +174,23 @@ def _not_null(view: ProcessView) -> str | None:
     if place.kind == "stack-guard":
         return "the address lay just below this thread's stack by chance: the stack pointer was far from there"
     if place.kind not in ("null", "near-null"):
+        near = _near_mappings(view, place.addr)
         if not view.process.snapshot.storages:
-            return "the address lay in no mapping"
-        return "the address lay in no mapping, no live storage and no freed storage that is still remembered"
+            return f"the address lay in no mapping{near}"
+        return f"the address lay in no mapping{near}, no live storage and no freed storage that is still remembered"
     if instruction is not None and instruction.base_value:
         return (
             f"the base register {instruction.base} held {hex_addr(instruction.base_value)}, "
             "which is neither null nor aligned as a pointer"
         )
     return "the address is not aligned as an offset from null would be, or no register was null"
+
+
+def _near_mappings(view: ProcessView, addr: int) -> str:
+    """Which mappings end or begin close to the address: a pointer that ran over their ends."""
+    region = view.report.fault.region if view.report.fault else None
+    if region is None or region.kind != "unmapped" or region.says is None:
+        return ""
+    edges = [int(edge, 16) for edge in (region.start, region.end) if edge]
+    near = any(abs(addr - edge) < _NEAR_BYTES for edge in edges)
+    return f" ({region.says.removeprefix('not mapped: ')})" if near else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
+from pytracer.decode.snapshot import NamedTensor, StorageHit
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box
@@ -143,6 +145,36 @@ def test_older_life_is_told_by_the_base_register(tmp_path: Path) -> None:
     assert "train.py:6 in second" in told(report)[1]
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "rule", "says"),
+    [
+        (
+            "parameter",
+            "parameter w",
+            "storage-swapped",
+            "which was parameter w until the tensor was given other memory",
+        ),
+        ("gradient", "gradient of w", "stale-grad", "which was the gradient of w until backward() made a new one"),
+    ],
+)
+@pytest.mark.parametrize("moved", [True, False])
+def test_tensor_that_has_other_memory_since_tells_why(
+    tmp_path: Path, role: str, name: str, rule: str, says: str, moved: bool
+) -> None:
+    """Where no line betrays it; the look-alike is a name that nobody saw elsewhere."""
+    box = Box(pid=101).alloc(BASE, BYTES).later(1)
+    epoch = box.epoch
+    box.later(1).free(BASE, LIBRARY).later(1).alloc(BASE + (1 << 30), BYTES)
+    box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1])
+    job = s.load(tmp_path, box)
+    then = NamedTensor(name, role, BASE, BASE, BYTES, epoch, earlier=moved)
+    now = NamedTensor(name, role, BASE + (1 << 30), BASE + (1 << 30), BYTES, box.epoch, earlier=False)
+    snapshot = replace(job.processes[0].snapshot, named={BASE: (then,), now.base: (now,)} if moved else {BASE: (then,)})
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    found, summary, _ = told(report)
+    assert (found == rule and says in summary) if moved else found == "use-after-free"
+
+
 def efault(run: Path, state: str, *, freed: bool = True) -> Report:
     box = Box(pid=101, rank=0).versions(python="3.11.7", torch="2.13.0").alloc(BASE, BYTES).later(5)
     box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, by=box.code("reduce", s.SCRIPT, 20), state=state).later(5)
@@ -176,6 +208,32 @@ def test_live_tensor_without_memory_is_told(tmp_path: Path) -> None:
     found, summary, _ = told(report)
     assert found == "unmapped-storage" and "memory of a tensor that was made at train.py:30 in wrap" in summary
     assert report.verdict is not None and report.verdict.confidence == "possible"
+
+
+@pytest.mark.parametrize(
+    ("origin", "foreign", "confidence"),
+    [
+        ("NUMPY", True, "certain"),
+        ("BLOB", True, "certain"),
+        ("SHARED_MEMORY", True, "likely"),
+        ("CPU_ALLOCATOR", False, "possible"),
+    ],
+)
+def test_owner_of_the_memory_decides_how_sure_that_is(
+    tmp_path: Path, origin: str, foreign: bool, confidence: str
+) -> None:
+    """Memory of NumPy or of a library is released by others; torch's own is not while its storage lives."""
+    box = Box(pid=101).alloc(BASE, BYTES)
+    maps = [(0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
+    job = s.load(tmp_path, box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1], mappings=maps))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    storage = replace(snapshot.storages[0], origin=origin, foreign=foreign)
+    crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
+    snapshot = replace(snapshot, storages=(storage,), crash=crash)
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    assert told(report)[0] == "unmapped-storage"
+    assert report.verdict is not None and report.verdict.confidence == confidence
 
 
 @pytest.mark.parametrize("case", ["cut off", "protected"])

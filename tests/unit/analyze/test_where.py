@@ -131,3 +131,12 @@ def test_python_answers_as_the_command_line_does(tmp_path: Path) -> None:
     report = pytracer.where(str(tmp_path), BASE + 16, "rdi")
     first, second = report.addresses or []
     assert (first.says, first.storage) == (second.says, second.storage)
+
+
+def test_box_of_a_large_job_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read lightly, it has no storages: the one process that is asked about is read again."""
+    s.use_after_free(tmp_path)
+    monkeypatch.setattr("pytracer.decode.merge.FULL_BOXES", 1)
+    report = pytracer.where(str(tmp_path), s.BUCKET + 8, rank=1)
+    assert [item.kind for item in report.addresses or []] == ["freed-storage"]
+    assert report.missing == []

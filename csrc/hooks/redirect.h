@@ -1,0 +1,17 @@
+// Calls between loaded libraries, led elsewhere: the slots of their global offset tables that hold a function's address. Works
+// without preloading, and for functions that torch's own libraries call in each other.
+#pragma once
+#include <vector>
+
+namespace pytracer::hooks {
+
+struct Redirection {
+  void* from;  ///< null: a function that this torch does not have
+  void* to;
+};
+
+/// Leads each slot of each loaded library but ours from one function to the other; swap them for the way back. Returns how many
+/// slots were changed. Libraries that are loaded later are not seen.
+int redirect(const std::vector<Redirection>& redirections);
+
+}  // namespace pytracer::hooks

@@ -1,0 +1,33 @@
+"""Storages that are older than the recording: found once, when the hooks have been installed.
+
+What torch's Python half holds is reached through the garbage collector: parameters, buffers, optimizer state and every
+other tensor that was ever seen by Python. Tensors that only C++ holds, and objects that `gc.freeze()` has put away, are
+met later, as arguments of autograd nodes and collectives, or never.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import Any
+
+from pytracer.record.core import Core
+
+BUDGET_NS = 200_000_000
+
+
+def follow(box: Core, native: Any) -> None:
+    """Adds them to the tables; a note says what was left out."""
+    begin = time.monotonic_ns()
+    objects = gc.get_objects()
+    looked_at, followed, not_followed = native.follow_older(objects, BUDGET_NS)
+    total = len(objects)
+    del objects
+    if not not_followed and looked_at == total:
+        return
+    words = f"{followed} storages are older than the recording, found among {looked_at} objects"
+    if not_followed:
+        words += f"; {not_followed} more are not followed: nobody would see their end"
+    if looked_at < total:
+        words += f"; the search was given up after {(time.monotonic_ns() - begin) // 1_000_000} ms of {total} objects"
+    box.note(words)
