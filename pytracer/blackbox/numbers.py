@@ -42,3 +42,13 @@ class Entry:
     NAME = 50
     GUARD_DAMAGE = 56
     LOADER = 42
+
+
+class NameRole:
+    """schema.NameRole, as plain numbers."""
+
+    MODULE = 1
+    PARAMETER = 2
+    BUFFER = 3
+    STATE = 4
+    USER = 5
