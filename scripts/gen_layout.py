@@ -32,7 +32,7 @@ C_TYPES = {
 }
 CONSTANTS = [
     "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD",
-    "COLLECTIVES", "FOREIGN_STORAGES",
+    "COLLECTIVES", "FOREIGN_STORAGES", "SCOPED_TENSORS",
     "THREADS_PER_CHUNK", "LARGE_STORAGE_BYTES", "STORAGE_SLOTS_LOG2", "EPOCH_SLOTS", "JOURNAL_BYTES", "JOURNAL_MAGIC",
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_ORIGIN_SHIFT", "KEY_ORIGIN_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
@@ -42,7 +42,7 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
     schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin, schema.ForeignState,
-    schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
+    schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind, schema.TensorRole,
 ]  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def numbers() -> str:
         "",
         f"TEXT_RECORD_BYTES = {schema.TEXT_RECORD.nbytes}",
     ]
-    for enum in (schema.Record, schema.Entry, schema.NameRole):
+    for enum in (schema.Record, schema.Entry, schema.NameRole, schema.TensorRole):
         out += ["", "", f"class {enum.__name__}:", f'    """schema.{enum.__name__}, as plain numbers."""', ""]
         out += [f"    {member.name} = {int(member)}" for member in enum]
     return "\n".join([*out, ""])

@@ -16,6 +16,7 @@ inline constexpr uint32_t kRecordsPerThread = 256;
 inline constexpr uint32_t kGravesPerThread = 1024;
 inline constexpr uint32_t kCollectives = 1024;
 inline constexpr uint32_t kForeignStorages = 4096;
+inline constexpr uint32_t kScopedTensors = 0x2000;
 inline constexpr uint32_t kThreadsPerChunk = 16;
 inline constexpr uint32_t kLargeStorageBytes = 0x20000;
 inline constexpr uint32_t kStorageSlotsLog2 = 16;
@@ -55,6 +56,7 @@ enum class RegionKind : uint32_t {
   kGraves = 5,
   kStorages = 6,
   kCollectives = 7,
+  kScopedTensors = 12,
   kForeign = 8,
   kCrash = 16,
   kNativeFrames = 17,
@@ -103,6 +105,9 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kScope = 60,
+  kUnit = 61,
+  kHook = 62,
   kName = 50,
   kGuardDamage = 56,
   kLoader = 42,
@@ -209,6 +214,11 @@ enum class HolderKind : uint32_t {
   kCell = 2,
   kGlobal = 3,
   kSaved = 4,
+};
+
+enum class TensorRole : uint32_t {
+  kUnshardedParameter = 1,
+  kUnshardedGradient = 2,
 };
 
 /// First bytes of the file. Identity is written once; the counters at the end change.
@@ -426,11 +436,30 @@ struct CollectiveSlot {
   uint32_t who_id;
   uint32_t who_where;
   int64_t step;
-  uint8_t reserved[24];
+  uint32_t scope_id;
+  uint32_t epoch;
+  uint64_t output_storage_addr;
+  uint8_t reserved[8];
 };
 static_assert(sizeof(CollectiveSlot) == 256);
 static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
-static_assert(offsetof(CollectiveSlot, reserved) == 232);
+static_assert(offsetof(CollectiveSlot, reserved) == 248);
+
+/// A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS.
+struct ScopedTensor {
+  uint32_t order;
+  uint32_t role;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint32_t scope_id;
+  uint32_t epoch;
+  uint32_t index;
+  uint32_t count;
+  uint64_t mono_ns;
+};
+static_assert(sizeof(ScopedTensor) == 48);
+static_assert(std::is_standard_layout_v<ScopedTensor> && std::is_trivially_copyable_v<ScopedTensor>);
+static_assert(offsetof(ScopedTensor, mono_ns) == 40);
 
 /// Starts every journal entry; entries are 8-byte aligned and follow each other.
 struct EntryHeader {

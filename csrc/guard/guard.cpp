@@ -50,7 +50,7 @@ Chunks chunks;
 Settings settings;
 std::atomic<GuardMechanism> mechanism{GuardMechanism::kNone};  // of small storages
 size_t page_bytes = 4096;
-uint64_t last_number = 0, protected_live = 0;
+uint64_t last_number = 0, inherited_until = 0, protected_live = 0, live = 0, live_bytes = 0, most_bytes = 0;
 std::atomic<bool> ready[1 << 16];  // by slot: its canaries are in place
 
 constexpr uint32_t kMostSlots = sizeof ready / sizeof ready[0];
@@ -63,6 +63,15 @@ void count(uint64_t GuardRegion::* counter, uint64_t by = 1) { std::atomic_ref(l
 
 uint64_t mappings() { return (protected_live + chunks.hole_count()) * kMappingsEach + chunks.open_count(); }
 bool affords(uint64_t more) { return mappings() + more <= settings.budget_mappings; }
+
+// The numbers that decide are our own: the black box can be read and harmed by others.
+void tell_totals() {
+  GuardRegion& region = ledger.region();
+  region.live = live;
+  region.live_bytes = live_bytes;
+  region.most_bytes = most_bytes;
+  region.mappings = mappings();
+}
 
 // Also in a forked child, whose black box may be an empty one.
 void publish() {
@@ -77,6 +86,7 @@ void publish() {
   region.large_low = reinterpret_cast<uint64_t>(large.low());
   region.large_high = reinterpret_cast<uint64_t>(large.high());
   region.armed = (pytracer_guarding & kArmed) != 0;
+  tell_totals();
 }
 
 // mlockall() makes the kernel refuse markers; protection still works.
@@ -91,6 +101,7 @@ void use_protection(int error) {
 void lock_before_fork() { pthread_mutex_lock(&lock); }
 void unlock_after_fork() { pthread_mutex_unlock(&lock); }
 void begin_in_child() {
+  inherited_until = last_number;
   publish();
   unlock_after_fork();
 }
@@ -124,8 +135,7 @@ Placed place(size_t nbytes) {
   size_t pages = round_up(settings.underrun ? nbytes : round_up(nbytes, settings.alignment), page_bytes);
   bool is_large = pages >= kLargeBytes;
   bool markers = !is_large && mechanism.load(std::memory_order_relaxed) == GuardMechanism::kMarkers;
-  GuardRegion& region = ledger.region();
-  if (region.live_bytes + pages > settings.budget_bytes) return refused(Ledger::kNone, &GuardRegion::refused_bytes);
+  if (nbytes > settings.budget_bytes || live_bytes + pages > settings.budget_bytes) return refused(Ledger::kNone, &GuardRegion::refused_bytes);
   if (!markers && !affords(kMappingsEach)) return refused(Ledger::kNone, &GuardRegion::refused_mappings);
   uint32_t index = ledger.take();
   if (index == Ledger::kNone) return refused(index, &GuardRegion::refused_records);
@@ -152,10 +162,10 @@ Placed place(size_t nbytes) {
   slot.occupied = true;
   slot.number = ++last_number;
   arena.own(slot.first, slot.units, index);
-  region.live++;
-  region.live_bytes += pages;
-  region.most_bytes = std::max(region.most_bytes, region.live_bytes);
-  region.mappings = mappings();
+  live++;
+  live_bytes += pages;
+  most_bytes = std::max(most_bytes, live_bytes);
+  tell_totals();
   return {index};
 }
 
@@ -163,17 +173,20 @@ Placed place(size_t nbytes) {
 void leave(const Slot& slot, bool in_chunk) {
   if (!in_chunk) protected_live--;
   if (!slot.large) chunks.leave(slot.first, slot.units - 1);
-  GuardRegion& region = ledger.region();
-  region.live--;
-  region.live_bytes -= static_cast<uint64_t>(slot.high - slot.low);
-  region.mappings = mappings();
+  live--;
+  live_bytes -= static_cast<uint64_t>(slot.high - slot.low);
+  tell_totals();
 }
 
 const char* canary_low(const Slot& slot) { return std::max<const char*>(slot.low, slot.base - kMostCanary); }
 const char* canary_high(const Slot& slot) { return std::min<const char*>(slot.high, slot.base + slot.nbytes + kMostCanary); }
 
+// Of what a forked child inherited, the parent may have done the damage, and will find it.
+bool is_own(const Slot& slot) { return slot.number > inherited_until; }
+
 void look_for_damage(uint32_t index) {
   const Slot& slot = ledger.slot(index);
+  if (!is_own(slot)) return;
   const char* end = slot.base + slot.nbytes;
   if (Damage behind = check_canary(end, canary_high(slot), slot.base); behind.nbytes != 0) ledger.write_damage(index, 1, behind);
   if (Damage before = check_canary(canary_low(slot), slot.base, slot.base); before.nbytes != 0) ledger.write_damage(index, 2, before);
@@ -181,7 +194,7 @@ void look_for_damage(uint32_t index) {
 
 bool make_accessible(const Slot& slot) {
   auto nbytes = static_cast<size_t>(slot.high - slot.low);
-  return in_open_chunk(slot) ? remove_markers(slot.low, nbytes) : unprotect(slot.low, nbytes);
+  return in_open_chunk(slot) ? remove_markers(slot.low, nbytes) : unprotect(slot.low, nbytes, slot.large);
 }
 
 // True when an access to the pages faults from now on.
@@ -312,7 +325,7 @@ void release(void* at, Who who) noexcept {
 void look_at_live() noexcept {
   if ((pytracer_guarding & kPool) == 0 || pthread_mutex_trylock(&lock) != 0) return;
   for (uint32_t i = 0; i < ledger.count(); i++)
-    if (ledger.slot(i).occupied && ready[i].load(std::memory_order_acquire)) look_from_outside(i);
+    if (ledger.slot(i).occupied && is_own(ledger.slot(i)) && ready[i].load(std::memory_order_acquire)) look_from_outside(i);
   pthread_mutex_unlock(&lock);
 }
 

@@ -17,7 +17,7 @@ bool set_markers(char* at, size_t nbytes) noexcept;
 bool remove_markers(char* at, size_t nbytes) noexcept;
 
 /// Reserved pages become memory: two mappings more, as long as they stay it.
-bool unprotect(char* at, size_t nbytes) noexcept;
+bool unprotect(char* at, size_t nbytes, bool huge) noexcept;
 
 /// Back to reserved; their memory and their page tables are given back.
 bool seal(char* at, size_t nbytes, bool huge) noexcept;

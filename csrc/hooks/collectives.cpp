@@ -161,6 +161,7 @@ struct Arguments {
     slot.nbytes = own.nbytes;
     slot.tensor_count = own.count;
     slot.output_addr = outputs.addr;
+    slot.output_storage_addr = outputs.storage;
     slot.output_numel = outputs.numel;
     slot.output_nbytes = outputs.nbytes;
     if (!own.first) return;

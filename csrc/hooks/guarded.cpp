@@ -8,10 +8,9 @@
 namespace pytracer::hooks {
 namespace {
 
-uint64_t who_frees(bool) {
-  Who who = who_is_running_with_stack();
-  return static_cast<uint64_t>(who.where) << 32 | who.id;
-}
+// Asked once for both records of a free.
+constinit thread_local Who t_frees __attribute__((tls_model("initial-exec"))) = {0, 0};
+uint64_t who_frees(bool) { return static_cast<uint64_t>(t_frees.where) << 32 | t_frees.id; }
 
 }  // namespace
 
@@ -26,10 +25,10 @@ void* allocate_guarded(size_t nbytes) noexcept {
 }
 
 void free_guarded(void* data) noexcept {
+  t_frees = who_is_running_with_stack();
   pytracer_storage_freed(data, who_frees);
   c10::profiledCPUMemoryReporter().Delete(data);
-  Who who = who_is_running_with_stack();
-  pytracer_guard_free(data, who.id, who.where);
+  pytracer_guard_free(data, t_frees.id, t_frees.where);
 }
 
 }  // namespace pytracer::hooks

@@ -5,7 +5,7 @@
 namespace pytracer::hooks {
 namespace {
 
-const Hook* const kHooks[] = {&kCpuAllocator, &kDefaultAllocator, &kForeign, &kMapped, &kAutograd, &kCollectives, &kRanges, &kTerminate};
+const Hook* const kHooks[] = {&kCpuAllocator, &kDefaultAllocator, &kForeign, &kMapped, &kAutograd, &kCollectives, &kFsdp, &kRanges, &kTerminate};
 bool installed = false;
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
+// A range of FSDP's is also the scope of what is called inside of it: its name holds the unit's, e.g. "FSDP::all_gather (layers.0)".
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "collectives.h"
@@ -8,6 +9,9 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 
 namespace pytracer::hooks {
 namespace {
@@ -21,8 +25,25 @@ at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 struct Range final : at::ObserverContext {
   bool is_collective = false;
   uint64_t number = 0;
+  uint32_t scope = 0, outer_scope = 0;
   blackbox::NodeRecord range{};
 };
+
+// Names of scopes are journalled once. Units have a handful each; a program that makes up new ones for ever is cut off.
+constexpr size_t kScopeNames = 16384;
+std::mutex scopes_mutex;
+std::unordered_map<std::string, uint32_t> scopes;
+
+uint32_t scope_named(const char* name) {
+  if (strncmp(name, "FSDP::", 6) != 0) return 0;
+  std::lock_guard lock(scopes_mutex);
+  auto found = scopes.find(name);
+  if (found != scopes.end()) return found->second;
+  if (scopes.size() >= kScopeNames) return 0;
+  uint32_t id = pytracer_journal(static_cast<uint32_t>(blackbox::EntryKind::kScope), name, strlen(name));
+  if (id != 0) scopes.emplace(name, id);
+  return id;
+}
 
 bool is_collective(const char* name) {
   return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const char* prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; });
@@ -83,12 +104,20 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
       copy_name(range->range.name, function.name());
       range->range.sequence_nr = function.seqNr();
       pytracer_record(static_cast<uint32_t>(RecordKind::kRangeBegin), &range->range, sizeof range->range);
+      range->scope = scope_named(function.name());
+      if (range->scope != 0) range->outer_scope = pytracer_scope(range->scope);
     }
     return range;
   } catch (...) {
     pytracer_count_hook_error();
     return nullptr;
   }
+}
+
+// A range may end on another thread than it began on: that one's scope is not its own to leave.
+void leave(const Range& range) {
+  uint32_t current = pytracer_scope(range.outer_scope);
+  if (current != range.scope) pytracer_scope(current);
 }
 
 void on_end(const at::RecordFunction&, at::ObserverContext* context) {
@@ -100,6 +129,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
     reached(range->number, failed ? CollectiveState::kFailed : CollectiveState::kCompleted);
     return;
   }
+  if (range->scope != 0) leave(*range);
   pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
 }
 

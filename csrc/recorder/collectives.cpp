@@ -3,6 +3,8 @@
 #include "../crashsafe/box.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
+#include "journal.h"
+#include "scopes.h"
 
 #include <atomic>
 #include <cstring>
@@ -42,6 +44,8 @@ uint64_t collective_scheduled(const CollectiveSlot& described) noexcept {
   slot.scheduled_ns = crashsafe::now_ns();
   slot.tid = crashsafe::sys_gettid();
   slot.step = g_box.header->step;
+  slot.scope_id = current_scope();
+  slot.epoch = tick();
   order.store(static_cast<uint32_t>(number), std::memory_order_release);
   return number;
 }

@@ -10,8 +10,8 @@ namespace pytracer::recorder {
 /// Adds the region, once per box. False when there is no room: collectives are counted only.
 bool open_collectives() noexcept;
 
-/// Writes a slot; `order`, `number`, `scheduled_ns`, `tid` and `step` are filled in. Returns its number, 0 when it is not
-/// kept. Any thread.
+/// Writes a slot; `order`, `number`, `scheduled_ns`, `tid`, `step`, `scope_id` and `epoch` are filled in. Begins a new epoch.
+/// Returns its number, 0 when it is not kept. Any thread.
 uint64_t collective_scheduled(const blackbox::CollectiveSlot& slot) noexcept;
 
 /// Takes the oldest recent collective that is still scheduled and that `fits(slot, argument)`: it has started now. Returns its

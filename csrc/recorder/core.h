@@ -85,6 +85,14 @@ PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void
 PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
 PYTRACER_API void pytracer_count_hook_error(void);
 
+/// Makes `id`, a journal id of a SCOPE, what the calling thread is busy with; 0: nothing. Returns the one before.
+PYTRACER_API uint32_t pytracer_scope(uint32_t id);
+
+/// Adds the ring of FSDP's tensors. 0 when there is no room.
+PYTRACER_API int pytracer_open_scoped_tensors(void);
+
+/// `role`: schema.TensorRole; `tensors` as blackbox::ScopedTensor, of which addr and nbytes are read. Begins a new epoch.
+PYTRACER_API void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count);
 /// Guard mode (guard/guard.h). One in `every` storages of `min_bytes` and more; `records` are kept, quarantine included.
 struct pytracer_guard_settings {
   uint64_t every, min_bytes, budget_bytes, budget_mappings;
@@ -112,6 +120,10 @@ PYTRACER_API void pytracer_guard_free(void* at, uint32_t who_id, uint32_t who_wh
 /// Looks for CPython and checks the frame offsets: the calling function must be named `function`.
 /// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.
 PYTRACER_API int pytracer_check_python(const char* function);
+
+/// Tries the offsets of CPython's objects: the calling function must hold `object` in a cell, and as the last item of a list and of a
+/// tuple, in a dict and as attribute of two objects. 0: not found in all these ways; Python objects will not be followed.
+PYTRACER_API int pytracer_check_objects(uint64_t object);
 
 /// Probe of the autograd node that runs on the calling thread; see crashsafe/handler.h.
 struct pytracer_node {

@@ -16,6 +16,7 @@
 #include "libc.h"
 #include "name_table.h"
 #include "records.h"
+#include "scopes.h"
 #include "sent_signals.h"
 #include "storage_table.h"
 #include "thread_context.h"
@@ -107,6 +108,7 @@ void after_fork_in_child() {
   recheck_foreign();
   recount_names();
   forget_collectives();
+  forget_scoped_tensors();
   find_doorbell(run_directory());  // the box has another name now
   write_process();
 }
@@ -267,7 +269,6 @@ void pytracer_count_unfollowed(void) {
 int pytracer_open_collectives(void) { return recorder::recording() && recorder::open_collectives(); }
 uint64_t pytracer_collective_scheduled(const void* slot) {
   if (!recorder::recording()) return 0;
-  recorder::tick();
   return recorder::collective_scheduled(*static_cast<const blackbox::CollectiveSlot*>(slot));
 }
 uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void*), const void* argument) {
@@ -275,6 +276,12 @@ uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void
 }
 void pytracer_collective_reached(uint64_t number, uint32_t state) {
   if (recorder::recording()) recorder::collective_reached(number, static_cast<blackbox::CollectiveState>(state));
+}
+uint32_t pytracer_scope(uint32_t id) { return recorder::enter_scope(id); }
+int pytracer_open_scoped_tensors(void) { return recorder::recording() && recorder::open_scoped_tensors(); }
+void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count) {
+  if (recorder::recording())
+    recorder::scoped_tensors(static_cast<blackbox::TensorRole>(role), static_cast<const blackbox::ScopedTensor*>(tensors), count);
 }
 void pytracer_count_hook_error(void) {
   if (recorder::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);

@@ -7,7 +7,8 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 from __future__ import annotations
 
 from pytracer.analyze.buckets import forgotten_bucket
-from pytracer.analyze.guard import FOUND, guarded_at, in_pool
+from pytracer.analyze.fsdp import unit_of_storage
+from pytracer.analyze.guard import FOUND, guarded_at, pool_of
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.naming import names_of_storage
 from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
@@ -28,7 +29,7 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
         return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
     if snapshot.arch.startswith("x86") and not is_canonical(addr):
         return Place(addr, "non-canonical")
-    if in_pool(snapshot.guard, addr):
+    if pool_of(snapshot.guard, addr) is not None:
         return _in_guard_pool(snapshot, addr, mapping)
     live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
     if live is not None:
@@ -67,7 +68,8 @@ def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, st
     distance = distance_to(storage, addr)
     bucket, names = names_of_storage(snapshot, storage, addr)
     earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
-    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier)
+    unit = unit_of_storage(snapshot, storage, addr)
+    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit=unit)
 
 
 def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:

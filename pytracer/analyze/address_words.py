@@ -32,6 +32,8 @@ def storage_phrase(place: Place, start: str = "at the start of", bounds: str = "
     name = place.names[0] if place.names else ""
     if place.bucket is not None and place.bucket.parameter:
         name += f", gradient of {place.bucket.parameter}"
+    elif place.unit is not None and place.unit.parameter and place.unit.parameter not in name:
+        name += f", {place.unit.parameter}"
     of = f"{offset_words(place, start)} {kind} of {size_words(storage.nbytes)}{bounds}"
     return f"{of} ({name})" if name else of
 

@@ -20,6 +20,21 @@ def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife 
     return None
 
 
+def bucket_named(snapshot: Snapshot, module: str, index: int, mono_ns: int | None) -> BucketLife | None:
+    """A bucket of a module by its number, in the last layout recorded before `mono_ns`."""
+    return next((item for item in buckets_before(snapshot, module, mono_ns) if item.index == index), None)
+
+
+def buckets_before(snapshot: Snapshot, module: str, mono_ns: int | None) -> list[BucketLife]:
+    """The buckets of a module, in the last layout recorded before `mono_ns`."""
+    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    for fact in reversed(layouts):
+        if str(fact.data.get("module") or "?") == module and (mono_ns is None or fact.mono_ns <= mono_ns):
+            found = objects_in(fact.data, "buckets")
+            return [_bucket_life(fact, bucket, number_in(bucket, "addr"), layouts) for bucket in found]
+    return []
+
+
 def bucket_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | None:
     """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
     layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]

@@ -13,7 +13,7 @@ from pytracer.analyze import report as r
 from pytracer.analyze.address import describe_address
 from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
-from pytracer.analyze.communication import ddp_modules, recent_collectives
+from pytracer.analyze.communication import ddp_modules, fsdp_units, recent_collectives
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
@@ -27,7 +27,14 @@ from pytracer.analyze.jumps import refused_branch
 from pytracer.analyze.machine_state import add_state
 from pytracer.analyze.operands import aimed_at
 from pytracer.analyze.origins import lost_storages
-from pytracer.analyze.parts import bucket_report, mapping_report, native_frame, python_frame, storage_report
+from pytracer.analyze.parts import (
+    bucket_report,
+    mapping_report,
+    native_frame,
+    python_frame,
+    storage_report,
+    unit_report,
+)
 from pytracer.analyze.place import Place
 from pytracer.analyze.sent import sent_signals
 from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
@@ -77,6 +84,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
+        fsdp=fsdp_units(snapshot),
         memory=r.Memory(
             max_rss=process.usage.maxrss if process.usage else None, cpu_storages_bytes=_live_bytes(snapshot)
         ),
@@ -229,6 +237,7 @@ def _fault(
         kind=place.kind,
         storage=storage_report(snapshot, place, clock),
         bucket=bucket_report(place),
+        fsdp=unit_report(place),
         mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and (refused or not execute) else None,
         expression=expression,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pytracer._words import hex_addr
 from pytracer.analyze import report as r
-from pytracer.analyze.buckets import bucket_at
+from pytracer.analyze.buffers import Buffer, buffer_of
 from pytracer.analyze.calls import call_words, place_of, value_of
+from pytracer.analyze.comm_hooks import hooks
 from pytracer.analyze.facts import objects_in
+from pytracer.analyze.fsdp import unit_states
 from pytracer.analyze.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
 from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
 
@@ -80,9 +82,7 @@ def _when(item: Collective) -> tuple[int, int]:
 
 
 def _collective(process: Process, last: Collective) -> r.LastCollective:
-    """One collective, and the DDP bucket that it worked on."""
-    addr = last.buffer_addr
-    bucket = bucket_at(process.snapshot, addr, last.started_ns or last.scheduled_ns) if addr else None
+    """One collective, and what it worked on."""
     until = last.completed_ns or process.ended_mono_ns
     waited = until is not None and last.scheduled_ns is not None and until >= last.scheduled_ns
     return r.LastCollective(
@@ -96,18 +96,50 @@ def _collective(process: Process, last: Collective) -> r.LastCollective:
         reduce_op=last.reduce_op,
         peer=last.peer,
         tag=last.tag,
-        buffer=r.CollectiveBuffer(
-            addr=hex_addr(addr) if addr else None,
-            names=[bucket.name] if bucket else [],
-            bucket_index=bucket.index if bucket else None,
-        ),
+        buffer=_buffer(buffer_of(process.snapshot, last)) or r.CollectiveBuffer(names=[]),
+        output=_buffer(buffer_of(process.snapshot, last, output=True)),
         python=place_of(last),
         waited_ns=until - last.scheduled_ns if waited and until is not None and last.scheduled_ns is not None else None,
     )
 
 
+def _buffer(found: Buffer | None) -> r.CollectiveBuffer | None:
+    if found is None:
+        return None
+    return r.CollectiveBuffer(
+        addr=hex_addr(found.addr), names=list(found.names), bucket_index=found.bucket_index, what=found.what
+    )
+
+
+def fsdp_units(snapshot: Snapshot) -> list[r.FsdpUnit]:
+    """Every FSDP unit in its last state."""
+    return [
+        r.FsdpUnit(
+            module=unit.module,
+            unit=unit.fqn,
+            wrapper=unit.wrapper,
+            state=state,
+            world_size=unit.world_size,
+            shard_rank=unit.shard_rank,
+            replicas=unit.replicas or None,
+            shard_addr=hex_addr(unit.shard_addr) if unit.shard_addr else None,
+            parameters=[
+                r.FsdpParameter(
+                    fqn=item.fqn,
+                    numel=item.numel,
+                    shard_numel=item.shard_numel or None,
+                    shard_addr=hex_addr(item.addr) if item.addr else None,
+                )
+                for item in unit.parameters
+            ],
+        )
+        for unit, state in unit_states(snapshot)
+    ]
+
+
 def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
     """The last bucket layout of each DDP module."""
+    hook_of = hooks(snapshot)
     last: dict[str, r.Ddp] = {}
     for fact in snapshot.facts:
         if fact.kind != "BUCKETS" or not isinstance(fact.data, dict):
@@ -123,5 +155,7 @@ def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
             )
             for bucket in objects_in(fact.data, "buckets")
         ]
-        last[module] = r.Ddp(module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"))
+        last[module] = r.Ddp(
+            module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"), hook=hook_of.get(module)
+        )
     return list(last.values())

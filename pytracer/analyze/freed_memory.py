@@ -11,6 +11,7 @@ from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.releases import Release, release_of
 from pytracer.analyze.report import Origin
+from pytracer.analyze.unit_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -62,6 +63,7 @@ class FreedMemoryRule(MemoryFaultRule):
                 storage_words(view),
                 guard_words(view),
                 bucket_words(view),
+                unit_words(view),
                 earlier_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 origin_words("freed", storage.freed if storage else None),

@@ -14,9 +14,9 @@ from pytracer.decode.snapshot import Guard, Snapshot, Storage
 FOUND = "guard"
 
 
-def in_pool(guard: Guard | None, addr: int) -> bool:
-    """Whether only guard mode can have put memory there."""
-    return guard is not None and any(low <= addr < high for low, high in guard.pools)
+def pool_of(guard: Guard | None, addr: int) -> tuple[int, int] | None:
+    """The address space around `addr` where only guard mode puts memory."""
+    return next((pool for pool in guard.pools if pool[0] <= addr < pool[1]), None) if guard is not None else None
 
 
 def guarded_at(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | None:

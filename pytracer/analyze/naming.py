@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pytracer.analyze.buckets import bucket_of_storage
+from pytracer.analyze.comm_hooks import sent_from_storage
 from pytracer.analyze.facts import facts_of_life, number_in, objects_in
+from pytracer.analyze.fsdp import unit_of_storage
 from pytracer.analyze.names import named_tensors
 from pytracer.analyze.place import BucketLife
 from pytracer.decode.snapshot import Snapshot, Storage
@@ -12,7 +14,10 @@ from pytracer.decode.snapshot import Snapshot, Storage
 def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:
     """What one life of a storage was called: its DDP bucket, and all names: bucket, what lies at `addr`, the rest."""
     bucket = bucket_of_storage(snapshot, storage, addr)
-    at_addr: dict[str, None] = {bucket.name: None} if bucket else {}
+    unit = unit_of_storage(snapshot, storage, addr)
+    sent = None if bucket else sent_from_storage(snapshot, storage)
+    first = (bucket.name if bucket else None, unit.name if unit else None, sent)
+    at_addr: dict[str, None] = {name: None for name in first if name}
     others: dict[str, None] = {}
     for fact in facts_of_life(snapshot, "MODULE", storage):
         for tensor in objects_in(fact.data, "tensors"):

@@ -76,6 +76,26 @@ def bucket_report(place: Place) -> r.Bucket | None:
     )
 
 
+def unit_report(place: Place) -> r.Fsdp | None:
+    """What an FSDP unit used the storage of a place for."""
+    unit = place.unit
+    if unit is None:
+        return None
+    return r.Fsdp(
+        module=unit.module,
+        unit=unit.unit,
+        wrapper=unit.wrapper,
+        what=unit.what,
+        nbytes=unit.nbytes,
+        offset_bytes=unit.offset_bytes,
+        parameters=list(unit.parameters),
+        parameter=unit.parameter,
+        parameter_offset_bytes=unit.parameter_offset_bytes,
+        shard_of_rank=unit.shard_of_rank,
+        state=unit.state,
+    )
+
+
 def mapping_report(crash: Crash, mapping: Mapping | None) -> r.MappingReport | None:
     """The mapping of the fault address, with the size of its file at the crash and now."""
     if mapping is None:

@@ -31,6 +31,51 @@ class BucketLife:
 
 
 @dataclass(frozen=True)
+class UnitLife:
+    """What an FSDP unit used a storage for. `what` is one of report_parts.Fsdp.what.
+
+    `parameter` lies at the address; `shard_of_rank` says whose part of it, where several ranks' parts lie side by side.
+    `state`: whether the unit was sharded or unsharded at the end. `module` is None when several roots have such a unit.
+    """
+
+    module: str | None
+    unit: str
+    wrapper: str | None
+    what: str
+    nbytes: int
+    offset_bytes: int
+    parameters: tuple[str, ...]
+    parameter: str | None = None
+    parameter_offset_bytes: int | None = None
+    shard_of_rank: int | None = None
+    state: str | None = None
+
+    @property
+    def name(self) -> str:
+        """E.g. `unsharded parameter layers.0.weight of FSDP unit layers.0`."""
+        return f"{WHAT_WORDS[self.what].format(self.parameter or '?')} of {self.unit_words}"
+
+    @property
+    def unit_words(self) -> str:
+        """`FSDP unit layers.0`, `the root FSDP unit`."""
+        return f"FSDP unit {self.unit}" if self.unit else "the root FSDP unit"
+
+
+WHAT_WORDS = {
+    "unsharded-parameter": "unsharded parameter {}",
+    "unsharded-flat-parameter": "unsharded flat parameter",
+    "unsharded-gradient": "unsharded gradient of {}",
+    "local-shard": "local shard of parameter {}",
+    "local-flat-shard": "local shard of the flat parameter",
+    "all-gather-input": "all-gather input",
+    "all-gather-output": "all-gather output",
+    "reduce-scatter-input": "reduce-scatter input",
+    "reduce-scatter-output": "reduce-scatter output",
+    "all-reduce-buffer": "all-reduce buffer",
+}
+
+
+@dataclass(frozen=True)
 class Region:
     """The part of the process that an address lay in, storages aside.
 
@@ -88,3 +133,4 @@ class Place:
     mapping: Mapping | None = None
     earlier: tuple[str, ...] = ()
     register: str | None = None
+    unit: UnitLife | None = None

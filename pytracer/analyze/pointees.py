@@ -77,7 +77,7 @@ def _pointer(snapshot: Snapshot, crash: Crash, value: int, fault: Place | None, 
     place = fault if fault is not None and fault.addr == value else describe_address(snapshot, value)
     ends = value != (fault.addr if fault else None) and place.kind in _NEAREST
     if ends and not (place.kind == "past-storage" and place.storage and _end(place.storage) == value):
-        place = replace(place, kind="none", storage=None, bucket=None, names=())
+        place = replace(place, kind="none", storage=None, bucket=None, names=(), unit=None)
     kind, says = _words(snapshot, crash, place)
     if says is None:
         return None

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from pytracer._words import hex_addr, size_words
+from pytracer.analyze.guard import pool_of
 from pytracer.analyze.instruction import is_canonical
 from pytracer.analyze.place import Region
 from pytracer.decode.snapshot import Crash, LoadedImage, Mapping, Snapshot
@@ -28,6 +29,11 @@ def region_of(snapshot: Snapshot, addr: int) -> Region | None:
         return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
     if snapshot.arch.startswith("x86") and not is_canonical(addr):
         return Region("non-canonical", "no address that x86-64 has (not canonical)")
+    pool = pool_of(snapshot.guard, addr)
+    if pool is not None:
+        return Region(
+            "guard-pool", "the pool of guard mode, where pages are accessible only while a storage has them", *pool
+        )
     crash = snapshot.crash or snapshot.live
     if crash is None:
         return None

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._words import hex_addr
+from pytracer._words import count_words, hex_addr
 from pytracer.analyze.in_flight import freed_in_flight
 from pytracer.analyze.names import named_tensors, named_with
 from pytracer.analyze.report import Origin, PythonFrame
 from pytracer.analyze.source_lines import line_text
+from pytracer.analyze.unit_words import released_by_sharding, sharded_words, sharding_advice
 from pytracer.analyze.view import ProcessView, is_library_file, place_words
 
 
@@ -66,7 +68,7 @@ def release_of(view: ProcessView) -> Release | None:
     storage = view.storage
     if view.place is None or view.place.kind != "freed-storage" or storage is None:
         return None
-    return _rebuilt(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
+    return _rebuilt(view) or _resharded(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
 
 
 def _rebuilt(view: ProcessView) -> Release | None:
@@ -81,7 +83,26 @@ def _rebuilt(view: ProcessView) -> Release | None:
         "used an address from before the second forward: take the bucket's address in every iteration, "
         "or from the GradBucket of a DDP communication hook."
     )
-    return Release("ddp-rebuild", "DDP released when it rebuilt its buckets", (said,), advice)
+    return Release("ddp-rebuild", "DDP released when it rebuilt its buckets", (said, *_views(view)), advice)
+
+
+def _views(view: ProcessView) -> Iterator[str]:
+    """With gradient_as_bucket_view every .grad was a view of the bucket: an address of .grad is as old as it."""
+    place = view.place
+    if place is None or place.storage is None:
+        return
+    here, others = named_tensors(view.process.snapshot, place.storage, place.addr)
+    gradients = [item.name for item in (*here, *others) if item.role == "gradient"]
+    if gradients:
+        more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
+        yield f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it"
+
+
+def _resharded(view: ProcessView) -> Release | None:
+    says, evidence, advice = released_by_sharding(view), sharded_words(view), sharding_advice(view)
+    if says is None or evidence is None or advice is None:
+        return None
+    return Release("fsdp-reshard", says, (evidence,), advice)
 
 
 def _collective(view: ProcessView) -> Release | None:

@@ -15,6 +15,7 @@ from pytracer.analyze.report_parts import Bucket as Bucket
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
+from pytracer.analyze.report_parts import Fsdp as Fsdp
 from pytracer.analyze.report_parts import GuardDamage as GuardDamage
 from pytracer.analyze.report_parts import GuardReport as GuardReport
 from pytracer.analyze.report_parts import Holder as Holder
@@ -138,18 +139,23 @@ class LastOp(Part):
 
 
 class CollectiveBuffer(Part):
-    """The first tensor of a collective."""
+    """The first input of a collective, or its first output.
+
+    `what` says what it is: a DDP bucket, what a communication hook sends, a buffer of FSDP's, a named storage, or where
+    the storage was allocated. `names` are all that are known, the best first.
+    """
 
     addr: str | None = None
     names: list[str] | None = None
     bucket_index: int | None = None
+    what: str | None = None
 
 
 class LastCollective(Part):
     """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed".
 
     `root` and `peer` are ranks in the group. `python` is the line that called it, outside torch where that is known.
-    `waited_ns`: from the call to its end, or to that of the process.
+    `waited_ns`: from the call to its end, or to that of the process. `output` is None where it is the input itself.
     """
 
     group: str | None = None
@@ -161,6 +167,7 @@ class LastCollective(Part):
     root: int | None = None
     reduce_op: str | None = None
     buffer: CollectiveBuffer | None = None
+    output: CollectiveBuffer | None = None
     peer: int | None = None
     tag: int | None = None
     python: PythonFrame | None = None
@@ -183,7 +190,34 @@ class Ddp(Part):
     module: str | None = None
     buckets: list[DdpBucket] | None = None
     has_rebuilt: bool | None = None
+    hook: str | None = None
     ready: list[str] | None = None
+
+
+class FsdpParameter(Part):
+    """A parameter of an FSDP unit: `numel` of the whole, `shard_numel` of this rank's part with padding (FSDP2)."""
+
+    fqn: str | None = None
+    numel: int | None = None
+    shard_numel: int | None = None
+    shard_addr: str | None = None
+
+
+class FsdpUnit(Part):
+    """One FSDP unit, as last seen. `state` is "sharded" or "unsharded".
+
+    `shard_addr` is that of a flat parameter's shard (FSDP1); `replicas` is above 1 with hybrid sharding (HSDP).
+    """
+
+    module: str | None = None
+    unit: str | None = None
+    wrapper: str | None = None
+    state: str | None = None
+    world_size: int | None = None
+    shard_rank: int | None = None
+    replicas: int | None = None
+    shard_addr: str | None = None
+    parameters: list[FsdpParameter] | None = None
 
 
 class Memory(Part):
@@ -238,7 +272,7 @@ class ProcessReport(Part):
     last_collective: LastCollective | None = None
     recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
     ddp: list[Ddp] | None = None
-    fsdp: list[dict[str, Any]] | None = None
+    fsdp: list[FsdpUnit] | None = None
     cuda_graphs: list[dict[str, Any]] | None = None
     cuda_streams: list[dict[str, Any]] | None = None
     memory: Memory | None = None

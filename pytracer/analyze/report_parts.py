@@ -5,8 +5,6 @@ Plain data like the rest: it imports nothing of ours.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -114,6 +112,28 @@ class Bucket(Part):
     parameter: str | None = None
 
 
+class Fsdp(Part):
+    """What an FSDP unit used that storage for. `unit` is empty for the root; `state` is that of the unit at the end.
+
+    `what`: "unsharded-parameter", "unsharded-flat-parameter", "unsharded-gradient", "local-shard", "local-flat-shard",
+    "all-gather-input", "all-gather-output", "reduce-scatter-input", "reduce-scatter-output" or "all-reduce-buffer".
+    `offset_bytes` is from the start of that tensor, `parameter_offset_bytes` from that of `parameter` in it: of the
+    shard of the rank `shard_of_rank`, where shards lie side by side.
+    """
+
+    module: str | None = None
+    unit: str | None = None
+    wrapper: str | None = None
+    what: str | None = None
+    nbytes: int | None = None
+    offset_bytes: int | None = None
+    parameters: list[str] | None = None
+    parameter: str | None = None
+    parameter_offset_bytes: int | None = None
+    shard_of_rank: int | None = None
+    state: str | None = None
+
+
 class CudaGraphUse(Part):
     """How a CUDA graph used the memory at the fault address."""
 
@@ -204,7 +224,7 @@ class Fault(Part):
     kind: str | None = None
     storage: StorageReport | None = None
     bucket: Bucket | None = None
-    fsdp: dict[str, Any] | None = None
+    fsdp: Fsdp | None = None
     cuda_graph: CudaGraphUse | None = None
     mapping: MappingReport | None = None
     instruction: str | None = None

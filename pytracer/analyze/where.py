@@ -13,7 +13,7 @@ from pytracer.analyze.address_words import address_sentence
 from pytracer.analyze.build import build_view
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.parts import bucket_report, storage_report
+from pytracer.analyze.parts import bucket_report, storage_report, unit_report
 from pytracer.analyze.pointed_by import pointed_by, stack_words
 from pytracer.analyze.view import ProcessView, subject_words
 from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
@@ -68,6 +68,7 @@ def _explain(view: ProcessView, asked: str, addr: int, clock: RunClock) -> Addre
         says=address_sentence(place, region.kind if region else None, region.says if region else None),
         storage=storage_report(snapshot, place, clock),
         bucket=bucket_report(place),
+        fsdp=unit_report(place),
         region=region,
         neighbors=neighbor_reports(snapshot, addr, clock),
         earlier_lives=earlier_life_reports(snapshot, place, clock),
@@ -93,7 +94,9 @@ def _missing(view: ProcessView) -> list[str]:
     snapshot, missing = view.process.snapshot, []
     crash = view.crash or snapshot.live
     if crash is None:
-        missing.append("the memory map and registers: this process did not crash, or its handler could not run")
+        running = view.process.status_kind == "running"
+        why = "is running" if running else "did not crash, or its handler could not run"
+        missing.append(f"the memory map and registers: this process {why}")
     elif not crash.mappings:
         missing.append("the memory map: the crash handler did not come to write it")
     dropped = snapshot.counts.get("storages_dropped", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.report import Bucket, Neighbor, Part, Region, Signal, StorageReport
+from pytracer.analyze.report import Bucket, Fsdp, Neighbor, Part, Region, Signal, StorageReport
 
 SCHEMA = "pytracer-where"
 VERSION = 1
@@ -29,6 +29,7 @@ class AddressReport(Part):
     says: str | None = None
     storage: StorageReport | None = None
     bucket: Bucket | None = None
+    fsdp: Fsdp | None = None
     region: Region | None = None
     neighbors: list[Neighbor] | None = None
     earlier_lives: list[StorageReport] | None = None

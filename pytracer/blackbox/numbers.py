@@ -39,6 +39,9 @@ class Entry:
     SIGNAL_SEEN = 41
     CPP_EXCEPTION = 38
     WORKER = 40
+    SCOPE = 60
+    UNIT = 61
+    HOOK = 62
     NAME = 50
     GUARD_DAMAGE = 56
     LOADER = 42
@@ -52,3 +55,10 @@ class NameRole:
     BUFFER = 3
     STATE = 4
     USER = 5
+
+
+class TensorRole:
+    """schema.TensorRole, as plain numbers."""
+
+    UNSHARDED_PARAMETER = 1
+    UNSHARDED_GRADIENT = 2

@@ -22,6 +22,7 @@ REGION_LIMIT = 120
 RECORD_BYTES = 128
 RECORDS_PER_THREAD = 256
 COLLECTIVES = 1024
+SCOPED_TENSORS = 8192
 FOREIGN_STORAGES = 4096
 GRAVES_PER_THREAD = 1024  # first half: small storages, second half: large ones
 THREADS_PER_CHUNK = 16
@@ -65,6 +66,7 @@ class Region(IntEnum):
     GRAVES = 5
     STORAGES = 6
     COLLECTIVES = 7
+    SCOPED_TENSORS = 12
     FOREIGN = 8
     CRASH = 16
     NATIVE_FRAMES = 17
@@ -145,6 +147,12 @@ class Entry(IntEnum):
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
+    SCOPE = 60  # text: what a thread was busy with when it called collectives, e.g. `FSDP::all_gather (layers.0)`
+    # JSON {"module","unit","generation","wrapper","world_size","shard_rank","replicas","parameters"}: an FSDP unit.
+    # fully_shard: "parameters":[{"fqn","numel","shard_numel","itemsize","addr","placements"}], in the order of its operators.
+    # FSDP1, "flat": also "strategy","shard":{"addr","numel","itemsize"}; "parameters":[{"fqn","offset","numel"}], in elements.
+    UNIT = 61
+    HOOK = 62  # JSON {"module","hook"}: a communication hook of a DDP module
     NAME = 50  # text: a part of a name, e.g. "weight"; NAMES says where it belongs
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
@@ -200,6 +208,13 @@ class CollectiveState(IntEnum):
     STARTED = 2
     COMPLETED = 3
     FAILED = 4
+
+
+class TensorRole(IntEnum):
+    """`ScopedTensor.role`: what FSDP used the tensor for."""
+
+    UNSHARDED_PARAMETER = 1
+    UNSHARDED_GRADIENT = 2
 
 
 class StackState(IntEnum):
@@ -513,7 +528,27 @@ COLLECTIVE_SLOT = Struct(
         _f("who_id", "u32", "who called it: CODE, NODE or SITE"),
         _f("who_where", "u32", "see LiveStorage.who_where"),
         _f("step", "i64", "step at the call; -1: none"),
-        _f("reserved", "u8[24]", "zero"),
+        _f("scope_id", "u32", "journal id of the SCOPE that it was called in; 0: none"),
+        _f("epoch", "u32", "epoch that began with it"),
+        _f("output_storage_addr", "u64", "base address of the first output's storage; 0: the inputs are the outputs"),
+        _f("reserved", "u8[8]", "zero"),
+    ),
+)
+
+SCOPED_TENSOR = Struct(
+    "ScopedTensor",
+    48,
+    "A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS.",
+    (
+        _f("order", "u32", "low 32 bits of number; 0 while being written; stored last"),
+        _f("role", "u32", "see TensorRole"),
+        _f("addr", "u64", "data address"),
+        _f("nbytes", "u64", "size", "bytes"),
+        _f("scope_id", "u32", "journal id of the SCOPE that the thread was in; 0: none"),
+        _f("epoch", "u32", "epoch that began with the operator: the storage was allocated before"),
+        _f("index", "u32", "position among the operator's tensors of that role"),
+        _f("count", "u32", "tensors of that role", "count"),
+        _f("mono_ns", "u64", "CLOCK_MONOTONIC", "ns"),
     ),
 )
 
@@ -952,6 +987,7 @@ STRUCTS: tuple[Struct, ...] = (
     STEP_RECORD,
     NODE_RECORD,
     COLLECTIVE_SLOT,
+    SCOPED_TENSOR,
     ENTRY_HEADER,
     WAIT_ENTRY,
     CODE_ENTRY,

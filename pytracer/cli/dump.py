@@ -20,14 +20,20 @@ from pytracer.blackbox.schema import Entry, Region
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.journal import Journal
 from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
 from pytracer.decode.symbolize import symbolize
 
-SECTIONS = ("header", "regions", "counters", "threads", "journal", "records", "storages", "crash", "mappings", "damage")
-LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "mappings", "damage"})
-ON_REQUEST = frozenset({"mappings"})  # hundreds of lines that few want to read
+SECTIONS = (
+    *("header", "regions", "counters", "threads", "journal", "records", "storages", "guard", "guarded"),
+    *("crash", "mappings", "damage"),
+)
+LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "guarded", "mappings", "damage"})
+ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few want to read
 ADDRESSES = frozenset(
-    {"base", "pc", "sp", "pthread", "start", "end", "stack", "storages", "registers", "offset_in_image", "bias"}
+    {
+        *("base", "pc", "sp", "pthread", "start", "end", "low", "high", "pools", "stack", "storages", "registers"),
+        *("offset_in_image", "bias"),
+    }
 )
 
 EXAMPLES = """\b
@@ -54,8 +60,8 @@ def command(
 ) -> None:
     """Print what one black box holds: header, journal, records, storages, crash.
 
-    Times are since the box was made, oldest first. The memory map is printed on request (`--kind mappings`) and with
-    `--json`. For what it all means, see `pytracer inspect`.
+    Times are since the box was made, oldest first. The memory map and the storages of guard mode are printed on
+    request (`--kind mappings`, `--kind guarded`) and with `--json`. For what it all means, see `pytracer inspect`.
     """
     if flight is not None:
         from pytracer.cli.flight import write_flight_recorder
@@ -104,6 +110,10 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None
             for e in snapshot.events
         ],
         "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in sorted(snapshot.storages, key=_when)],
+        "guard": lambda: _guard(snapshot),
+        "guarded": lambda: (
+            [_guarded(g, snapshot.created_mono_ns) for g in snapshot.guard.storages] if snapshot.guard else []
+        ),
         "crash": lambda: _crash(snapshot),
         "mappings": lambda: [dataclasses.asdict(m) for m in (snapshot.crash.mappings if snapshot.crash else ())],
         "damage": lambda: [dataclasses.asdict(d) for d in snapshot.damage],
@@ -140,8 +150,8 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         if entry.kind == Entry.CODE:
             code = journal.code(who_id)
             data = code and {"function": code.function, "file": code.file, "first_line": code.first_line}
-        elif entry.kind in (Entry.NODE, Entry.SITE):
-            data = _who(journal.who(who_id, 0)) if entry.kind == Entry.SITE else journal.node(who_id)
+        elif entry.kind in (Entry.NODE, Entry.SITE, Entry.STACK):
+            data = journal.node(who_id) if entry.kind == Entry.NODE else _who(journal.who(who_id, 0))
         elif fact is not None and (fact.mono_ns, fact.epoch, fact.kind) == (entry.mono_ns, entry.epoch, kind):
             data = fact.data
             fact = next(facts, None)
@@ -160,6 +170,7 @@ def _frame(frame: PythonFrame | None) -> str | None:
 def _who(who: Who) -> dict[str, Any]:
     found: dict[str, Any] = {"python": _frame(who.python), "caller": _frame(who.caller), "node": who.node}
     found["node_sequence_nr"] = who.node_sequence_nr
+    found["stack"] = [_frame(frame) for frame in who.stack] or None
     return {k: v for k, v in found.items() if v is not None}
 
 
@@ -177,6 +188,21 @@ def _storage(s: Storage, created_ns: int) -> dict[str, Any]:
         "allocated": end(s.allocated, s.allocated_by, s.allocated_thread),
         "freed": end(s.freed, s.freed_by, s.freed_thread),
     }
+
+
+def _guard(snapshot: Snapshot) -> dict[str, Any] | None:
+    guard = snapshot.guard
+    if guard is None:
+        return None
+    found = {f.name: getattr(guard, f.name) for f in dataclasses.fields(guard) if f.name != "storages"}
+    return {**found, "damaged": [_guarded(item, snapshot.created_mono_ns) for item in guard.damaged]}
+
+
+def _guarded(item: Guarded, created_ns: int) -> dict[str, Any]:
+    found = {"number": item.number, "low": item.low, "high": item.high, **_storage(item.storage, created_ns)}
+    if item.damage is not None:
+        found["damage"] = {f.name: getattr(item.damage, f.name) for f in dataclasses.fields(item.damage)}
+    return found
 
 
 def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
@@ -311,6 +337,7 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "records": _record,
     "journal": _entry,
     "storages": _life,
+    "guarded": _life,
     "mappings": _mapping,
     "damage": _damage,
 }

@@ -109,6 +109,9 @@ class Collectives:
             python=who.python,
             caller=who.caller,
             step=c["step"] if c["step"] >= 0 else None,
+            scope=journal.scope(c["scope_id"]),
+            epoch=c["epoch"] or None,
+            output_storage_addr=c["output_storage_addr"] or None,
         )
 
 

@@ -23,7 +23,7 @@ from pytracer.decode.linetable import line_of
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.witness import Usage
 
-INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.NAME})
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
@@ -190,6 +190,12 @@ class Journal:
             if entry.kind == Entry.GROUP_SEEN and len(entry.payload) >= schema.GROUP_ENTRY.nbytes:
                 yield entry.offset // 8, _group_seen(entry.payload)
 
+    def scope(self, scope_id: int) -> str | None:
+        """What a thread was busy with; None for 0 and what cannot be read."""
+        entry = self.entries.get(scope_id * 8) if scope_id else None
+        readable = entry is not None and entry.kind == Entry.SCOPE
+        return entry.payload.decode("utf-8", "replace") if entry is not None and readable else None
+
     def node(self, who_id: int) -> str | None:
         """The class name of an autograd node, shortened."""
         entry = self.entries.get(who_id * 8) if who_id else None
@@ -323,6 +329,8 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.BUCKETS: _checked(payloads.Buckets),
     Entry.EXCEPTION: _checked(payloads.UncaughtException),
     Entry.GROUP: _checked(payloads.Group),
+    Entry.UNIT: _checked(payloads.Unit),
+    Entry.HOOK: _checked(payloads.Hook),
     Entry.GROUP_SEEN: _group_seen,
     Entry.SIGNAL_SEEN: _signal_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,

@@ -75,6 +75,49 @@ class Buckets(msgspec.Struct):
     has_rebuilt: bool | None = None
 
 
+class UnitParameter(msgspec.Struct):
+    """A parameter of an FSDP unit. Sizes are in elements; `offset` is its place in a flat parameter."""
+
+    fqn: str
+    numel: Int = None
+    shard_numel: Int = None
+    itemsize: Int = None
+    addr: Int = None
+    offset: Int = None
+    placements: list[str] | None = None
+
+
+class FlatShard(msgspec.Struct):
+    """This rank's shard of a flat parameter."""
+
+    addr: Int = None
+    numel: Int = None
+    itemsize: Int = None
+
+
+class Unit(msgspec.Struct):
+    """UNIT. `unit` is its name below the root, empty for the root itself."""
+
+    module: str
+    unit: str
+    wrapper: str
+    parameters: list[UnitParameter]
+    generation: Int = None
+    world_size: Int = None
+    shard_rank: Int = None
+    replicas: Int = None
+    strategy: Text = None
+    flat: bool | None = None
+    shard: FlatShard | None = None
+
+
+class Hook(msgspec.Struct):
+    """HOOK."""
+
+    hook: str
+    module: Text = None
+
+
 class Frame(msgspec.Struct):
     """A Python frame."""
 

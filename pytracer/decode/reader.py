@@ -21,6 +21,7 @@ from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.names import Names
 from pytracer.decode.rings import Rings
+from pytracer.decode.scopes import scoped_tensors
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
 from pytracer.decode.storages import Clock, Storages
 from pytracer.decode.workers import worker_of
@@ -47,10 +48,10 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
-    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.MEMORY,
+    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.SCOPED_TENSORS, Region.MEMORY,
     Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
 }  # fmt: skip
-_HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS)
+_HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS, Entry.UNIT)
 LAST_COLLECTIVES = 64
 
 
@@ -135,6 +136,7 @@ def read_box(
         threads=tuple(rings.threads.by_index.values()),
         collectives=tuple(collectives.items),
         groups=collectives.groups,
+        scoped_tensors=scoped_tensors(box, journal),
         storages=lives,
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
         crash=None if crash_reader.live else crash,

@@ -255,6 +255,23 @@ class Collective:
     python: PythonFrame | None = None
     caller: PythonFrame | None = None
     step: int | None = None
+    scope: str | None = None  # what the calling thread was busy with, e.g. "FSDP::all_gather (layers.0)"
+    epoch: int | None = None  # its buffers were allocated in an earlier one
+    output_storage_addr: int | None = None
+
+
+@dataclass(frozen=True)
+class ScopedTensor:
+    """A tensor that an operator of FSDP's worked on, `index` of `count`; it was allocated before `epoch`."""
+
+    addr: int
+    nbytes: int
+    role: str  # "unsharded_parameter" | "unsharded_gradient"
+    scope: str | None
+    index: int
+    count: int
+    epoch: int
+    mono_ns: int
 
 
 @dataclass(frozen=True)
@@ -474,6 +491,7 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    scoped_tensors: tuple[ScopedTensor, ...] = ()  # the last ones, oldest first
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash

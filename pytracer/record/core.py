@@ -17,6 +17,12 @@ ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
 
 
+class _Held:
+    """Has an attribute."""
+
+    value: object
+
+
 class Core:
     """The one core of this process: the preloaded one, else the one beside this package."""
 
@@ -31,6 +37,7 @@ class Core:
         self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
         self.lib.pytracer_step.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
+        self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
         self.lib.pytracer_refresh_names.restype = ctypes.c_uint64
         self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
         self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [ctypes.c_uint64, ctypes.c_uint32]
@@ -91,6 +98,20 @@ class Core:
     def check_python(self) -> bool:
         """Walks this very call's frames in the core and compares; True when Python stacks can be trusted."""
         return self._pytracer_frame_check() == 1
+
+    def check_objects(self) -> bool:
+        """Lets the core find an object in every way in which the crash handler looks for tensors; True when it can."""
+        wanted = object()
+        in_list, in_tuple, in_dict = [None, wanted], (None, wanted), {"key": wanted}
+        one, other = _Held(), _Held()
+        one.value = wanted
+        vars(other)["value"] = (
+            wanted  # the dict is made, and takes over what the interpreter had kept beside the object
+        )
+        assert (lambda: wanted)() is wanted  # a cell
+        found = self.lib.pytracer_check_objects(id(wanted)) == 1
+        del in_list, in_tuple, in_dict
+        return bool(found)
 
     def _pytracer_frame_check(self) -> int:
         import sys

@@ -3,6 +3,9 @@
 The Reducer releases its first buckets at the start of the second forward and makes new ones in the order in which
 gradients became ready (with static_graph one iteration later, with find_unused_parameters never). An old address may be
 reused by a new bucket, so that a bucket is known by address, size and generation.
+
+What a communication hook sends is often not the bucket: its collectives are called in a scope that names the hook and
+the bucket. So are those of a rank that has joined, which sends zeros.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from typing import Any
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record import distributed
+from pytracer.record.care import Care, is_compiling
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.scopes import scope, within
 
 CLOSE_ITERATIONS = 8  # buckets are rebuilt within the first three
 LATER_EVERY = 64
@@ -22,7 +27,8 @@ LATER_EVERY = 64
 _patches = Patches()
 _wrapped: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
 _names_used: dict[str, int] = {}
-_complained = False  # one note is enough: it fails in every iteration or in none
+_care = Care()
+_BUCKETS = "DDP's buckets"
 
 
 class _Wrapped:
@@ -41,7 +47,8 @@ class _Wrapped:
 
 
 def install(box: Core, native: Any) -> None:
-    """Wraps DistributedDataParallel.__init__ and ._pre_forward."""
+    """Wraps methods of DistributedDataParallel, and how a communication hook reaches the Reducer."""
+    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
     init, pre_forward = DistributedDataParallel.__init__, DistributedDataParallel._pre_forward
@@ -49,39 +56,88 @@ def install(box: Core, native: Any) -> None:
     @functools.wraps(init)
     def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        _guarded(box, _note_module, box, native, self)
+        _care(box, _BUCKETS, _note_module, box, native, self)
 
     @functools.wraps(pre_forward)
     def pre_forward_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = pre_forward(self, *args, **kwargs)  # rebuilds the buckets when it is time
-        if not _compiling():
-            _guarded(box, _refresh, box, native, self)
+        if not is_compiling():
+            _care(box, _BUCKETS, _refresh, box, native, self)
         return result
 
     _patches.replace(DistributedDataParallel, "__init__", init_and_note)
     _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_note)
+    _install_join(box, native, DistributedDataParallel)
+    _install_hooks(box, dist)
+
+
+def _install_join(box: Core, native: Any, kind: Any) -> None:
+    """A rank that has joined rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
+    original = getattr(kind, "_match_all_reduce_for_bwd_pass", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def send_zeros(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _care(box, _BUCKETS, _refresh, box, native, self)
+        wrapped = _wrapped.get(self)
+        name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")
+        return within(box, name, original, self, *args, **kwargs)
+
+    _patches.replace(kind, "_match_all_reduce_for_bwd_pass", send_zeros)
+
+
+def _install_hooks(box: Core, dist: Any) -> None:
+    """Only what the Reducer calls is wrapped: the module keeps the hook that it was given."""
+    register, builtin = getattr(dist, "_register_comm_hook", None), getattr(dist, "_register_builtin_comm_hook", None)
+    if register is not None:
+
+        @functools.wraps(register)
+        def register_in_scope(reducer: Any, state: Any, hook: Any) -> Any:
+            return register(reducer, state, _care(box, "a communication hook", _in_scope, box, reducer, hook) or hook)
+
+        _patches.replace(dist, "_register_comm_hook", register_in_scope)
+    if builtin is not None:
+
+        @functools.wraps(builtin)
+        def register_and_note(reducer: Any, kind: Any) -> Any:
+            _care(box, "a communication hook", _note_hook, box, reducer, str(kind).rpartition(".")[2])
+            return builtin(reducer, kind)
+
+        _patches.replace(dist, "_register_builtin_comm_hook", register_and_note)
+
+
+def _module_of(reducer_id: int) -> _Wrapped | None:
+    """By id(): a hook that held its Reducer would keep it alive."""
+    return next((item for module, item in _wrapped.items() if id(module.reducer) == reducer_id), None)
+
+
+def _note_hook(box: Core, reducer: Any, name: str) -> None:
+    wrapped = _module_of(id(reducer))
+    box.journal(Entry.HOOK, {"module": wrapped.name if wrapped else None, "hook": name})
+
+
+def _in_scope(box: Core, reducer: Any, hook: Any) -> Any:
+    name, reducer_id = getattr(hook, "__qualname__", type(hook).__name__), id(reducer)
+    _note_hook(box, reducer, name)
+    scopes: dict[int, int] = {}
+
+    def scope_of(index: int) -> int:
+        wrapped = _module_of(reducer_id)
+        scopes[index] = scope(box, f"DDP::comm_hook {name} ({wrapped.name if wrapped else '?'} {index})")
+        return scopes[index]
+
+    @functools.wraps(hook)
+    def hook_in_scope(state: Any, bucket: Any) -> Any:
+        index = bucket.index()
+        return within(box, scopes.get(index) or scope_of(index), hook, state, bucket)
+
+    return hook_in_scope
 
 
 def uninstall() -> None:
     """Puts back what is still ours."""
     _patches.put_back()
-
-
-def _compiling() -> bool:
-    from torch.compiler import is_compiling
-
-    return bool(is_compiling())
-
-
-def _guarded(box: Core, act: Any, *args: Any) -> None:
-    try:
-        act(*args)
-    except Exception as error:  # private attributes of another torch version, at worst
-        box.lib.pytracer_count_hook_error()
-        global _complained
-        if not _complained:
-            _complained = True
-            box.note(f"DDP's buckets could not be noted: {type(error).__name__}: {error}")
 
 
 def _note_module(box: Core, native: Any, module: Any) -> None:

@@ -17,6 +17,7 @@ from pytracer.record.core import Core
 TRANSPARENT, FOLLOWED = 1, 2  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
 TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+_PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 MOST_TEXTS = 16384
 LONGEST_TEXT = 160
 KEPT_GONE = 4096  # what died is remembered at least so long
@@ -111,7 +112,8 @@ class NameTable:
         if not slot and len(slots) >= SAME_NAME:
             _, slot = slots.popitem(last=False)
             self._box.held.pytracer_name_gone(slot)
-        slot = self._write(slot, NameRole.USER, text, 0, 0, id(tensor), item_bytes(tensor))
+        local = local_part(tensor)
+        slot = self._write(slot, NameRole.USER, text, 0, 0, id(local), item_bytes(local))
         if slot:
             slots[id(tensor)] = slot
 
@@ -122,8 +124,8 @@ class NameTable:
             self._tensor_slots[id(tensor)] = slot
 
     def _note(self, owner: _Owner, key: Any, role: int, text: str, parent: int, flags: int, tensor: Any) -> int:
-        known = owner.tensors.get(key, (0, 0))[0]
-        slot = self._write(known, role, text, parent, flags, id(tensor), item_bytes(tensor))
+        known, local = owner.tensors.get(key, (0, 0))[0], local_part(tensor)
+        slot = self._write(known, role, text, parent, flags, id(local), item_bytes(local))
         if slot:
             owner.tensors[key] = slot, id(tensor)
         return slot
@@ -174,8 +176,16 @@ class NameTable:
         return number or 0
 
 
+def local_part(tensor: Any) -> Any:
+    """This process's part of a DTensor, which has no storage of its own; any other tensor as it is."""
+    return tensor._local_tensor if type(tensor).__name__ == "DTensor" else tensor
+
+
 def item_bytes(tensor: Any) -> int:
     """Size of an element, without asking a subclass's __torch_function__."""
+    kind = type(tensor)
+    if (kind.__module__, kind.__name__) in _PLAIN:
+        return int(tensor.element_size())
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():

@@ -83,6 +83,8 @@ def start_python_half(level: str) -> None:
     box = core()
     if not box.check_python():
         box.note("the frames of this CPython are laid out differently: Python stacks are left out")
+    elif not box.check_objects():
+        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
     exceptions.install(box)
     handlers.install(box)
     threads.install(box)

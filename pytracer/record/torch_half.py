@@ -51,9 +51,9 @@ def uninstall() -> None:
         patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, names, steps
+    from pytracer.record import ddp, distributed, fsdp, names, steps
 
-    for part in (names, steps, ddp, distributed):
+    for part in (names, steps, fsdp, ddp, distributed):
         part.uninstall()
     _native.uninstall()
     if _guards:
@@ -119,7 +119,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import ddp, distributed, handlers, names, older, steps
+    from pytracer.record import ddp, distributed, fsdp, handlers, names, older, steps
 
     older.follow(box, native)
     handlers.install_for_workers(box)
@@ -128,6 +128,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     if torch.distributed.is_available():
         distributed.install(box)
         ddp.install(box, native)
+        fsdp.install(box)
 
 
 def _install_without_native(box: Core) -> None:

@@ -1,4 +1,4 @@
-"""The moment when `import torch` is complete."""
+"""The moment when `import torch`, or that of another module, is complete."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ def is_imported() -> bool:
 
 
 def when_torch_is_imported(act: Callable[[], None]) -> None:
-    """Calls `act` once torch is usable: now, at the end of the import that is under way, or at that of a later one.
+    """Calls `act` once torch is usable. See `when_imported`."""
+    when_imported("torch", act)
+
+
+def when_imported(name: str, act: Callable[[], None]) -> None:
+    """Calls `act` once a module is usable: now, at the end of the import that is under way, or at that of a later one.
 
     A failed import calls nothing. `act` must not raise.
     """
-    module = sys.modules.get("torch")
+    module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if module is None:
-        sys.meta_path.insert(0, _Finder(act))
+        sys.meta_path.insert(0, _Finder(name, act))
     elif spec is not None and getattr(spec, "_initializing", False):
         _watch(spec, act)
     else:
@@ -52,10 +57,10 @@ def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
 
 
 class _Finder:
-    """Finds torch as the path does and watches its import. Stays until torch was imported: others may only look."""
+    """Finds a module as the path does and watches its import. Stays until it was imported: others may only look."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._then = act
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
+        self._name, self._then = name, act
 
     def _act(self) -> None:
         if self in sys.meta_path:
@@ -66,7 +71,7 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """See importlib.abc.MetaPathFinder."""
-        if name != "torch":
+        if name != self._name:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.text import Text
 
@@ -10,8 +10,8 @@ from pytracer._words import count_words, origin_phrase, size_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import place_words, position_words
 from pytracer.render.holders import holder_lines
+from pytracer.render.wrappers import add_use, cut
 
-_PARAMETERS = 3
 _CALLERS = 3
 _MISSED = ("past-storage", "before-storage")
 _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
@@ -28,7 +28,7 @@ def memory_text(subject: r.ProcessReport) -> Text | None:
         return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
     if fault.storage is None:
         return _region_text(fault)
-    text = storage_text(fault.storage, fault.bucket, fault.kind, thread)
+    text = storage_text(fault.storage, fault.bucket, fault.fsdp, fault.kind, thread)
     for line in (*_operands(fault), *_beside(fault), *_before(fault)):
         text.append(f"\n{line}")
     return text
@@ -43,23 +43,15 @@ def _region_text(fault: r.Fault) -> Text | None:
     return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){_file_size(mapping)}")
 
 
-def storage_text(storage: r.StorageReport, bucket: r.Bucket | None, kind: str | None, thread: str | None) -> Text:
+def storage_text(
+    storage: r.StorageReport, bucket: r.Bucket | None, unit: r.Fsdp | None, kind: str | None, thread: str | None
+) -> Text:
     """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
     text = Text().append(f"{storage.state} storage", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
     if kind_of_memory := origin_phrase(storage.origin, storage.file):
         text.append(f"\n{kind_of_memory}")
-    names = storage.names or []
-    if bucket is not None:
-        text.append(f"\nwas DDP bucket {bucket.index} of {bucket.module}")
-        text.append(f" (generation {bucket.generation}, {count_words(len(bucket.parameters or []), 'parameter')})")
-        if bucket.parameter:
-            text.append(f"; here: {bucket.parameter}")
-        others = [name for name in bucket.parameters or [] if name != bucket.parameter]
-        if others:
-            text.append(f"\n{'with' if bucket.parameter else 'of'} {cut(others, _PARAMETERS)}", style="dim")
-    elif names:
-        text.append(f"\nholds {cut(names, _PARAMETERS)}")
+    add_use(text, storage.names or [], bucket, unit)
     for line in holder_lines(storage):
         text.append(f"\n{line}")
     for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
@@ -76,7 +68,8 @@ def _callers(origin: r.Origin) -> list[str]:
     """The next frames of a guarded storage's stack, below the one that is shown."""
     stack, shown = origin.stack or [], origin.caller or origin.python
     at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
-    return [place_words(frame) for frame in stack[at + 1 : at + 1 + _CALLERS]]
+    callers = stack[at + 1 : at + 1 + _CALLERS]
+    return [f"{(frame.file or '?').rsplit('/', 1)[-1]}:{frame.line} in {frame.function}" for frame in callers]
 
 
 def _offset(storage: r.StorageReport, kind: str | None) -> str:
@@ -165,9 +158,3 @@ def origin_words(origin: r.Origin, thread: str | None) -> str:
     if origin.time is not None:
         parts.append(f"near {time_words(origin.time)}")
     return ", ".join(parts)
-
-
-def cut(items: Sequence[str], limit: int) -> str:
-    """The first ones, with a count of the rest."""
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more

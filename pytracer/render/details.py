@@ -12,6 +12,7 @@ from rich.text import Text
 from pytracer._words import count_words, list_words, size_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import numbered_lines, python_lines
+from pytracer.render.wrappers import bucket_lines, buffer_lines, unit_lines
 
 _BYTES_A_LINE = 16
 _GROUP = 4
@@ -31,7 +32,7 @@ def process_details(process: r.ProcessReport) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")]
     if process.command:
         parts.append(_indented(shlex.join(process.command), 2))
-    for title, lines in (*_threads(process), *_crash(process)):
+    for title, lines in (*_threads(process), *_crash(process), *_groups(process)):
         parts.append(_indented(title, 2, "cyan"))
         parts += [_indented(line, 4) for line in lines]
     return Group(*parts)
@@ -112,6 +113,16 @@ def _crash(process: r.ProcessReport) -> Iterator[Section]:
         files = {item.path for item in process.mappings if item.path and item.path.startswith("/")}
         of_files = f", {count_words(len(files), 'file')}" if files else ""
         yield f"{count_words(len(process.mappings), 'mapping')}{of_files}: see --json", []
+
+
+def _groups(process: r.ProcessReport) -> Iterator[Section]:
+    found = (
+        ("last collectives", buffer_lines(process)),
+        ("DDP buckets", bucket_lines(process)),
+        ("FSDP units", unit_lines(process)),
+    )
+    listed = ((title, list(lines)) for title, lines in found if process.role == "rank")
+    yield from ((title, lines) for title, lines in listed if lines)
 
 
 def _registers(registers: dict[str, str]) -> Iterator[str]:

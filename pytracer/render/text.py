@@ -18,8 +18,9 @@ from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, python_lines, short_file
 from pytracer.render.groups import evidence_in_tables, mismatch_tables
+from pytracer.render.printing import printed, rows_table
 from pytracer.render.processes import process_table
-from pytracer.render.style import Style, printed, rows_table
+from pytracer.render.style import Style
 
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3

@@ -10,9 +10,11 @@ from rich.text import Text
 from pytracer._words import time_words
 from pytracer.analyze.report import Region
 from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
-from pytracer.render.address import cut, life_words, neighbor_words, origin_words
+from pytracer.render.address import life_words, neighbor_words, origin_words
 from pytracer.render.holders import holder_lines
-from pytracer.render.style import Style, printed, rows_table
+from pytracer.render.printing import printed, rows_table
+from pytracer.render.style import Style
+from pytracer.render.wrappers import cut
 
 _NAMES = 6
 _POINTERS = 8
@@ -59,6 +61,8 @@ def _rows(item: AddressReport) -> Iterator[tuple[str, str]]:
     if storage is not None:
         if bucket is not None and bucket.parameters:
             yield "bucket", f"of {cut(bucket.parameters, _NAMES)}"
+        elif item.fsdp is not None and item.fsdp.parameters:
+            yield "unit", f"{item.fsdp.state or 'state unknown'}, of {cut(item.fsdp.parameters, _NAMES)}"
         elif storage.names and len(storage.names) > 1:
             yield "names", cut(storage.names, _NAMES)
         if storage.allocated is not None:

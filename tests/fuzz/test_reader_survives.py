@@ -12,12 +12,14 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.where import explain_addresses
 from pytracer.cli.dump import collect, text
 from pytracer.decode.merge import load_job
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Snapshot
 from pytracer.render.json import render_json
 from pytracer.render.text import render_text
+from pytracer.render.where import render_where
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread
 
@@ -140,6 +142,8 @@ def test_report_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path:
         try:
             report = build_report(load_job(path))
             assert render_text(report, everything=True) and render_json(report)
+            asked = explain_addresses(load_job(path), [BASE, BASE + 4096, BASE + 0x10010])
+            assert render_where(asked) and render_json(asked)
             for line in text(collect(str(path))):
                 assert line.isprintable()
         except InputError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 
+from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Guard, Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
@@ -231,9 +234,58 @@ assert bad == 0 and ctypes.string_at(kept, 100) == bytes([3]) * 100
     child(native, code)
 
 
+def test_damage_of_the_parent_is_not_told_of_its_child(native: Native) -> None:
+    """What was inherited may have been harmed before the fork; each tells of its own storages."""
+    code = """
+arm()
+at = take(1000)
+ctypes.memset(at + 1000, 1, 3)
+pid = os.fork()
+if pid == 0:
+    own = take(1000)
+    ctypes.memset(own + 1000, 2, 4)
+    free(at)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    done = native.child(f"sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})\n{PROLOGUE}\n{code}")
+    assert done.status == 0, done.stderr
+    found = [[item.damage.content for item in guard_of(box).damaged if item.damage] for box in done.boxes]
+    assert found == [[b"\1\1\1"], [b"\2\2\2\2"]]
+
+
+def test_absurd_sizes_are_left_to_torch(native: Native) -> None:
+    """torch refuses them with words of its own."""
+    code = "arm()\nassert take((1 << 64) - 1) is None and take((1 << 63) + 5) is None and take(1 << 40) is None\n"
+    assert guard_of(child(native, code)).counts["refused_bytes"] == 3
+
+
 def test_freeing_twice_is_noted_and_does_nothing(native: Native) -> None:
     """The allocator's own double free would abort; this one is written down."""
     box = child(native, "arm()\nat = take(100)\nfree(at)\nfree(at)\nother = take(100)\nfree(other + 16)\n")
     notes = [fact.data for fact in box.facts if fact.kind == "NOTE"]
     assert sum("freed a second time" in note for note in notes) == 2
     assert guard_of(box).counts["quarantined"] == 1
+
+
+def test_killed_at_any_moment_the_records_are_whole(native: Native) -> None:
+    """SIGKILL while storages come and go: at most the one in flight is missing; nothing is half-told."""
+    chance = random.Random(20261121)
+    code = "arm(records=500)\nprint('go', flush=True)\nlive = []\nwhile True:\n"
+    code += "    live.append(take(1000 + len(live)))\n    if len(live) > 20: free(live.pop(0))\n"
+    for _ in range(10):
+        process = native.start(f"sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})\n{PROLOGUE}\n{code}")
+        assert process.stdout is not None and process.stdout.readline() == b"go\n"
+        time.sleep(chance.uniform(0.0, 0.05))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        (path,) = (native.run / "boxes").iterdir()
+        guard = guard_of(read_box(path))
+        path.unlink()
+        live = [item for item in guard.storages if item.storage.state == "live"]
+        assert len(live) <= 22
+        for item in guard.storages:
+            storage = item.storage
+            assert item.low <= storage.base and storage.base + storage.nbytes <= item.high
+            assert 1000 <= storage.nbytes <= 1022 and item.damage is None

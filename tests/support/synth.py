@@ -151,6 +151,7 @@ class Box:
         self.busy_keys: list[int] = []
         self.counters: dict[str, int] = {}
         self.collectives: list[bytes] = []
+        self.scoped_tensors: list[bytes] = []
         self.crash_regions: dict[int, tuple[int, bytes]] = {}
         self.guard_regions: dict[int, tuple[int, bytes]] = {}
         self.interned: dict[Any, By] = {}
@@ -276,6 +277,28 @@ class Box:
                 at += nbytes
             out.append({"index": b.get("index", i), "addr": b["addr"], "nbytes": b["nbytes"], "parameters": parameters})
         return self._json(35, {"module": module, "generation": generation, "has_rebuilt": rebuilt, "buckets": out})
+
+    def scope(self, text: str) -> int:
+        """A SCOPE entry's id."""
+        return self.entry(60, text.encode())
+
+    def unit(self, unit: str, parameters: Iterable[Mapping[str, Any]], **more: Any) -> Box:
+        """A UNIT entry: fully_shard over two ranks, unless `more` says otherwise."""
+        about = {"module": "Net", "wrapper": "fully_shard", "world_size": 2, "shard_rank": 1, "generation": 0}
+        return self._json(61, {**about, "unit": unit, "parameters": list(parameters), **more})
+
+    def hook(self, module: str, hook: str) -> Box:
+        """A HOOK entry."""
+        return self._json(62, {"module": module, "hook": hook})
+
+    def scoped(self, role: int, scope: int, tensors: Sequence[tuple[int, int]]) -> Box:
+        """Tensors (address, size) that an operator of FSDP's worked on; role 1 parameters, 2 gradients."""
+        epoch = self._tick()
+        for index, (addr, nbytes) in enumerate(tensors):
+            order = len(self.scoped_tensors) + 1
+            slot = struct.pack("<IIQQIIIIQ", order, role, addr, nbytes, scope, epoch, index, len(tensors), self.now)
+            self.scoped_tensors.append(slot)
+        return self
 
     def exception(
         self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "MainThread", **more: Any
@@ -467,10 +490,12 @@ class Box:
         flags: int = 0,
         output: tuple[int, int, int] = (0, 0, 0),
         by: By = NOBODY,
+        scope: int = 0,
+        output_storage_addr: int | None = None,
     ) -> Box:
         """A collective, called now; it starts at once and ends one millisecond later, as far as `state` says.
 
-        `output`: address, elements, bytes. `group`: what `group_seen()` returned.
+        `output`: address, elements, bytes. `group`: what `group_seen()` returned; `scope`: what `scope()` did.
         """
         self.sequence_nr = self.sequence_nr + 1 if sequence_nr is None else sequence_nr
         self._tick()
@@ -491,7 +516,7 @@ class Box:
         base = addr if storage_addr is None else storage_addr
         slot += struct.pack("<QQQQII", addr, base, numel, nbytes, 1, len(dims))
         slot += struct.pack("<QQQ16s6I", *output, dtype.encode(), *(dims + [0] * 6)[:6])
-        slot += struct.pack("<IIq", *by, self.step_now)
+        slot += struct.pack("<IIqIIQ", *by, self.step_now, scope, self.epoch, output_storage_addr or output[0])
         self.collectives.append(slot.ljust(256, b"\0"))
         return self
 
@@ -718,6 +743,8 @@ class Box:
         regions.append((6, 32, 0, slots_log2, self._storages().ljust(32 << slots_log2, b"\0")))
         if self.collectives:
             regions.append((7, 256, 0, 0, b"".join(self.collectives).ljust(256 * 64, b"\0")))
+        if self.scoped_tensors:
+            regions.append((12, 48, 0, 0, b"".join(self.scoped_tensors).ljust(48 * 32, b"\0")))
         fixed = self.crash_regions | self.guard_regions
         regions += [(kind, item, 0, 0, data) for kind, (item, data) in fixed.items()]
         directory, body, offset = b"", b"", 8192

@@ -16,6 +16,7 @@ from pytracer.analyze.deaths import is_interrupt
 from pytracer.analyze.elimination import elimination
 from pytracer.analyze.mapped_file import mapped_file
 from pytracer.analyze.oom import oom_trace
+from pytracer.analyze.place import Place
 from pytracer.analyze.senders import command_evidence, sender_words
 from pytracer.analyze.sent import deadly_signal
 from pytracer.analyze.signals import (
@@ -26,6 +27,7 @@ from pytracer.analyze.signals import (
     SIGTERM,
     signal_name,
 )
+from pytracer.analyze.unit_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -36,7 +38,15 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
-from pytracer.analyze.wording import access_verb, collective_evidence, fault_evidence, in_function, python_evidence
+from pytracer.analyze.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_words,
+)
 
 _BUS_ADRALN = 1
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
@@ -60,6 +70,7 @@ class OtherDeath:
         verdict_class, confidence, says, advice, missing = _explanation(job, view)
         evidence = [
             fault_evidence(view) if view.is_fault else command_evidence(view),
+            *((storage_words(view), bucket_words(view), unit_words(view)) if view.is_fault else ()),
             python_evidence(view),
             collective_evidence(views),
         ]
@@ -118,12 +129,16 @@ def _fault(view: ProcessView) -> _Explanation:
         return _bus_error(view, crash.code)
     kind = place.kind if place else "none"
     where = {
-        "in-storage": "in a live storage, whose memory was not accessible",
+        "in-storage": f"in {_live_storage(place)}, whose memory was not accessible",
         "image": "in a loaded library or program",
         "file-mapping": "in a mapped file",
     }.get(kind, _region(view))
     says = f"{access_verb(view)} memory {where}, and was refused{in_function(view)}"
     return "unknown", "unknown", says, _READ_STACK, "who owns the memory"
+
+
+def _live_storage(place: Place | None) -> str:
+    return f"the storage of {place.names[0]}" if place is not None and place.names else "a live storage"
 
 
 def _region(view: ProcessView) -> str:

@@ -24,6 +24,7 @@ from pytracer.analyze.guard_report import guard_confidence, guard_words
 from pytracer.analyze.instruction import signed
 from pytracer.analyze.jumps import wild_jump
 from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer.analyze.unit_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -77,6 +78,7 @@ class OutOfBounds(MemoryFaultRule):
                 *_index(view),
                 *_neighbor(view),
                 bucket_words(view),
+                unit_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 python_evidence(view),
                 collective_evidence(views),

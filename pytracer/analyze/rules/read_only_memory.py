@@ -18,8 +18,16 @@ from collections.abc import Sequence
 from pytracer.analyze.memory_fault import MemoryFaultRule
 from pytracer.analyze.native import image_name
 from pytracer.analyze.signals import SIGSEGV
+from pytracer.analyze.unit_words import unit_words
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import collective_evidence, fault_evidence, in_function, python_evidence, storage_words
+from pytracer.analyze.wording import (
+    bucket_words,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_words,
+)
 
 SEGV_ACCERR = 2
 _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."
@@ -54,6 +62,8 @@ class ReadOnlyMemory(MemoryFaultRule):
                 fault_evidence(view),
                 f"the memory's permissions were {mapping.permissions}" if mapping else None,
                 storage_words(view),
+                bucket_words(view),
+                unit_words(view),
                 python_evidence(view),
                 collective_evidence(views),
             ],

@@ -175,6 +175,23 @@ def test_tensor_that_has_other_memory_since_tells_why(
     assert (found == rule and says in summary) if moved else found == "use-after-free"
 
 
+@pytest.mark.parametrize("views", [True, False])
+def test_gradients_that_were_views_of_a_bucket_are_stale_with_it(tmp_path: Path, views: bool) -> None:
+    """gradient_as_bucket_view, known by the gradients' addresses; without it the bucket alone is told."""
+    job = s.use_after_free(tmp_path)
+    index = next(i for i, item in enumerate(job.processes) if item.rank == 1)
+    fact = next(item for item in job.processes[index].snapshot.facts if item.kind == "BUCKETS")
+    named = [
+        NamedTensor(f"gradient of {fqn}", "gradient", s.BUCKET, s.BUCKET + 64 * i, 64, fact.epoch, earlier=True)
+        for i, fqn in enumerate(("w", "b", "c"))
+    ]
+    snapshot = replace(job.processes[index].snapshot, named={s.BUCKET: tuple(named)} if views else {})
+    processes = [replace(p, snapshot=snapshot) if i == index else p for i, p in enumerate(job.processes)]
+    found, _, evidence = told(build_report(replace(job, processes=tuple(processes))))
+    said = "gradient of w and 2 other gradients lay in that bucket (gradient_as_bucket_view)"
+    assert found == "use-after-free" and (said in evidence) == views
+
+
 def efault(run: Path, state: str, *, freed: bool = True) -> Report:
     box = Box(pid=101, rank=0).versions(python="3.11.7", torch="2.13.0").alloc(BASE, BYTES).later(5)
     box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, by=box.code("reduce", s.SCRIPT, 20), state=state).later(5)

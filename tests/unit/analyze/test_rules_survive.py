@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import CONFIDENCES, build_report
+from pytracer.analyze.where import explain_addresses
 from pytracer.decode.snapshot import Fact, Job, LoadedImage, Mapping, MemoryBlock, NativeFrame, PythonFrame
 from pytracer.render.text import render_text
+from pytracer.render.where import render_where
 from tests.support import scenarios as s
 from tests.support.synth import Box
 
@@ -19,7 +21,18 @@ ROUNDS = 60
 SIGNALS = (4, 5, 6, 7, 8, 11, 31, 15, 99)
 CODES = (0, 1, 2, 3, 4, 5, 8, 128, -6, 77)
 ADDRESSES = (0, 8, 0x331, 0x7F00_0000_0000, 0x7F00_0000_0FF8, 0x7F50_0000_1000, 1 << 52, (1 << 64) - 1)
-CODE = (b"", b"\xc3", b"\x0f\x0b", b"\xf7\xf9", b"\xff\xd0", b"\x62", b"\xc4\xe2", b"\x66", b"\x48\x8b\x87\xb0\0\0\0")
+CODE = (
+    b"",
+    b"\xc3",
+    b"\x0f\x0b",
+    b"\xf7\xf9",
+    b"\xff\xd0",
+    b"\x62",
+    b"\xc4\xe2",
+    b"\x66",
+    b"\x48\x8b\x87\xb0\0\0\0",
+    b"\xf3\x0f\x10\x04\x8f",
+)
 FUNCTIONS = (None, "", "abort", "free", "std::terminate()", "_PyEval_EvalFrameDefault", "operator<<(", "pthread_exit")
 IMAGES = (None, "", "/usr/lib/libc.so.6", "/x/libgomp.so.1", "/y/libgomp.so.1", "/z/libtorch_python.so", "/w/libc10.so")
 TEXTS = (None, "", "free(): invalid pointer", "a: b: Assertion `", "*** stack smashing detected ***", "\n\n")
@@ -80,10 +93,13 @@ def test_every_odd_crash_has_a_verdict(run: Path, first: int) -> None:
     """One verdict with a class and a confidence, and a text of it."""
     job = s.load(run, Box(pid=101, ppid=99).alloc(0x7F50_0000_0000, 8192).at(500).crash(native=s.NATIVE[:2]))
     for seed in range(first, first + ROUNDS):
-        report = build_report(odd(job, seed))
+        crashed = odd(job, seed)
+        report = build_report(crashed)
         verdict = report.verdict
         assert verdict is not None and verdict.class_ and verdict.summary, seed
         assert verdict.confidence in CONFIDENCES, seed
         assert verdict.class_ != "unknown" or verdict.confidence == "unknown", seed
         assert all(item.summary and "None" not in item.summary for item in report.findings or []), seed
         assert render_text(report)
+        asked = explain_addresses(crashed, [*ADDRESSES, 0x7F50_0000_0010])
+        assert all(item.addr for item in asked.addresses or []) and render_where(asked), seed

@@ -45,7 +45,8 @@ def test_json_is_alone_on_stdout(run: Path) -> None:
     ]
     assert set(value["process"]) == {"pid", "rank", "role", "host", "status", "signal", "ended", "chosen"}
     assert set(value["addresses"][0]) == {
-        "asked", "addr", "kind", "says", "storage", "bucket", "region", "neighbors", "earlier_lives", "pointed_by",
+        "asked", "addr", "kind", "says", "storage", "bucket", "fsdp", "region", "neighbors", "earlier_lives",
+        "pointed_by",
     }  # fmt: skip
 
 

@@ -1,0 +1,79 @@
+"""What DDP sends that is not a bucket: what a communication hook makes of one, and zeros of a rank that has joined.
+
+The call of a hook is a scope, which tells both exactly. Hooks that are built into C++ have no scope, and neither has
+what a hook calls from a callback, on a thread of the backend's: those are recognized by size and place, and said to be
+guessed.
+"""
+
+from __future__ import annotations
+
+from pytracer.analyze.buckets import bucket_named, buckets_before
+from pytracer.analyze.facts import lived_at
+from pytracer.analyze.scopes import HookCall, hook_call, joined_module
+from pytracer.decode.snapshot import Collective, Snapshot, Storage
+
+_HALF = ("float16", "bfloat16")
+_FLOAT32_BYTES = 4
+
+
+def sent_for(snapshot: Snapshot, item: Collective) -> tuple[tuple[str, ...], int | None]:
+    """Names of what a collective sends in place of a bucket, and the index of that bucket."""
+    module = joined_module(item.scope)
+    if module is not None:
+        return (f"zeros in place of a bucket of {module}: this rank has joined",), None
+    call = hook_call(item.scope)
+    guessed = call is None
+    if call is None and item.scope is None and item.op == "all_reduce":
+        call = _builtin(snapshot, item) or _called_back(snapshot, item)
+    if call is None:
+        return (), None
+    bucket = bucket_named(snapshot, call.module, call.index, item.scheduled_ns)
+    name = bucket.name if bucket else f"DDP bucket {call.index} of {call.module}"
+    return (f"tensor of communication hook {call.hook} for {name}{', guessed' if guessed else ''}", name), call.index
+
+
+def sent_from_storage(snapshot: Snapshot, storage: Storage) -> str | None:
+    """The name of what a collective sent from one life of a storage, when that was not the bucket itself."""
+    for item in reversed(snapshot.collectives):
+        start = item.buffer_addr
+        if start is None or item.epoch is None or not storage.base <= start < storage.base + max(storage.nbytes, 1):
+            continue
+        names, _ = sent_for(snapshot, item)
+        if names and lived_at(storage, item.epoch):
+            return names[0]
+    return None
+
+
+def hooks(snapshot: Snapshot) -> dict[str | None, str]:
+    """The communication hook of each DDP module; None stands for a module whose name was not known yet."""
+    found = (fact.data for fact in snapshot.facts if fact.kind == "HOOK" and isinstance(fact.data, dict))
+    return {data.get("module"): str(data.get("hook")) for data in found}
+
+
+def _builtin(snapshot: Snapshot, item: Collective) -> HookCall | None:
+    """FP16_COMPRESS: as many elements as one bucket has, at half the size."""
+    fitting = [
+        HookCall(hook, module, bucket.index)
+        for module, hook in hooks(snapshot).items()
+        if module is not None and hook == "FP16_COMPRESS" and item.dtype in _HALF
+        for bucket in buckets_before(snapshot, module, item.scheduled_ns)
+        if bucket.nbytes // _FLOAT32_BYTES == item.numel
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _called_back(snapshot: Snapshot, item: Collective) -> HookCall | None:
+    """From a thread without any line of the program's, after the hook of a module that has one bucket only."""
+    if item.caller is not None:
+        return None
+    last: HookCall | None = None
+    for earlier in snapshot.collectives:
+        if earlier.number >= item.number:
+            break
+        call = hook_call(earlier.scope)
+        last = call or last
+        if earlier.scope is None and earlier.caller is not None:  # the program's own: the backward is over
+            last = None
+    if last is None or len(buckets_before(snapshot, last.module, item.scheduled_ns)) != 1:
+        return None  # which bucket's callback it is, nobody can tell
+    return last

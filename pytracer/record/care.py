@@ -1,0 +1,33 @@
+"""Looking into private attributes of torch's without becoming why a job dies: what fails is counted and told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytracer.record.core import Core
+
+
+class Care:
+    """Calls what may fail in another version of torch. One note of each subject is enough: it fails always or never."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, box: Core, subject: str, act: Callable[..., Any], *args: Any) -> Any:
+        """What `act` returns; None when it failed. `subject` begins the note, e.g. "DDP's buckets"."""
+        try:
+            return act(*args)
+        except Exception as error:
+            box.lib.pytracer_count_hook_error()
+            if subject not in self._told:
+                self._told.add(subject)
+                box.note(f"{subject} could not be noted: {type(error).__name__}: {error}")
+            return None
+
+
+def is_compiling() -> bool:
+    """True while torch.compile looks at the calling code: what is not torch's must stay out of it."""
+    from torch.compiler import is_compiling
+
+    return bool(is_compiling())

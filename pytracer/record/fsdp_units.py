@@ -1,0 +1,58 @@
+"""What FSDP1 and FSDP2 share: the entries that name a unit, its parameters and its shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytracer.blackbox.numbers import Entry
+from pytracer.record import distributed
+from pytracer.record.care import Care
+from pytracer.record.core import Core
+from pytracer.record.scopes import scope
+
+CLOSE_CALLS = 3  # names and shards rarely change after the first steps
+LATER_EVERY = 64
+MOST_GENERATIONS = 8  # of one unit: the journal has an end
+
+care = Care()
+_roots: dict[str, int] = {}
+
+
+def root_name(kind: str) -> str:
+    """`Net`, then `Net #2`: several models of one class."""
+    _roots[kind] = _roots.get(kind, 0) + 1
+    return kind if _roots[kind] == 1 else f"{kind} #{_roots[kind]}"
+
+
+class Unit:
+    """One unit: when it was looked at, and what was noted last."""
+
+    def __init__(self, module: str, fqn: str) -> None:
+        self.module, self.fqn = module, fqn
+        self.calls = 0
+        self.by_hand = False  # FSDP2: see fully_shard.py
+        self._noted: dict[str, Any] | None = None
+        self._generation = -1
+
+    def is_time(self) -> bool:
+        """True for the first calls and every 64th."""
+        self.calls += 1
+        return self.calls <= CLOSE_CALLS or self.calls % LATER_EVERY == 0
+
+    def scope(self, step: str, box: Core) -> int:
+        """The scope that FSDP2's own range of that name would be, e.g. `FSDP::all_gather (layers.0)`."""
+        return scope(box, f"{step} ({self.fqn})" if self.fqn else step)
+
+    def note(self, box: Core, described: dict[str, Any]) -> None:
+        """Writes UNIT when it differs from what was written last."""
+        if described == self._noted or self._generation + 1 >= MOST_GENERATIONS:
+            return
+        self._noted = described
+        self._generation += 1
+        distributed.note_rank(box)
+        box.journal(Entry.UNIT, {"module": self.module, "unit": self.fqn, "generation": self._generation, **described})
+
+
+def storage_addr(tensor: Any) -> int:
+    """Where its bytes begin; 0 when it has none at the moment."""
+    return int(tensor.data_ptr()) if tensor.untyped_storage().nbytes() else 0

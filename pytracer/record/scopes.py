@@ -1,0 +1,37 @@
+"""Scopes: what a thread is busy with while it calls collectives. FSDP2's are its ranges (csrc/hooks/ranges.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytracer.blackbox.numbers import Entry
+from pytracer.record.core import Core
+
+MOST = 4096  # names; a program that makes up new ones for ever is cut off
+
+_ids: dict[str, int] = {}
+_box: Core | None = None
+
+
+def scope(box: Core, name: str) -> int:
+    """The journal id of a scope, which is written once; 0 when there are too many."""
+    global _box
+    if _box is not box:  # ids belong to one box
+        _ids.clear()
+        _box = box
+    known = _ids.get(name)
+    if known is None:
+        if len(_ids) >= MOST:
+            return 0
+        known = _ids[name] = box.journal(Entry.SCOPE, name)
+    return known
+
+
+def within(box: Core, scope_id: int, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls `act` in a scope, and returns or raises what it does."""
+    before = box.lib.pytracer_scope(scope_id)
+    try:
+        return act(*args, **kwargs)
+    finally:
+        box.lib.pytracer_scope(before)

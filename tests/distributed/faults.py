@@ -1,0 +1,55 @@
+"""Runs the programs in which one rank says what lies at an address and faults there; keeps both."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytracer.analyze.report import Fault, ProcessReport, Report, Verdict
+from tests.distributed.jobs import PROGRAMS
+from tests.support.crash import traced_run
+
+# glibc gives every block of 16 KiB and more a mapping of its own, which ends when it is freed: a late read faults.
+UNMAPPED_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True)
+class Faulted:
+    """What the rank said, and what the report says of it."""
+
+    truth: dict[str, Any]
+    report: Report
+    process: ProcessReport
+    run: Path
+
+    @property
+    def fault(self) -> Fault:
+        """The fault of the rank."""
+        assert self.process.fault is not None
+        return self.process.fault
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the job."""
+        assert self.report.verdict is not None
+        return self.report.verdict
+
+
+def faulted(program: str, function: str, run: Path, *, ranks: int = 2, victim: int = 1) -> Faulted:
+    """Runs one function of a program on `ranks` ranks, of which `victim` faults."""
+    store = run.parent / f"store.{run.name}"
+    path = PROGRAMS / f"{program}.py"
+    words = [sys.executable, str(path), function, "--spawn", str(ranks), str(store)]
+    done = traced_run(*words, run=run, MALLOC_MMAP_THRESHOLD_=str(UNMAPPED_BYTES))
+    said = [line.removeprefix("TRUTH ") for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
+    assert len(said) == 1, f"{done.stdout}\n{done.stderr}"
+    report = done.report
+    process = next(item for item in report.processes or [] if item.rank == victim and item.role == "rank")
+    assert process.signal is not None, done.stderr
+    assert process.signal.name == "SIGSEGV"
+    assert not [note for note in process.notes or [] if "could not be noted" in note]
+    assert (report.counts or {}).get("hook_errors") == 0
+    return Faulted(json.loads(said[0]), report, process, run)

@@ -1,0 +1,92 @@
+"""A real fault in a DDP bucket, for each option of DDP's: the report names bucket, generation, parameter, offset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_core, needs_native
+from tests.distributed.faults import Faulted, faulted
+
+pytestmark = [needs_core, needs_native]
+
+OFTEN = ("gradient_as_bucket_view", "old_generation")
+BUCKETS = (
+    "gradient_as_bucket_view", "old_generation", "default", "before_rebuilding", "static_graph",
+    "find_unused_parameters", "no_sync", "two_modules", "joined",
+)  # fmt: skip
+
+
+def _is_bucket(done: Faulted) -> None:
+    truth, fault = done.truth, done.fault
+    assert fault.storage is not None
+    assert fault.bucket is not None
+    assert (fault.addr, fault.kind) == (truth["addr"], truth["kind"])
+    assert (fault.storage.base, fault.storage.offset_bytes) == (truth["base"], truth["offset"])
+    bucket = fault.bucket
+    assert {"module": bucket.module, "index": bucket.index, "parameter": bucket.parameter} == truth["bucket"]
+    assert (bucket.generation, bucket.offset_bytes) == (truth["generation"], truth["offset"])
+    assert done.verdict.summary is not None
+    assert f"DDP bucket {bucket.index} of {bucket.module} (generation {bucket.generation})" in done.verdict.summary
+
+
+@pytest.mark.parametrize(
+    "option", [pytest.param(item, marks=[] if item in OFTEN else [pytest.mark.every_job]) for item in BUCKETS]
+)
+def test_bucket_is_named(option: str, run: Path) -> None:
+    """Module, index, generation, parameter and offset are the truth that the rank printed before it faulted."""
+    _is_bucket(faulted("buckets", option, run))
+
+
+def test_address_in_an_old_generation_is_called_released(run: Path) -> None:
+    """The verdict says that DDP released it, not only where it was."""
+    done = faulted("buckets", "old_generation", run)
+    assert done.verdict.class_ == "use-after-free"
+    assert "which DDP released when it rebuilt its buckets" in (done.verdict.summary or "")
+
+
+@pytest.mark.every_job
+def test_address_that_belongs_to_somebody_else_now(run: Path) -> None:
+    """The storage that lives there is what it was; that a bucket lay there before is told, and no bucket is named."""
+    done = faulted("buckets", "reused_address", run)
+    truth, storage = done.truth, done.fault.storage
+    assert storage is not None
+    assert (done.fault.kind, storage.state, storage.base) == (truth["kind"], "live", truth["base"])
+    assert storage.offset_bytes == truth["offset"]
+    assert done.fault.bucket is None
+    assert truth["earlier"] in (storage.earlier or [])
+    assert not any("bucket" in name for name in storage.names or [])
+
+
+def _sent(done: Faulted, op: str = "all_reduce") -> list[str]:
+    """Names of the buffer of the last collective of that operation."""
+    found = next(item for item in done.process.recent_collectives or [] if item.op == op)
+    assert found.buffer is not None
+    return found.buffer.names or []
+
+
+def test_hook_of_the_users_own(run: Path) -> None:
+    """A fault in the tensor that a hook made of a bucket: hook and bucket are named, and the offset in that tensor."""
+    done = faulted("buckets", "own_hook", run)
+    truth, storage = done.truth, done.fault.storage
+    assert storage is not None
+    assert (done.fault.addr, done.fault.kind, storage.base) == (truth["addr"], truth["kind"], truth["base"])
+    assert (storage.offset_bytes, (storage.names or [None])[0]) == (truth["offset"], truth["name"])
+    assert _sent(done)[:2] == [truth["name"], "DDP bucket 0 of Net (generation 1)"]
+    assert [module.hook for module in done.process.ddp or []] == ["_Halved"]
+
+
+@pytest.mark.every_job
+@pytest.mark.parametrize(
+    ("function", "hook"),
+    [
+        ("fp16_hook", "fp16_compress_hook"), ("builtin_fp16_hook", "FP16_COMPRESS"), ("power_sgd", "powerSGD_hook"),
+    ],
+)  # fmt: skip
+def test_hooks_of_torch(function: str, hook: str, run: Path) -> None:
+    """The bucket stays where it is and is named; what is sent in its place is named beside it."""
+    done = faulted("buckets", function, run)
+    _is_bucket(done)
+    assert [module.hook for module in done.process.ddp or []] == [hook]
+    assert _sent(done)[0].startswith(f"tensor of communication hook {hook} for DDP bucket ")
