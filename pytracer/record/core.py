@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import RecordingError
-from pytracer.blackbox.schema import Entry
-from pytracer.record import launch
+from pytracer.blackbox.numbers import Entry
+from pytracer.record import places
 
 ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
@@ -85,11 +85,11 @@ class Core:
         if error:
             raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
 
-    def journal(self, kind: Entry, data: dict[str, Any] | str) -> int:
-        """Appends a fact, as JSON or text; 0 when it did not fit (which the box counts)."""
+    def journal(self, kind: int, data: dict[str, Any] | str) -> int:
+        """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)
         payload = text.encode("utf-8", "replace")
-        return int(self.lib.pytracer_journal(int(kind), payload, len(payload)))
+        return int(self.lib.pytracer_journal(kind, payload, len(payload)))
 
     def note(self, text: str) -> None:
         """A NOTE: something that a reader of the box should know about the recording itself."""
@@ -125,11 +125,11 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
-    path = launch.built_core()
+    path = places.built_core()
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise RecordingError(f"cannot load {path}: {error}", launch.BUILD_HINT) from error
+        raise RecordingError(f"cannot load {path}: {error}", places.BUILD_HINT) from error
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from pytracer.blackbox.schema import TensorRole
+from pytracer.blackbox.numbers import TensorRole
 from pytracer.record.care import is_compiling
 from pytracer.record.core import Core
 from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
@@ -118,5 +118,5 @@ def _note_unsharded(box: Core, group: Any, unit: Unit) -> None:
     found = (_Tensor * len(tensors))()
     for place, tensor in zip(found, tensors, strict=True):
         place.addr, place.nbytes = storage_addr(tensor), tensor.nbytes
-    scope_id, role = unit.scope("FSDP::all_gather_copy_out", box), int(TensorRole.UNSHARDED_PARAMETER)
+    scope_id, role = unit.scope("FSDP::all_gather_copy_out", box), TensorRole.UNSHARDED_PARAMETER
     within(box, scope_id, box.lib.pytracer_scoped_tensors, role, found, len(tensors))
