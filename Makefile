@@ -25,7 +25,7 @@ SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-distributed test-cuda build-cuda build lint format docs bench clean help tools
+.PHONY: demo test test-crash test-distributed test-cuda build-cuda build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -38,7 +38,9 @@ help:
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
 	@echo "make docs    generate what is generated"
-	@echo "make bench   all benchmarks"
+	@echo "make bench   all benchmarks, half an hour               (ARGS=--quick: ten minutes)"
+	@echo "make soak    a job of two ranks for half an hour        (ARGS='--minutes 10')"
+	@echo "make instructions  instructions of the hot paths against docs/cost.md; needs valgrind"
 	@echo "make clean   remove what was built; .venv, .venv-cuda and runs stay"
 	@echo
 	@echo "PYTHON=$(PYTHON)  TORCH=$(TORCH)  VENV=$(VENV)  CXX=$(CXX)"
@@ -104,8 +106,17 @@ docs: build
 	$(BIN)/python scripts/gen_layout.py
 	$(BIN)/python scripts/gen_docs.py
 
-bench: build
-	@for file in benchmarks/*.py; do $(BIN)/python $$file $(ARGS) || exit 1; done
+# Other tools are measured beside: memray, py-spy. soak.py is a job of half an hour, and has a word of its own.
+bench: build $(VENV)/.bench
+	@for file in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do \
+	    echo "== $$file" >&2; $(BIN)/python $$file $(ARGS) || exit 1; done
+
+soak: build
+	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# Needs valgrind with its headers. Fails when a hot path got longer than docs/cost.md says.
+instructions: build
+	$(BIN)/python scripts/instruction_counts.py $(or $(ARGS),--check)
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache $(VENV)/.built
@@ -132,6 +143,10 @@ $(TORCH_STAMP): | $(VENV)/.python
 
 $(VENV)/.built: $(TORCH_STAMP) $(SOURCES)
 	CXX="$(CXX)" $(PIP) install --no-build-isolation -e ".[test,disasm]"
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.built
+	$(PIP) install --no-build-isolation -e ".[bench]"
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml | $(VENV)/.built

@@ -2,6 +2,7 @@
 
     python benchmarks/merge.py                          8, 64, 512 and 1024 ranks
     python benchmarks/merge.py --ranks 64 --rounds 3
+    python benchmarks/merge.py --quick                  8 and 64, one round
     python benchmarks/merge.py --json                   JSON on stdout
 
 The jobs are synthetic: eight ranks to a host, each host with its own clock and its agent of torchrun, boxes of real
@@ -128,6 +129,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, action="append", help="this many; may be repeated")
     parser.add_argument("--rounds", type=int, default=3, help="of each (default 3)")
+    parser.add_argument("--quick", action="store_true", help="8 and 64 ranks, one round")
     parser.add_argument("--directory", metavar="DIR", help="where the boxes are written for a while")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     return parser.parse_args()
@@ -135,7 +137,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = arguments()
-    rows = [measure(ranks, max(given.rounds, 1), given.directory).document() for ranks in given.ranks or RANKS]
+    sizes, rounds = (RANKS[:2], 1) if given.quick else (given.ranks or RANKS, max(given.rounds, 1))
+    rows = [measure(ranks, rounds, given.directory).document() for ranks in sizes]
     where = {**machine(), "load": f"{os.getloadavg()[0]:.1f}"}
     if given.json:
         document = {"schema": "pytracer-benchmark", "version": 1, "name": "merge", "machine": where, "rows": rows}

@@ -36,11 +36,17 @@ def machine() -> dict[str, str]:
     )
     return {
         "cpu": f"{os.cpu_count()} x {model}",
+        "load": f"{os.getloadavg()[1]:.1f}",
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": version("torch"),
         "pytracer": __version__,
     }
+
+
+def machine_words(about: dict[str, str]) -> str:
+    """The machine in one line."""
+    return ", ".join(f"{key} {value}" for key, value in about.items())
 
 
 def progress(line: str) -> None:

@@ -30,8 +30,12 @@ inline constexpr uint32_t kThreadChunks = kThreadLimit / blackbox::kThreadsPerCh
 /// Where everything lies in the mapping. The addresses stay the same for the whole life of the process, also when a
 /// forked child maps its own file over its parent's.
 struct Box {
-  char* base = nullptr;
+  // What every storage asks for, in one cache line.
+  alignas(64) std::atomic<const Tier*> newest{nullptr};
   blackbox::FileHeader* header = nullptr;
+  Tier tiers[kTierLimit];
+  std::atomic<uint32_t> tier_count{0};
+  char* base = nullptr;
   Span<char> journal;
   Span<blackbox::Epoch> epochs;
   Span<blackbox::CrashHeader> crash;
@@ -47,8 +51,6 @@ struct Box {
   Span<blackbox::Holder> holders;
   Span<char> arena;
   Span<char> maps;
-  Tier tiers[kTierLimit];
-  std::atomic<uint32_t> tier_count{0};
   std::atomic<blackbox::ForeignStorage*> foreign{nullptr};
   blackbox::ThreadHead* heads[kThreadChunks] = {};
   blackbox::Grave* graves[kThreadChunks] = {};

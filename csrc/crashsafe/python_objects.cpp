@@ -45,6 +45,7 @@ bool trust_python_objects(int minor, const PythonTypes& known) noexcept {
   return py != nullptr;
 }
 
+void distrust_python_objects() noexcept { py = nullptr; }
 const PythonObjects* python_objects() noexcept { return python_offsets() != nullptr ? py : nullptr; }
 const PythonTypes& python_types() noexcept { return types; }
 

@@ -24,6 +24,9 @@ struct PythonTypes {
 /// Uses the row of this minor version from now on. False when there is none.
 bool trust_python_objects(int minor, const PythonTypes& types) noexcept;
 
+/// Stops using the offsets: a self-test failed.
+void distrust_python_objects() noexcept;
+
 /// The row and the types in use; null when none is trusted, or python_offsets() is not.
 const PythonObjects* python_objects() noexcept;
 const PythonTypes& python_types() noexcept;

@@ -19,6 +19,17 @@ namespace {
 
 using blackbox::EntryKind;
 
+// This extension is built for one CPython: its offsets are constants in the code, not one more line of data to fetch.
+constexpr crashsafe::PythonOffsets kRows[] = {
+#include "../crashsafe/python_offsets.inc"
+};
+consteval crashsafe::PythonOffsets row_of(int minor) {
+  for (const auto& row : kRows)
+    if (row.minor == minor) return row;
+  return {};
+}
+constexpr crashsafe::PythonOffsets kPython = row_of(PY_MINOR_VERSION);
+
 constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with the flag: its file belongs to torch or to us
 constexpr int kDetailFrames = 64;
 constexpr uint32_t kCacheSlots = 64;
@@ -31,21 +42,22 @@ InternMap<12> nodes;   // vtable, or Python class -> NODE
 InternMap<14> sites;   // hash -> SITE
 InternMap<13> stacks;  // hash -> STACK
 std::atomic<uint32_t> stack_count{0};
-const crashsafe::PythonOffsets* offsets = nullptr;
+bool frames_are_trusted = false;
 std::vector<std::string> library_directories;
 std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per-thread caches expire
 std::atomic<uint64_t> py_node_vtable{0};
 destructor original_code_dealloc = nullptr;
 
-// The cache of one thread. Only a pointer is thread-local: static TLS of a loaded library is scarce.
+// The cache of one thread. Only a pointer and a flag are thread-local: static TLS of a loaded library is scarce.
 struct Cache {
-  struct {
+  struct Slot {
     uint64_t code;
     uint32_t generation, id;
   } slots[kCacheSlots];
-  bool in_backward;  // a node began, and none was seen to be missing since
 };
 constinit thread_local Cache* t_cache __attribute__((tls_model("initial-exec"))) = nullptr;
+// A node began, and none was seen to be missing since. Beside the pointer: one line of memory to fetch, not two.
+constinit thread_local bool t_in_backward __attribute__((tls_model("initial-exec"))) = false;
 pthread_key_t cache_key;
 Cache no_cache;  // when memory is out: shared, slow, still right because slots are compared by generation 0
 
@@ -114,15 +126,17 @@ __attribute__((noinline, cold)) uint32_t intern_code(PyCodeObject* code) {
   return id;
 }
 
+__attribute__((noinline, cold)) uint32_t intern_and_keep(Cache& mine, Cache::Slot& slot, uint64_t code, uint32_t generation) {
+  uint32_t id = intern_code(reinterpret_cast<PyCodeObject*>(code));
+  if (&mine != &no_cache) slot = {code, generation, id};
+  return id;
+}
+
 inline uint32_t code_id(Cache& mine, uint64_t code) {
   uint32_t generation = code_generation.load(std::memory_order_acquire);
   auto& slot = mine.slots[(code >> 5 ^ code >> 11) % kCacheSlots];
-  if (__builtin_expect(slot.code != code || slot.generation != generation, 0)) {
-    uint32_t id = intern_code(reinterpret_cast<PyCodeObject*>(code));
-    if (&mine == &no_cache) return id;
-    slot = {code, generation, id};
-  }
-  return slot.id;
+  if (__builtin_expect(slot.code == code && slot.generation == generation, 1)) return slot.id;
+  return intern_and_keep(mine, slot, code, generation);
 }
 
 struct Frame {
@@ -140,34 +154,46 @@ inline T load(uint64_t base, long offset) {
 // A thread's own frames do not move under it, with or without the GIL. Not gilstate.tstate_current: another thread's.
 inline uint64_t first_frame() {
   auto state = reinterpret_cast<uint64_t>(PyGILState_GetThisThreadState());
-  if (state == 0 || offsets == nullptr) return 0;
-  auto frame = load<uint64_t>(state, offsets->ts_frame);
-  return offsets->cframe_frame >= 0 && frame != 0 ? load<uint64_t>(frame, offsets->cframe_frame) : frame;
+  if (state == 0 || !frames_are_trusted) return 0;
+  auto frame = load<uint64_t>(state, kPython.ts_frame);
+  return kPython.cframe_frame >= 0 && frame != 0 ? load<uint64_t>(frame, kPython.cframe_frame) : frame;
 }
-inline uint64_t next_frame(uint64_t frame) { return load<uint64_t>(frame, offsets->f_back); }
+inline uint64_t next_frame(uint64_t frame) { return load<uint64_t>(frame, kPython.f_back); }
 
 // False for frames without Python code.
 inline bool look(uint64_t frame, Frame& out) {
-  auto code = load<uint64_t>(frame, offsets->f_code) & ~1ull;
+  auto code = load<uint64_t>(frame, kPython.f_code) & ~1ull;
   if (code == 0) return false;
 #if PY_VERSION_HEX >= 0x030C0000
-  if (load<char>(frame, offsets->f_owner) == offsets->owner_cstack) return false;
+  if (load<char>(frame, kPython.f_owner) == kPython.owner_cstack) return false;
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
   if (!PyCode_Check(reinterpret_cast<PyObject*>(code))) return false;
 #endif
 #if PY_VERSION_HEX >= 0x030B0000
-  out = {code, static_cast<uint32_t>(load<uint64_t>(frame, offsets->f_instr) - (code + static_cast<uint64_t>(offsets->co_code)))};
+  out = {code, static_cast<uint32_t>(load<uint64_t>(frame, kPython.f_instr) - (code + static_cast<uint64_t>(kPython.co_code)))};
 #else
-  out = {code, static_cast<uint32_t>(load<int32_t>(frame, offsets->f_instr)) * 2};
+  out = {code, static_cast<uint32_t>(load<int32_t>(frame, kPython.f_instr)) * 2};
 #endif
   return true;
 }
 
-inline bool innermost(uint64_t& frame, Frame& out) {
-  for (frame = first_frame(); frame != 0; frame = next_frame(frame))
+__attribute__((noinline, cold)) bool look_further(uint64_t& frame, Frame& out) {
+  while ((frame = next_frame(frame)) != 0)
     if (look(frame, out)) return true;
   return false;
+}
+
+inline bool innermost(uint64_t& frame, Frame& out) {
+  frame = first_frame();
+  return frame != 0 && (__builtin_expect(look(frame, out), 1) || look_further(frame, out));
+}
+
+inline Who python_line(Cache& mine) {
+  uint64_t at = 0;
+  Frame frame;
+  if (__builtin_expect(!innermost(at, frame), 0)) return {0, 0};
+  return {code_id(mine, frame.code) & kIdMask, frame.offset};
 }
 
 uint64_t vtable_of(const torch::autograd::Node& node) { return load<uint64_t>(reinterpret_cast<uint64_t>(&node), 0); }
@@ -193,10 +219,10 @@ uint32_t intern_node(const torch::autograd::Node& node) {
 }
 
 // Asking costs 6 ns, so forward passes must not: the first answer "none" after a backward pass is the last question.
-inline c10::intrusive_ptr<torch::autograd::Node> running_node(Cache& mine) {
-  if (__builtin_expect(!mine.in_backward, 1)) return {};
+inline c10::intrusive_ptr<torch::autograd::Node> running_node() {
+  if (!t_in_backward) return {};
   auto node = torch::autograd::get_current_node();
-  if (!node) mine.in_backward = false;
+  if (!node) t_in_backward = false;
   return node;
 }
 
@@ -217,7 +243,8 @@ const char* node_class(const torch::autograd::Node& node, bool& is_python) noexc
 
 void prepare_who(const std::vector<std::string>& directories) {
   library_directories = directories;
-  offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
+  auto* offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
+  frames_are_trusted = offsets != nullptr && offsets->minor == kPython.minor;
   if (original_code_dealloc != nullptr) return;
   pthread_key_create(&cache_key, free_cache);
   original_code_dealloc = PyCode_Type.tp_dealloc;
@@ -226,15 +253,19 @@ void prepare_who(const std::vector<std::string>& directories) {
 
 bool can_ask_for_node() noexcept { return t_cache != nullptr; }
 
-void node_begins() noexcept { cache().in_backward = true; }
+void node_begins() noexcept { t_in_backward = true; }
+
+// Apart from the forward pass, whose path through the caches must be short.
+__attribute__((noinline)) static Who who_in_backward() noexcept {
+  Cache& mine = cache();
+  if (auto node = running_node()) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
+  return python_line(mine);
+}
 
 Who who_is_running() noexcept {
-  Cache& mine = cache();
-  if (auto node = running_node(mine)) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
-  uint64_t at = 0;
-  Frame frame;
-  if (!innermost(at, frame)) return {0, 0};
-  return {code_id(mine, frame.code) & kIdMask, frame.offset};
+  Cache* mine = t_cache;
+  if (__builtin_expect(mine == nullptr || t_in_backward, 0)) return who_in_backward();
+  return python_line(*mine);
 }
 
 Who who_is_running_in_detail() noexcept {
@@ -288,7 +319,7 @@ Who who_is_running_with_stack() noexcept {
     hash = mix(hash, static_cast<uint64_t>(id) << 32 | frame.offset);
   }
   uint32_t sequence_nr = ~0u;
-  if (auto node = running_node(mine)) {
+  if (auto node = running_node()) {
     stack.head.node_id = intern_node(*node);
     sequence_nr = static_cast<uint32_t>(node->sequence_nr());
   }

@@ -121,6 +121,10 @@ PYTRACER_API void pytracer_guard_free(void* at, uint32_t who_id, uint32_t who_wh
 /// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.
 PYTRACER_API int pytracer_check_python(const char* function);
 
+/// Tries the offsets of CPython's objects: the calling function must hold `object` in a cell, and as the last item of a list and of a
+/// tuple, in a dict and as attribute of two objects. 0: not found in all these ways; Python objects will not be followed.
+PYTRACER_API int pytracer_check_objects(uint64_t object);
+
 /// Probe of the autograd node that runs on the calling thread; see crashsafe/handler.h.
 struct pytracer_node {
   const char* name;

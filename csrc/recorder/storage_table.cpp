@@ -21,7 +21,6 @@ constexpr int kGrowthWaits = 1000;                      // of 0.1 ms
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
 
-std::atomic<const Tier*> newest{nullptr};
 std::atomic<int64_t> inherited_live{0};
 std::atomic<bool> growth_failed{false};
 std::atomic_flag growing = ATOMIC_FLAG_INIT;
@@ -42,18 +41,18 @@ bool add_tier(uint32_t log2_slots) {
   if (at == nullptr) return false;
   g_box.tiers[index] = {static_cast<LiveStorage*>(at), slots - 1, 64 - log2_slots, log2_slots};
   g_box.tier_count.store(index + 1, std::memory_order_release);
-  newest.store(&g_box.tiers[index], std::memory_order_release);
+  g_box.newest.store(&g_box.tiers[index], std::memory_order_release);
   return true;
 }
 
 // Called once per 1024 records of a thread. One thread grows, the others go on with the old tier.
 __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   tick();
-  const Tier& tier = *newest.load(std::memory_order_acquire);
+  const Tier& tier = *g_box.newest.load(std::memory_order_acquire);
   int64_t live = live_storages() + inherited_live.load(std::memory_order_relaxed);
   if (live * 100 < static_cast<int64_t>(tier.mask + 1) * full_percent || growth_failed.load(std::memory_order_relaxed)) return;
   if (growing.test_and_set(std::memory_order_acquire)) return;
-  if (newest.load(std::memory_order_acquire) == &tier && !add_tier(std::min(tier.log2_slots + kGrowthLog2, kLargestLog2))) {
+  if (g_box.newest.load(std::memory_order_acquire) == &tier && !add_tier(std::min(tier.log2_slots + kGrowthLog2, kLargestLog2))) {
     growth_failed.store(true, std::memory_order_relaxed);
     note("the table of live storages cannot grow: new storages that find no slot are counted as dropped");
   }
@@ -71,32 +70,41 @@ struct Birth {
   uint32_t epoch, origin;
 };
 
-inline bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
+// acquire: the fields must not be written before the slot is ours
+inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
+  return std::atomic_ref(slot.key).compare_exchange_strong(seen, addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed);
+}
+
+inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth) {
+  slot.size_thread = birth.nbytes | static_cast<uint64_t>(context.index) << 48;
+  slot.who_id = birth.who.id;
+  slot.who_where = birth.who.where;
+  slot.epoch = birth.epoch;
+  slot.sequence = context.sequence;
+  // release: whoever sees LIVE sees the fields
+  std::atomic_ref(slot.key).store(
+      static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
+      std::memory_order_release);
+}
+
+bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
-    std::atomic_ref key(slot.key);
-    uint64_t seen = key.load(std::memory_order_relaxed);
-    if (__builtin_expect(seen != 0, 0)) {
+    uint64_t seen = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+    if (seen != kKeyEmpty) {
       if ((seen & (kKeyAddrMask | kKeyStateMask)) != (birth.addr | kKeyLive)) continue;
       std::atomic_ref(g_box.header->stale_storages).fetch_add(1, std::memory_order_relaxed);  // its free was missed: take over
     }
-    // acquire: the fields below must not be written before the slot is ours
-    if (!key.compare_exchange_strong(seen, birth.addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed)) continue;
-    slot.size_thread = birth.nbytes | static_cast<uint64_t>(context.index) << 48;
-    slot.who_id = birth.who.id;
-    slot.who_where = birth.who.where;
-    slot.epoch = birth.epoch;
-    slot.sequence = context.sequence;
-    // release: whoever sees LIVE sees the fields
-    key.store(static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
-              std::memory_order_release);
+    if (!claim(slot, seen, birth.addr)) continue;
+    fill(slot, context, birth);
     return true;
   }
   return false;
 }
 
-__attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birth& birth) {
-  const Tier& tier = *newest.load(std::memory_order_acquire);
+__attribute__((noinline)) void put_slow(ThreadContext& context, const Birth& birth) {
+  const Tier& tier = *g_box.newest.load(std::memory_order_acquire);
+  if (put(tier, first_slot(tier, birth.addr), 1, kWindow1, context, birth)) return;
   if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth)) return;
   // Crowded here although there is room elsewhere: a larger tier helps. When there is none, the epoch must not move each time.
   if (!growth_failed.load(std::memory_order_relaxed)) on_tick(20);
@@ -104,14 +112,14 @@ __attribute__((noinline, cold)) void put_slow(ThreadContext& context, const Birt
     timespec t{0, 100'000};  // another thread makes it: a moment, once per tier, rather than a lost storage
     nanosleep(&t, nullptr);
   }
-  const Tier& next = *newest.load(std::memory_order_acquire);
+  const Tier& next = *g_box.newest.load(std::memory_order_acquire);
   if (&next != &tier && (put(next, first_slot(next, birth.addr), 1, kWindow1, context, birth) ||
                          put(next, second_slot(next, birth.addr), second_step(next), kWindow2, context, birth)))
     return;
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
-void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho ask, uint32_t epoch) {
+inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho ask, uint32_t epoch) {
   uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
   bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
   uint64_t who = ask(large);
@@ -137,52 +145,62 @@ void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho 
   order.store(static_cast<uint32_t>(count), std::memory_order_release);
 }
 
-inline bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, uint64_t addr, AskWho who) {
+inline bool is_at(uint64_t key, uint64_t addr) { return (key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive); }
+
+// After the grave: killed in between, the storage is in both.
+inline void give_up(LiveStorage& slot) { std::atomic_ref(slot.key).store(kKeyEmpty, std::memory_order_release); }
+
+bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, uint64_t addr, AskWho who) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
-    std::atomic_ref key(slot.key);
-    uint64_t seen = key.load(std::memory_order_relaxed);
-    if ((seen & (kKeyAddrMask | kKeyStateMask)) != (addr | kKeyLive)) continue;
-    bury(context, slot, seen, who, stamp(context));
-    key.store(kKeyEmpty, std::memory_order_release);  // after the grave: killed in between, the storage is in both
+    uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+    if (!is_at(key, addr)) continue;
+    bury(context, slot, key, who, stamp(context));
+    give_up(slot);
     return true;
   }
   return false;
 }
 
-__attribute__((noinline, cold)) bool take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
+__attribute__((noinline)) void take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
     if (take(tier, first_slot(tier, addr), 1, kWindow1, context, addr, who) ||
-        take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who))
-      return true;
+        take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who)) {
+      context.head->free_count++;
+      return;
+    }
   }
-  return false;
+  std::atomic_ref(g_box.header->unknown_frees).fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-bool open_storage_table() noexcept { return newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
+bool open_storage_table() noexcept { return g_box.newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
 
 void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
-  const Tier* tier = newest.load(std::memory_order_acquire);
+  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
   Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context), origin};
   context.head->alloc_count++;
-  if (__builtin_expect(!put(*tier, first_slot(*tier, birth.addr), 1, kWindow1, context, birth), 0)) put_slow(context, birth);
+  // Nearly always there is room at the first slot: everything else stays out of the path through the caches.
+  LiveStorage& slot = tier->slots[first_slot(*tier, birth.addr)];
+  if (__builtin_expect(!claim(slot, kKeyEmpty, birth.addr), 0)) return put_slow(context, birth);
+  fill(slot, context, birth);
 }
 
 void storage_freed(const void* address, AskWho who) noexcept {
-  const Tier* tier = newest.load(std::memory_order_acquire);
+  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
-  if (__builtin_expect(take(*tier, first_slot(*tier, addr), 1, kWindow1, context, addr, who), 1) || take_slow(context, addr, who)) {
-    context.head->free_count++;
-    return;
-  }
-  std::atomic_ref(g_box.header->unknown_frees).fetch_add(1, std::memory_order_relaxed);
+  LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
+  uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+  if (__builtin_expect(!is_at(key, addr), 0)) return take_slow(context, addr, who);
+  bury(context, slot, key, who, stamp(context));
+  give_up(slot);
+  context.head->free_count++;
 }
 
 bool storage_known(const void* address) noexcept {
@@ -190,7 +208,7 @@ bool storage_known(const void* address) noexcept {
   auto in = [addr](const Tier& tier, uint64_t at, uint64_t step, int window) {
     for (int i = 0; i < window; i++) {
       uint64_t key = std::atomic_ref(tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask].key).load(std::memory_order_relaxed);
-      if ((key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive)) return true;
+      if (is_at(key, addr)) return true;
     }
     return false;
   };

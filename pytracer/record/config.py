@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from pytracer.record import launch
+from pytracer.record import places
 
 LEVEL_NUMBERS = {"light": 0, "default": 1, "ops": 2}
 
@@ -18,6 +18,11 @@ def level_from_environment() -> str:
     return level if level in LEVEL_NUMBERS else "default"
 
 
+def warns_of_broken_graphs() -> bool:
+    """PYTRACER_CUDA_GRAPHS=warn: a replay whose inputs were freed warns."""
+    return os.environ.get("PYTRACER_CUDA_GRAPHS") == "warn"
+
+
 def default_directory() -> Path:
     """Where to record when nobody said: PYTRACER_DIR, else a new directory below `runs/`.
 
@@ -26,13 +31,13 @@ def default_directory() -> Path:
     given = os.environ.get("PYTRACER_DIR")
     if given:
         return Path(os.path.abspath(given))
-    word = launch.command_word(["python", *sys.argv])
+    word = places.command_word(["python", *sys.argv])
     pid, started = os.getpid(), time.time()
     if "LOCAL_RANK" in os.environ or "RANK" in os.environ:
         pid = os.getppid()
         started = _start_of(pid) or started
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
-    return Path(os.path.abspath(launch.RUNS), f"{stamp}-{word}-{pid}")
+    return Path(os.path.abspath(places.RUNS), f"{stamp}-{word}-{pid}")
 
 
 def _start_of(pid: int) -> float | None:

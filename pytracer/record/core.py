@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import RecordingError
-from pytracer.blackbox.schema import Entry
-from pytracer.record import launch
+from pytracer.blackbox.numbers import Entry
+from pytracer.record import places
 
 ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
+
+
+class _Held:
+    """Has an attribute."""
+
+    value: object
 
 
 class Core:
@@ -31,6 +37,7 @@ class Core:
         self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
         self.lib.pytracer_step.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
+        self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
         self.lib.pytracer_refresh_names.restype = ctypes.c_uint64
         self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
         self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [ctypes.c_uint64, ctypes.c_uint32]
@@ -78,11 +85,11 @@ class Core:
         if error:
             raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
 
-    def journal(self, kind: Entry, data: dict[str, Any] | str) -> int:
-        """Appends a fact, as JSON or text; 0 when it did not fit (which the box counts)."""
+    def journal(self, kind: int, data: dict[str, Any] | str) -> int:
+        """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)
         payload = text.encode("utf-8", "replace")
-        return int(self.lib.pytracer_journal(int(kind), payload, len(payload)))
+        return int(self.lib.pytracer_journal(kind, payload, len(payload)))
 
     def note(self, text: str) -> None:
         """A NOTE: something that a reader of the box should know about the recording itself."""
@@ -91,6 +98,20 @@ class Core:
     def check_python(self) -> bool:
         """Walks this very call's frames in the core and compares; True when Python stacks can be trusted."""
         return self._pytracer_frame_check() == 1
+
+    def check_objects(self) -> bool:
+        """Lets the core find an object in every way in which the crash handler looks for tensors; True when it can."""
+        wanted = object()
+        in_list, in_tuple, in_dict = [None, wanted], (None, wanted), {"key": wanted}
+        one, other = _Held(), _Held()
+        one.value = wanted
+        vars(other)["value"] = (
+            wanted  # the dict is made, and takes over what the interpreter had kept beside the object
+        )
+        assert (lambda: wanted)() is wanted  # a cell
+        found = self.lib.pytracer_check_objects(id(wanted)) == 1
+        del in_list, in_tuple, in_dict
+        return bool(found)
 
     def _pytracer_frame_check(self) -> int:
         import sys
@@ -104,11 +125,11 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
-    path = launch.built_core()
+    path = places.built_core()
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise RecordingError(f"cannot load {path}: {error}", launch.BUILD_HINT) from error
+        raise RecordingError(f"cannot load {path}: {error}", places.BUILD_HINT) from error
 
 
 @lru_cache(maxsize=1)

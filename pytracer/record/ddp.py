@@ -14,7 +14,7 @@ import functools
 import weakref
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record import distributed
 from pytracer.record.care import Care, is_compiling
 from pytracer.record.core import Core

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record import exceptions
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches

@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 

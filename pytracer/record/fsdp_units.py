@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record import distributed
 from pytracer.record.care import Care
 from pytracer.record.core import Core

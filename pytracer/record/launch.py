@@ -22,23 +22,17 @@ from typing import Any
 
 from pytracer._errors import RecordingError, UsageError
 from pytracer._version import __version__
+from pytracer.record.places import RUNS, built_core, command_word, file_system, is_remote, point_latest
 
 LEVELS = ("light", "default", "ops")
 RUN_FILE = "run.json"
 BOXES = "boxes"
 BOX_SUFFIX = ".blackbox"
-RUNS = "runs"
-BUILD_HINT = "run `make build`, or `pip install --no-build-isolation -e .`"
-LATEST = "latest"
 REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
 OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "doorbell")
 
 ROOM_BYTES = 64 * 1024 * 1024
-# A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.
-_REMOTE = re.compile(
-    r"^(nfs\d*|lustre|fuse.*|9p|virtiofs|cifs|smb\d*|ceph|afs|gpfs|beegfs\w*|orangefs|pvfs2|glusterfs|wekafs)$"
-)
 
 
 @dataclass(frozen=True)
@@ -59,21 +53,6 @@ class Run:
         return self.directory / BOXES
 
 
-def built_core() -> Path:
-    """The core beside this package.
-
-    Raises:
-        RecordingError: it was not built.
-    """
-    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
-    if not path.is_file():
-        raise RecordingError(
-            f"the recorder is not built: {path} does not exist",
-            BUILD_HINT,
-        )
-    return path
-
-
 def core_library() -> Path:
     """The library to preload.
 
@@ -87,49 +66,6 @@ def core_library() -> Path:
             "install pytracer below another directory",
         )
     return path
-
-
-def command_word(command: Sequence[str]) -> str:
-    """One word that tells a run from others: the script or module, else the program."""
-    word = Path(command[0]).name
-    for position, argument in enumerate(command[1:], 1):
-        if argument.endswith(".py"):
-            word = Path(argument).stem
-            break
-        if argument == "-m" and position + 1 < len(command) and "torch.distributed" not in command[position + 1]:
-            word = command[position + 1]
-            break
-        if argument == "-c":
-            break
-    return re.sub(r"[^A-Za-z0-9._]+", "_", word).strip("._")[:40] or "run"
-
-
-def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
-    """Kind of the file system that holds `path` (which need not exist yet), e.g. "ext4"; "" when not known.
-
-    Source: the last line of /proc/self/mountinfo whose mount point is the longest prefix (proc(5)).
-    """
-    target = os.path.realpath(path)
-    best, kind = -1, ""
-    try:
-        text = mountinfo.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
-    for line in text.splitlines():
-        head, separator, tail = line.partition(" - ")
-        fields = head.split(" ")
-        if not separator or len(fields) < 5:
-            continue
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-        inside = point == "/" or target == point or target.startswith(point + "/")
-        if inside and len(point) >= best:
-            best, kind = len(point), tail.split(" ")[0]
-    return kind
-
-
-def is_remote(kind: str) -> bool:
-    """Whether boxes must not be mapped on a file system of this kind."""
-    return bool(_REMOTE.match(kind))
 
 
 def create_run(command: Sequence[str], output: Path | None = None, *, force: bool = False) -> Run:
@@ -346,24 +282,6 @@ def _check_room(directory: Path) -> None:
             f"the disk of {directory} is full: {what} left, {ROOM_BYTES // 2**20} MiB are needed",
             "free some, or choose another disk with -o DIR",
         )
-
-
-def point_latest(directory: Path) -> str:
-    """Lets `runs/latest` point at a directory below `runs/`; returns a note when it could not."""
-    if directory.parent.name != RUNS:
-        return ""
-    link = directory.parent / LATEST
-    aside = directory.parent / f".{LATEST}.{os.getpid()}"
-    try:
-        if os.path.lexists(link) and not link.is_symlink():
-            return f"{link} is not a link of ours and was left alone"
-        aside.unlink(missing_ok=True)
-        aside.symlink_to(directory.name)
-        os.replace(aside, link)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        return f"{link} could not be set: {error.strerror}"
-    return ""
 
 
 def _cannot_write(path: Path, error: OSError) -> RecordingError:

@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 

@@ -11,12 +11,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from pytracer.blackbox.schema import Entry, NameRole
+from pytracer.blackbox.numbers import Entry, NameRole
 from pytracer.record.core import Core
 
 TRANSPARENT, FOLLOWED = 1, 2  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
 TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
+_PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 MOST_TEXTS = 16384
 LONGEST_TEXT = 160
 KEPT_GONE = 4096  # what died is remembered at least so long
@@ -116,13 +117,13 @@ class NameTable:
         if slot:
             slots[id(tensor)] = slot
 
-    def _tensor(self, owner: _Owner, role: NameRole, key: str, tensor: Any) -> None:
-        flags = FOLLOWED if role is NameRole.PARAMETER else 0
+    def _tensor(self, owner: _Owner, role: int, key: str, tensor: Any) -> None:
+        flags = FOLLOWED if role == NameRole.PARAMETER else 0
         slot = self._note(owner, key, role, key, owner.slot, flags, tensor)
-        if slot and role is NameRole.PARAMETER:
+        if slot and role == NameRole.PARAMETER:
             self._tensor_slots[id(tensor)] = slot
 
-    def _note(self, owner: _Owner, key: Any, role: NameRole, text: str, parent: int, flags: int, tensor: Any) -> int:
+    def _note(self, owner: _Owner, key: Any, role: int, text: str, parent: int, flags: int, tensor: Any) -> int:
         known, local = owner.tensors.get(key, (0, 0))[0], local_part(tensor)
         slot = self._write(known, role, text, parent, flags, id(local), item_bytes(local))
         if slot:
@@ -138,7 +139,7 @@ class NameTable:
         self._tensor(owner, NameRole.PARAMETER, key, param)
         return self._tensor_slots.get(id(param), 0)
 
-    def _owner(self, owners: dict[int, _Owner], thing: Any, role: NameRole, text: str) -> _Owner:
+    def _owner(self, owners: dict[int, _Owner], thing: Any, role: int, text: str) -> _Owner:
         key = id(thing)
 
         def gone(ref: weakref.ref[Any]) -> None:
@@ -158,7 +159,7 @@ class NameTable:
             if self._tensor_slots.get(tensor) == slot:
                 del self._tensor_slots[tensor]
 
-    def _write(self, slot: int, role: NameRole, text: str, parent: int, flags: int, address: int, nbytes: int) -> int:
+    def _write(self, slot: int, role: int, text: str, parent: int, flags: int, address: int, nbytes: int) -> int:
         name = self._text(text)
         if not slot and len(self._gone) > KEPT_GONE:
             slot = self._gone.popleft()
@@ -182,6 +183,9 @@ def local_part(tensor: Any) -> Any:
 
 def item_bytes(tensor: Any) -> int:
     """Size of an element, without asking a subclass's __torch_function__."""
+    kind = type(tensor)
+    if (kind.__module__, kind.__name__) in _PLAIN:
+        return int(tensor.element_size())
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():

@@ -33,7 +33,7 @@ def install(box: Core, *, modules_may_exist: bool) -> None:
     """Registers the hooks. `modules_may_exist`: torch was imported long ago, so look for modules and optimizers."""
     global _table, _recorder
     if not torch_probe.learn(box):
-        box.note("tensors are not named: this torch, or this CPython, keeps them in a way that is not known")
+        box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
         return
     _table = _table or NameTable(box)
     _recorder = _Recorder(box, _table)
@@ -66,7 +66,7 @@ def name(tensors: T, text: str) -> T:
         `tensors`, unchanged.
     """
     recorder = _recorder
-    if recorder is not None:
+    if recorder is not None and not recorder.compiling():
         recorder.guarded(recorder.name, tensors, str(text))
     return tensors
 
@@ -137,26 +137,35 @@ class _Recorder:
         @functools.wraps(original)
         def and_note(thing: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(thing, *args, **kwargs)
-            self.guarded(note, thing)
+            if not self.compiling():
+                self.guarded(note, thing)
             return result
 
         _patches.replace(owner, attribute, and_note)
 
     def _on_parameter(self, module: Any, key: str, tensor: Any) -> None:
-        self.guarded(self._register, module, key, tensor, True)
+        if not self.compiling():
+            self.guarded(self._register, module, key, tensor, True)
 
     def _on_buffer(self, module: Any, key: str, tensor: Any) -> None:
-        self.guarded(self._register, module, key, tensor, False)
+        if not self.compiling():
+            self.guarded(self._register, module, key, tensor, False)
+
+    def compiling(self) -> bool:
+        """torch.compile looks into hooks, and must not come to a place that it cannot compile (fullgraph=True)."""
+        return bool(self._torch.compiler.is_compiling())
 
     def _register(self, module: Any, key: str, tensor: Any, parameter: bool) -> None:
         if tensor is not None:
             self._table.registered(module, key, tensor, parameter=parameter)
 
     def _on_module(self, module: Any, key: str, child: Any) -> None:
-        if child is not None:
+        if child is not None and not self.compiling():
             self.guarded(self._table.child, module, key, child)
 
     def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self.compiling():
+            return
         if time.monotonic_ns() >= self._noted_ns:
             self.guarded(self._note_all, optimizer)
         elif not self._table.knows(optimizer):

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer.record import config, exceptions, handlers, launch, threads, torch_half
+from pytracer.record import config, exceptions, handlers, places, threads, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
-from pytracer.record.guard import VARIABLE, parse_guard
 from pytracer.record.torch_import import is_imported, when_torch_is_imported
 
 Level = Literal["light", "default", "ops"]
@@ -49,6 +48,8 @@ def enable(
     """
     global _called
     if guard is not None:
+        from pytracer.record.guard import VARIABLE, parse_guard  # here: few runs guard
+
         parse_guard(guard)
     if level is not None and level not in config.LEVEL_NUMBERS:
         raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(config.LEVEL_NUMBERS)}")
@@ -82,6 +83,8 @@ def start_python_half(level: str) -> None:
     box = core()
     if not box.check_python():
         box.note("the frames of this CPython are laid out differently: Python stacks are left out")
+    elif not box.check_objects():
+        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
     exceptions.install(box)
     handlers.install(box)
     threads.install(box)
@@ -134,8 +137,8 @@ def step(n: int) -> None:
 
 def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
     wanted = Path(os.path.abspath(directory)) if directory is not None else config.default_directory()
-    kind = launch.file_system(wanted)
-    problem: str | None = f"a black box cannot be mapped safely on {kind}" if launch.is_remote(kind) else None
+    kind = places.file_system(wanted)
+    problem: str | None = f"a black box cannot be mapped safely on {kind}" if places.is_remote(kind) else None
     if problem is None:
         try:
             wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -155,8 +158,8 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
         _say(f"cannot record into {wanted} ({problem}): recording into {spare}; choose with enable(directory=...)")
         wanted = spare
     os.environ["PYTRACER_DIR"] = str(wanted)  # children that call enable() join this run
-    if wanted.parent.name == launch.RUNS:
-        launch.point_latest(wanted)
+    if wanted.parent.name == places.RUNS:
+        places.point_latest(wanted)
     return True
 
 

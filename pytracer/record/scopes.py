@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytracer.blackbox.schema import Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 
 MOST = 4096  # names; a program that makes up new ones for ever is cut off

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._version import __version__
-from pytracer.blackbox.schema import Entry
-from pytracer.record import guard
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
 
 _native: Any = None
+_guards = False  # guard mode was armed in this process
 
 
 def install(box: Core, level: str, *, late: bool = False) -> None:
@@ -33,8 +33,13 @@ def install(box: Core, level: str, *, late: bool = False) -> None:
 
 def arm_guard(box: Core) -> None:
     """Guard mode as the environment says, once the hooks are there: they bring storages to it."""
-    if _native is not None:
-        guard.arm(box, guard.guard_from_environment(box))
+    global _guards
+    if _native is None or not (_guards or os.environ.get("PYTRACER_GUARD")):
+        return
+    from pytracer.record import guard  # here: few runs guard, and every process would pay for the import
+
+    _guards = True
+    guard.arm(box, guard.guard_from_environment(box))
 
 
 def uninstall() -> None:
@@ -46,12 +51,13 @@ def uninstall() -> None:
         patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, fsdp, names, steps
+    from pytracer.record import cuda, ddp, distributed, fsdp, names, steps
 
-    for part in (names, steps, fsdp, ddp, distributed):
+    for part in (names, steps, fsdp, ddp, distributed, cuda):
         part.uninstall()
     _native.uninstall()
-    guard.arm(core(), None)
+    if _guards:
+        core().lib.pytracer_guard_pause()
     _native = None
 
 
@@ -113,7 +119,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import ddp, distributed, fsdp, handlers, names, older, steps
+    from pytracer.record import cuda, ddp, distributed, fsdp, handlers, names, older, steps
 
     older.follow(box, native)
     handlers.install_for_workers(box)
@@ -123,6 +129,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         distributed.install(box)
         ddp.install(box, native)
         fsdp.install(box)
+    cuda.install(box, native)
 
 
 def _install_without_native(box: Core) -> None:

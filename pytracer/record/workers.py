@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from pytracer.blackbox.schema import TEXT_RECORD, Entry, Record
+from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 
@@ -89,14 +89,14 @@ def _recorded(box: Core, fetch: Any) -> Any:
 
 def _sample(box: Core, words: str) -> None:
     if box.recording:
-        payload = words.encode("utf-8", "replace")[: TEXT_RECORD.nbytes]
-        box.lib.pytracer_record(int(Record.SAMPLE), payload, len(payload))
+        payload = words.encode("utf-8", "replace")[:TEXT_RECORD_BYTES]
+        box.lib.pytracer_record(Record.SAMPLE, payload, len(payload))
 
 
 def batch_words(indices: Any) -> str:
     """How many samples, a space, then as many of their indices as fit: `8 0-3,7,9,12-13`; `4 -` without indices."""
     batch = indices if isinstance(indices, (list, tuple)) else [indices]
-    limit = TEXT_RECORD.nbytes - 1
+    limit = TEXT_RECORD_BYTES - 1
     text = f"{len(batch)} "
     for n, word in enumerate(_runs(batch)):
         longer = f"{text},{word}" if n else text + word

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from pytracer.analyze.report import Fault, Holder, ProcessReport
 from pytracer.render.text import render_text
 from tests.conditions import needs_core, needs_native, needs_torch
-from tests.support.crash import Ended, line_of, victim
+from tests.support.cli import ROOT
+from tests.support.crash import Ended, environment, line_of, victim
 
 pytestmark = [needs_core, needs_native, needs_torch]
 
@@ -148,3 +151,23 @@ def test_names_need_no_launcher(case: str, run: Path) -> None:
         assert NAMES[case] in (fault.storage.names or [])
     else:
         assert [item.expression for item in fault.storage.holders or []] == ["kv_cache"]
+
+
+@pytest.mark.parametrize("way", ["untraced", "preload", "enable"])
+def test_names_keep_nothing_alive_and_change_nothing(way: str, run: Path) -> None:
+    """Reference counts, weak references, swapping, subclasses, hooks after disable(): as without us."""
+    done = victim("names_change_nothing.py", run=run, way=way)
+    assert (done.status, done.stdout) == (0, "ok\n"), done.stderr
+    if way == "untraced":
+        return
+    box = done.box
+    assert [fact.data for fact in box.facts if fact.kind == "NOTE"] == []
+    assert (box.counts["names_dropped"], box.counts["hook_errors"]) == (0, 0)
+    assert box.counts["journal_dropped"] == 0
+    assert sum(len(items) for items in box.named.values()) < 4 * 8192
+
+
+def test_name_without_torch_does_nothing() -> None:
+    """It neither imports torch nor complains."""
+    code = "import pytracer, sys; assert pytracer.name([1], 'x') == [1]; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment(PYTHONPATH=str(ROOT)))

@@ -101,6 +101,18 @@ def test_stack_of_another_python_is_right(other_python: str, run: Path) -> None:
     ]
 
 
+def test_objects_of_another_python_are_followed(other_python: str, run: Path) -> None:
+    """Locals, cells, items and attributes are found where that version keeps them; else the box would say so."""
+    code = (
+        "from pytracer.record.core import core; import pytracer, sys\n"
+        "pytracer.enable(sys.argv[1]); print(core().check_python(), core().check_objects())"
+    )
+    command = [other_python, "-c", code, str(run)]
+    done = ended(command, environment(PYTHONPATH=str(ROOT)), run)
+    assert (done.status, done.stdout) == (0, "True True\n"), done.stderr
+    assert [fact.data for fact in done.box.facts if fact.kind == "NOTE"] == []
+
+
 def test_threads_of_another_python_are_told_apart(other_python: str, run: Path) -> None:
     """A crash on a thread: its own stack is the crashed one, the main thread's is beside it."""
     program = "fault_on_python_thread.py"

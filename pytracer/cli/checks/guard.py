@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from pytracer.cli.checks.answer import LIMITED, WORKS, Check, is_built
-from pytracer.record import launch
+from pytracer.record import places
 from pytracer.record.guard import map_count
 
 
@@ -14,7 +14,7 @@ def check_guard() -> Check:
     """Tries MADV_GUARD_INSTALL on a page of our own."""
     if not is_built():
         return guard(None, map_count())
-    return guard(int(ctypes.CDLL(str(launch.built_core())).pytracer_guard_markers()), map_count())
+    return guard(int(ctypes.CDLL(str(places.built_core())).pytracer_guard_markers()), map_count())
 
 
 def guard(error: int | None, maps: int) -> Check:

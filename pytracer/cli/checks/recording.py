@@ -36,7 +36,7 @@ from pytracer.cli.checks.answer import (
     traced,
 )  # fmt: skip
 from pytracer.decode.reader import read_box
-from pytracer.record import launch
+from pytracer.record import launch, places
 
 _PYTHONS = ((3, 10), (3, 13))
 
@@ -182,9 +182,9 @@ def check_crash_handler() -> Check:
 
 def check_directory() -> Check:
     """Where `pytracer run` would record from here."""
-    place = Path.cwd() / launch.RUNS
+    place = Path.cwd() / places.RUNS
     place = place if place.is_dir() else place.parent
-    kind = launch.file_system(place)
+    kind = places.file_system(place)
     room = os.statvfs(place)
     free = room.f_bavail * room.f_frsize
     detail = f"{place} on {kind or 'an unknown file system'}, {free / 2**30:.1f} GiB free"
@@ -194,7 +194,7 @@ def check_directory() -> Check:
         )
     if free < launch.ROOM_BYTES:
         return Check("directory", MISSING, f"{detail}: too little", "free some, or `pytracer run -o DIR`", True)
-    if launch.is_remote(kind):
+    if places.is_remote(kind):
         return Check(
             "directory",
             LIMITED,

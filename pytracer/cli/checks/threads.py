@@ -25,7 +25,7 @@ from pytracer.cli.checks.answer import (
     traced,
 )  # fmt: skip
 from pytracer.decode.reader import read_box
-from pytracer.record import launch
+from pytracer.record import places
 
 HELPER = "_helper"
 _TRIALS = str(Path(trials.__file__).resolve())
@@ -93,7 +93,7 @@ def ptrace(error: int | None, scope: int) -> Check:
 
 def check_helper() -> Check:
     """The program beside the core that reads the threads of a dying process."""
-    return helper(launch.built_core().parent / HELPER)
+    return helper(places.built_core().parent / HELPER)
 
 
 def helper(path: Path) -> Check:

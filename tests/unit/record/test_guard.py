@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytracer._errors import UsageError
-from pytracer.record import launch
+from pytracer.record import launch, places
 from pytracer.record.guard import Guard, map_count, memory_bytes, parse_guard
 
 
@@ -51,7 +51,7 @@ def test_only_smaller_alignments_are_warned_of() -> None:
 def test_job_gets_the_words_in_its_environment(tmp_path: Path) -> None:
     """Without the option the variable stays as it is."""
     run = launch.Run(tmp_path, tmp_path)
-    if not launch.built_core().exists():
+    if not places.built_core().exists():
         pytest.skip("the core is not built")
     assert launch.environment(run, "default", {}, guard="sample:9")["PYTRACER_GUARD"] == "sample:9"
     assert "PYTRACER_GUARD" not in launch.environment(run, "default", {})

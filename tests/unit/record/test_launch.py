@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytracer._errors import RecordingError, UsageError
-from pytracer.record import launch
+from pytracer.record import launch, places
 from tests.conditions import needs_core, needs_user
 
 MOUNTS = """\
@@ -37,8 +37,8 @@ def test_file_system_is_the_one_of_the_deepest_mount_point(path: str, kind: str,
     """A path belongs to the longest mount point above it, and network kinds are known."""
     table = tmp_path / "mountinfo"
     table.write_text(MOUNTS, encoding="utf-8")
-    assert launch.file_system(Path(path), table) == kind
-    assert launch.is_remote(kind) is remote
+    assert places.file_system(Path(path), table) == kind
+    assert places.is_remote(kind) is remote
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_file_system_is_the_one_of_the_deepest_mount_point(path: str, kind: str,
 )
 def test_command_word_tells_runs_apart(command: str, word: str) -> None:
     """A run is named for its script or module, else for its program."""
-    assert launch.command_word(command.split()) == word
+    assert places.command_word(command.split()) == word
 
 
 def test_command_word_is_safe_in_a_file_name() -> None:
     """Whatever the script is called, the word holds no separator."""
-    assert launch.command_word(["python", "a b/ü c.py"]) == "c"
-    assert launch.command_word(["x" * 100]) == "x" * 40
+    assert places.command_word(["python", "a b/ü c.py"]) == "c"
+    assert places.command_word(["x" * 100]) == "x" * 40
 
 
 def test_new_run_is_private_and_latest_points_at_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_environment_puts_the_core_first_and_once(tmp_path: Path) -> None:
 
 def test_core_that_is_not_built_is_refused_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library there is nothing to preload."""
-    monkeypatch.setattr(launch, "__file__", str(tmp_path / "record" / "launch.py"))
+    monkeypatch.setattr(places, "__file__", str(tmp_path / "record" / "places.py"))
     with pytest.raises(RecordingError, match=r"is not built.*make build"):
         launch.core_library()
 
@@ -189,7 +189,7 @@ def test_core_below_a_path_with_a_space_is_refused(tmp_path: Path, monkeypatch: 
     package = tmp_path / "my programs"
     package.mkdir()
     (package / "libpytracer_core.so").touch()
-    monkeypatch.setattr(launch, "__file__", str(package / "record" / "launch.py"))
+    monkeypatch.setattr(places, "__file__", str(package / "record" / "places.py"))
     with pytest.raises(RecordingError, match="cannot carry"):
         launch.core_library()
 

@@ -1,0 +1,92 @@
+"""What does tracing cost a job of two ranks? Steps of DDP and of FSDP2 over gloo, in jobs that take turns.
+
+    python benchmarks/distributed.py                  three minutes
+    python benchmarks/distributed.py --quick          one
+    python benchmarks/distributed.py --json           JSON on stdout
+
+The time is that of rank 0, CPU time its own. torch's Flight Recorder is on by default, and "untraced" has it, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.turns import Workload, compare, report, rows, serve, set_threads, split
+from support.variants import AGAIN, ANOMALY, FAULTHANDLER, LEVELS, NO_FLIGHT_RECORDER, PLAIN, PROFILER
+
+COUNTS = {"DDP step": 6, "FSDP2 step": 3}
+
+
+def workloads() -> dict[str, tuple[Workload, int]]:
+    """Name -> (function of an iteration count, iterations of one round); the same calls on both ranks."""
+    import torch
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    inputs = torch.randn(32, 256)
+
+    def model() -> nn.Sequential:
+        return nn.Sequential(*[part for _ in range(6) for part in (nn.Linear(256, 256), nn.ReLU())])
+
+    def training(module: nn.Module) -> Workload:
+        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
+
+        def steps(count: int) -> None:
+            for _ in range(count):
+                optimizer.zero_grad()
+                module(inputs).square().mean().backward()
+                optimizer.step()
+
+        return steps
+
+    sharded = model()
+    mesh = init_device_mesh("cpu", (2,))
+    for part in sharded:
+        if isinstance(part, nn.Linear):
+            fully_shard(part, mesh=mesh)
+    fully_shard(sharded, mesh=mesh)
+    functions = {
+        "DDP step": training(DistributedDataParallel(model(), bucket_cap_mb=1)),
+        "FSDP2 step": training(sharded),
+    }
+    return {name: (functions[name], count) for name, count in COUNTS.items()}
+
+
+def worker(switch: str) -> None:
+    """One rank."""
+    set_threads()
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    serve(workloads(), switch, answer=dist.get_rank() == 0)
+    dist.destroy_process_group()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Ratios of traced to untraced time of a job of two ranks.")
+    parser.add_argument("--turns", type=int, default=20, help="rounds of each variant per generation")
+    parser.add_argument("--generations", type=int, default=2, help="how often jobs are started anew")
+    parser.add_argument("--quick", action="store_true", help="one generation, six turns")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--switch", default="", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        worker(given.switch)
+        return 0
+    variants, missing = split((PLAIN, AGAIN, *LEVELS, NO_FLIGHT_RECORDER, FAULTHANDLER, PROFILER, ANOMALY))
+    generations, turns = (1, 6) if given.quick else (given.generations, given.turns)
+    found = compare(__file__, list(COUNTS), variants, generations, turns, ranks=2)
+    report("distributed", rows(found, list(COUNTS), variants), variants, given.json, missing)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

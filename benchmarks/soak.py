@@ -1,0 +1,203 @@
+"""Does recording stay harmless for hours? A job of two ranks at level default; memory, box, losses and speed over time.
+
+    python benchmarks/soak.py                          30 minutes
+    python benchmarks/soak.py --minutes 10 --json
+    python benchmarks/soak.py --pace 0.05              sleeps between steps, to leave a shared machine to others
+
+The job is `pytracer run -- torchrun` with DDP over gloo: training steps, a DataLoader worker per rank and epoch, a
+thread that comes and goes each epoch. Speed is CPU time per step, so that other work on the machine counts less.
+Exit status 1 when memory grew by more than 2 % between the first quarter and the last, when the box grew there, when
+something was dropped, or when steps became slower by more than 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.measuring import machine, machine_words, progress
+
+MOST_GROWTH, MOST_SLOWING = 1.02, 1.05
+STEPS_PER_EPOCH, STEPS_PER_SAMPLE = 1000, 100
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a rank, by itself."""
+
+    seconds: float
+    steps: int
+    cpu_ms_per_step: float
+    rss_kib: int
+    box_kib: int
+    descriptors: int
+    threads: int
+
+
+def train(minutes: float, pace: float, output: Path) -> None:
+    """One rank: writes a line of JSON for each sample."""
+    import threading
+
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, TensorDataset
+
+    import pytracer
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    model = DistributedDataParallel(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    data = TensorDataset(torch.randn(STEPS_PER_EPOCH * 4, 8, 32))
+    started, steps, going = time.monotonic(), 0, torch.ones(1)
+    with output.open("w", buffering=1, encoding="ascii") as lines:
+        while going.item():
+            thread = threading.Thread(target=lambda: torch.randn(64).sum())
+            thread.start()
+            thread.join()
+            pytracer.mark(f"epoch of step {steps}")
+            cpu = time.process_time()
+            for (batch,) in DataLoader(data, batch_size=4, num_workers=1):
+                optimizer.zero_grad()
+                model(batch).square().mean().backward()
+                optimizer.step()
+                steps += 1
+                if pace:
+                    time.sleep(pace)
+                if steps % STEPS_PER_SAMPLE:
+                    continue
+                cost = (time.process_time() - cpu) * 1000 / STEPS_PER_SAMPLE
+                lines.write(json.dumps(asdict(look(time.monotonic() - started, steps, cost))) + "\n")
+                cpu = time.process_time()
+                going[0] = float(time.monotonic() - started < minutes * 60)
+                dist.broadcast(going, 0)  # both ranks end at the same step
+                if not going.item():
+                    break
+    dist.destroy_process_group()
+
+
+def look(seconds: float, steps: int, cost: float) -> Sample:
+    """This process now."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    boxes = Path(os.environ.get("PYTRACER_DIR", "/nowhere"), "boxes").glob(f"*.{os.getpid()}.blackbox")
+    return Sample(
+        seconds, steps, cost, int(status["VmRSS"].split()[0]), sum(box.stat().st_blocks // 2 for box in boxes),
+        len(os.listdir("/proc/self/fd")), int(status["Threads"]),
+    )  # fmt: skip
+
+
+def losses(run: Path) -> dict[str, int]:
+    """What the boxes of the job counted as lost, summed over its processes; zeros are left out."""
+    from pytracer.decode.reader import read_box
+
+    total: dict[str, int] = {}
+    for box in (run / "boxes").glob("*.blackbox"):
+        for name, count in read_box(str(box)).counts.items():
+            lost = "dropped" in name or "error" in name or name in ("stale_storages", "unknown_frees")
+            if lost and count:
+                total[name] = total.get(name, 0) + int(count)
+    return total
+
+
+def judge(samples: list[Sample]) -> dict[str, Any]:
+    """First quarter against last; the first two samples, in which things are made, are left out."""
+    kept = samples[2:] if len(samples) > 6 else samples
+    quarter = max(len(kept) // 4, 1)
+
+    def ratio(name: str) -> float:
+        first, last = ([getattr(sample, name) for sample in part] for part in (kept[:quarter], kept[-quarter:]))
+        return float(statistics.median(last) / max(statistics.median(first), 1e-9))
+
+    return {
+        "minutes": round(samples[-1].seconds / 60, 1),
+        "steps": samples[-1].steps,
+        "samples": len(samples),
+        "rss_kib": [kept[0].rss_kib, kept[-1].rss_kib],
+        "rss_ratio": ratio("rss_kib"),
+        "box_kib": [kept[0].box_kib, kept[-1].box_kib],
+        "cpu_per_step_ratio": ratio("cpu_ms_per_step"),
+        "cpu_ms_per_step": statistics.median(sample.cpu_ms_per_step for sample in kept),
+        "descriptors": [kept[0].descriptors, kept[-1].descriptors],
+        "threads": [kept[0].threads, kept[-1].threads],
+    }
+
+
+def soak(minutes: float, pace: float, untraced: bool) -> tuple[list[dict[str, Any]], dict[str, int], int]:
+    """Runs the job; verdicts by rank, losses, bytes of all boxes."""
+    with tempfile.TemporaryDirectory(prefix="pytracer-soak-") as directory:
+        run = Path(directory, "run")
+        before = [] if untraced else ["-m", "pytracer", "run", "-o", str(run), "--"]
+        me = [str(Path(__file__).resolve()), "--rank-of", directory, "--minutes", str(minutes), "--pace", str(pace)]
+        job = [*before, *([sys.executable] if before else []), "-m", "torch.distributed.run", "--standalone"]
+        command = [sys.executable, *job, "--nproc-per-node", "2", *me]
+        with subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=sys.stderr) as process:
+            began = time.monotonic()
+            while process.poll() is None:
+                progress(f"{(time.monotonic() - began) / 60:.1f} of {minutes:g} minutes")
+                time.sleep(1)
+        progress("")
+        if process.returncode != 0:
+            sys.exit(f"soak: the job ended with status {process.returncode}")
+        verdicts = []
+        for rank in range(2):
+            lines = Path(directory, f"rank{rank}.jsonl").read_text().splitlines()
+            verdicts.append({"rank": rank, **judge([Sample(**json.loads(line)) for line in lines])})
+        boxes = sum(box.stat().st_blocks * 512 for box in run.glob("boxes/*.blackbox"))
+        return verdicts, ({} if untraced else losses(run)), boxes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A long job of two ranks: memory, box, losses and speed over time.")
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds to sleep after each step")
+    parser.add_argument("--untraced", action="store_true", help="the same job without pytracer, to compare")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser.add_argument("--rank-of", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.rank_of:
+        train(given.minutes, given.pace, Path(given.rank_of, f"rank{os.environ['RANK']}.jsonl"))
+        return 0
+    verdicts, lost, boxes = soak(given.minutes, given.pace, given.untraced)
+    document = {
+        "schema": "pytracer-benchmark", "version": 2, "name": "soak", "machine": machine(),
+        "traced": not given.untraced, "rows": verdicts, "losses": lost, "boxes_bytes": boxes,
+    }  # fmt: skip
+    if given.json:
+        print(json.dumps(document, indent=2))
+    else:
+        print(machine_words(machine()))
+        for row in verdicts:
+            print(
+                f"rank {row['rank']}: {row['minutes']} minutes, {row['steps']} steps, {row['samples']} samples; "
+                f"resident {row['rss_kib'][0]} -> {row['rss_kib'][1]} KiB ({row['rss_ratio']:.4f}x by quarters); "
+                f"box {row['box_kib'][0]} -> {row['box_kib'][1]} KiB; CPU per step {row['cpu_ms_per_step']:.3f} ms "
+                f"({row['cpu_per_step_ratio']:.3f}x by quarters); descriptors {row['descriptors'][0]} -> "
+                f"{row['descriptors'][1]}, threads {row['threads'][0]} -> {row['threads'][1]}"
+            )
+        print(f"all boxes together: {boxes / 2**20:.1f} MiB; lost: {lost or 'nothing'}")
+    good = all(
+        row["rss_ratio"] <= MOST_GROWTH
+        and row["cpu_per_step_ratio"] <= MOST_SLOWING
+        and row["box_kib"][0] == row["box_kib"][1]
+        for row in verdicts
+    )
+    return 0 if good and not any("dropped" in name for name in lost) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

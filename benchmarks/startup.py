@@ -1,0 +1,105 @@
+"""What does tracing add to the start of a process? Milliseconds beyond the same start untraced, in turns.
+
+    python benchmarks/startup.py                  a minute or two
+    python benchmarks/startup.py --quick
+    python benchmarks/startup.py --json           JSON on stdout
+
+CPU time of the process (user and system), and time by the clock. pytracer is preloaded, as `pytracer run` does it for
+each process of a job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support.measuring import machine, machine_words, progress, spread
+from support.variants import AGAIN, LEVELS, PLAIN, Variant, environment
+
+DEFAULT = next(level for level in LEVELS if level.level == "default")
+PROGRAMS = {
+    "no Python at all": ["/bin/true"],
+    "Python": [sys.executable, "-S", "-c", "pass"],
+    "import torch": [sys.executable, "-c", "import torch"],
+    "import torch.distributed": [sys.executable, "-c", "import torch.distributed as d; d.is_available()"],
+}
+# What can be had instead; for Python programs only.
+FAULTHANDLER = Variant("faulthandler", environment={"PYTHONFAULTHANDLER": "1"})
+
+
+def once(command: list[str], given: dict[str, str]) -> tuple[float, float]:
+    """(CPU ms, wall ms) of one process."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, env=given, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu * 1000, wall * 1000
+
+
+def measure(turns: int) -> list[dict[str, Any]]:
+    """Rows: program, variant, what it adds."""
+    rows = []
+    for program, command in PROGRAMS.items():
+        rounds = turns if "torch" in program else turns * 4
+        variants = [PLAIN, AGAIN, DEFAULT, *([FAULTHANDLER] if command[0] == sys.executable else [])]
+        times: dict[str, list[tuple[float, float]]] = {variant.name: [] for variant in variants}
+        with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as directory:
+            for turn in range(-1, rounds):  # the first turn warms files
+                progress(f"{program}, turn {turn + 1}/{rounds}")
+                for variant in random.sample(variants, len(variants)):
+                    taken = once(command, environment(variant, Path(directory, variant.name.replace(" ", "-"))))
+                    if turn >= 0:
+                        times[variant.name].append(taken)
+        for variant in variants[1:]:
+            pairs = list(zip(times[variant.name], times[PLAIN.name], strict=True))
+            rows.append(
+                {
+                    "program": program,
+                    "variant": variant.name,
+                    "extra_cpu_ms": spread([mine[0] - plain[0] for mine, plain in pairs]),
+                    "extra_wall_ms": spread([mine[1] - plain[1] for mine, plain in pairs]),
+                    "untraced_cpu_ms": spread([plain[0] for _, plain in pairs]),
+                    "rounds": rounds,
+                }
+            )
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What tracing adds to the start of a process.")
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="five turns")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    given = parser.parse_args()
+    os.environ.pop("PYTHONFAULTHANDLER", None)
+    rows = measure(5 if given.quick else given.turns)
+    progress("")
+    if given.json:
+        head = {"schema": "pytracer-benchmark", "version": 2, "name": "startup", "machine": machine()}
+        print(json.dumps({**head, "rows": rows}, indent=2))
+        return 0
+    print(machine_words(machine()))
+    print(f"\n{'':<26}{'':<20}{'extra CPU':>10}  {'middle half':<16}{'extra wall':>11}{'untraced CPU':>15}")
+    for row in rows:
+        cpu = row["extra_cpu_ms"]
+        half = f"{cpu['low']:.1f} - {cpu['high']:.1f}"
+        print(
+            f"{row['program']:<26}{row['variant']:<20}{cpu['median']:>7.1f} ms  {half:<16}"
+            f"{row['extra_wall_ms']['median']:>8.1f} ms{row['untraced_cpu_ms']['median']:>12.1f} ms"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Workers that take turns: one round of each variant, then the next round, in changing order.
+
+Every generation starts new processes, because two runs of one program differ by memory layout alone. A second plain
+worker, "untraced again", shows by its ratio what is noise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.measuring import machine, machine_words, progress, spread
+from support.variants import PLAIN, Sampler, Variant, environment, switched_on, versions
+
+Workload = Callable[[int], None]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Round:
+    """Nanoseconds per iteration: by the clock, and of CPU time, children that ended included."""
+
+    wall_ns: float
+    cpu_ns: float
+
+
+def serve(workloads: dict[str, tuple[Workload, int]], switch: str, answer: bool = True) -> None:
+    """In a worker: reads names of workloads from stdin, runs one round of each, answers with its times."""
+    for function, count in workloads.values():
+        function(max(count // 4, 2))
+    around = switched_on(switch)
+    if answer:
+        print("ready", flush=True)
+    for line in sys.stdin:
+        function, count = workloads[line.strip()]
+        wall, cpu = _timed(function, count, around)
+        if answer:
+            print(json.dumps([wall / count, cpu / count]), flush=True)
+
+
+def _timed(function: Workload, count: int, around: Callable[[], AbstractContextManager[object]]) -> tuple[int, float]:
+    with around():
+        started, cpu = time.perf_counter_ns(), _cpu_seconds()
+        function(count)
+        return time.perf_counter_ns() - started, (_cpu_seconds() - cpu) * 1e9
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Worker:
+    """The processes that measure one variant: one, or `ranks` of a job, of which the first answers."""
+
+    def __init__(self, script: Path, variant: Variant, directory: Path, ranks: int, port: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.variant = variant
+        self.processes = []
+        for rank in range(ranks):
+            job = {
+                "RANK": rank,
+                "LOCAL_RANK": rank,
+                "WORLD_SIZE": ranks,
+                "MASTER_PORT": port,
+                "MASTER_ADDR": "127.0.0.1",
+            }
+            before = [*variant.command, str(directory / f"{rank}.out")] if variant.command else []
+            command = [sys.executable, *before, str(script), "--worker", "--switch", variant.switch]
+            given = environment(variant, directory)
+            if ranks > 1:
+                given |= {name: str(value) for name, value in job.items()}
+            self.processes.append(
+                subprocess.Popen(
+                    command, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+                )
+            )
+        self.sampler: Sampler | None = None
+        self.directory = directory
+
+    def begin(self) -> None:
+        """Waits until it is warm."""
+        self._answer()
+        if self.variant.sampler:
+            self.sampler = Sampler(self.variant, self.processes[0].pid, self.directory / "samples")
+            time.sleep(2)  # it reads the symbols of the process first
+            self.sampler.go(False)
+
+    def run(self, name: str) -> Round:
+        """One round."""
+        if self.sampler:
+            self.sampler.go(True)
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.write(name + "\n")
+        result = Round(*json.loads(self._answer()))
+        if self.sampler:
+            self.sampler.go(False)
+        return result
+
+    def _answer(self) -> str:
+        assert self.processes[0].stdout is not None
+        line = self.processes[0].stdout.readline().strip()
+        if not line:
+            sys.exit(f"a worker of {self.variant.name} ended with status {self.processes[0].wait()}: see above")
+        return line
+
+    def close(self) -> None:
+        """Ends it."""
+        if self.sampler:
+            self.sampler.close()
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self.processes:
+            process.wait()
+
+
+@dataclass
+class Comparison:
+    """Rounds of one workload and variant, in the same order for all variants."""
+
+    rounds: list[Round] = field(default_factory=list)
+
+
+def compare(
+    script: str, names: Sequence[str], variants: Sequence[Variant], generations: int, turns: int, ranks: int = 1
+) -> dict[tuple[str, str], Comparison]:
+    """(workload, variant) -> its rounds."""
+    found = {(name, variant.name): Comparison() for name in names for variant in variants}
+    for generation in range(generations):
+        with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as directory:
+            port = random.randint(20000, 50000)
+            workers = [
+                Worker(Path(script).resolve(), variant, Path(directory, str(number)), ranks, port + number)
+                for number, variant in enumerate(variants)
+            ]
+            for worker in workers:
+                progress(f"generation {generation + 1}/{generations}: starting {worker.variant.name}")
+                worker.begin()
+            for turn in range(turns):
+                for name in names:
+                    progress(f"generation {generation + 1}/{generations}, turn {turn + 1}/{turns}: {name}")
+                    for worker in random.sample(workers, len(workers)):
+                        found[name, worker.variant.name].rounds.append(worker.run(name))
+            for worker in workers:
+                worker.close()
+    progress("")
+    return found
+
+
+def rows(
+    found: dict[tuple[str, str], Comparison], names: Sequence[str], variants: Sequence[Variant]
+) -> list[dict[str, Any]]:
+    """One row per workload and variant: ratios to the plain round of the same turn."""
+    result = []
+    for name in names:
+        plain = found[name, PLAIN.name].rounds
+        for variant in variants:
+            if variant == PLAIN:
+                continue
+            pairs = list(zip(found[name, variant.name].rounds, plain, strict=True))
+            result.append(
+                {
+                    "workload": name,
+                    "variant": variant.name,
+                    "ratio": spread([mine.wall_ns / other.wall_ns for mine, other in pairs]),
+                    "cpu_ratio": spread([mine.cpu_ns / other.cpu_ns for mine, other in pairs]),
+                    "extra_cpu_ns": spread([mine.cpu_ns - other.cpu_ns for mine, other in pairs]),
+                    "untraced_cpu_ns": spread([other.cpu_ns for other in plain]),
+                    "rounds": len(pairs),
+                }
+            )
+    return result
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """The table for people."""
+    width = max(len(row["variant"]) for row in rows) + 2
+    heads = f"{'CPU time':>9}  {'middle half':<15}{'wall':>7}  {'middle half':<15}{'extra CPU':>13}{'untraced':>13}"
+    print(f"\n{'':<18}{'':<{width}}{heads}")
+    for row in rows:
+        cpu, wall = row["cpu_ratio"], row["ratio"]
+        print(
+            f"{row['workload']:<18}{row['variant']:<{width}}{cpu['median']:>8.3f}x  {_half(cpu):<15}"
+            f"{wall['median']:>6.2f}x  {_half(wall):<15}{row['extra_cpu_ns']['median'] / 1000:>10.3f} us"
+            f"{row['untraced_cpu_ns']['median'] / 1000:>10.2f} us"
+        )
+
+
+def _half(values: dict[str, float]) -> str:
+    return f"{values['low']:.3f} - {values['high']:.3f}"
+
+
+def report(
+    name: str, rows: list[dict[str, Any]], variants: Sequence[Variant], as_json: bool, missing: Sequence[str]
+) -> None:
+    """JSON on stdout, or the table."""
+    about = machine() | versions(tuple(variants))
+    if as_json:
+        head = {"schema": "pytracer-benchmark", "version": 2, "name": name, "machine": about}
+        document = {**head, "rows": rows, "missing": list(missing)}
+        print(json.dumps(document, indent=2))
+        return
+    print(f"{machine_words(about)}; {rows[0]['rounds']} rounds")
+    show(rows)
+    for line in missing:
+        print(f"not measured: {line}")
+
+
+def split(variants: Sequence[Variant]) -> tuple[list[Variant], list[str]]:
+    """Those that can run here, and why the others cannot."""
+    return [v for v in variants if not v.missing], [f"{v.name}: {v.missing}" for v in variants if v.missing]
+
+
+def set_threads() -> None:
+    """One thread to a process, as OMP_NUM_THREADS says; and this tree's package, whatever is installed."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import torch
+
+    torch.set_num_threads(1)

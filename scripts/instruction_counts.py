@@ -1,0 +1,294 @@
+"""Instructions of each hook's hot path, counted by callgrind, and what the paths call. Needs valgrind and its headers.
+
+    python scripts/instruction_counts.py                table
+    python scripts/instruction_counts.py --check        compares with docs/cost.md; 1 when something became dearer
+    python scripts/instruction_counts.py --write        writes the table into docs/cost.md
+
+Counts do not depend on what else the machine does: a regression shows where times only flicker. They depend on the
+compiler, CPython and torch, which the table names: elsewhere, write a table first and compare with that.
+
+Each workload runs in a process of its own, warm; only its loop is counted. What torch's own function costs (the
+allocator, the collective itself) is subtracted: the count is what the hook adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "cost.md"
+BEGIN, END = "<!-- instructions: begin (scripts/instruction_counts.py --write) -->", "<!-- instructions: end -->"
+TOLERANCE, SLACK = 0.05, 5
+ITERATIONS = 1000
+# A hot path that reaches one of these allocates, locks, or enters the kernel.
+FORBIDDEN = re.compile(
+    r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|"
+    r"operator (new|delete).*|pthread_mutex_(un)?lock.*|__lll_lock.*|"
+    r"syscall|write|read|open|mmap|munmap|futex.*|nanosleep|clock_nanosleep)(@.*)?$"
+)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One row: `function` with all that it calls, less calls from it into `torchs_own`, per call."""
+
+    title: str
+    workload: str
+    level: str
+    function: str
+    torchs_own: str = r"$^"
+    may: str = ""  # what it is allowed to reach, and why
+
+
+HOOKS = (
+    Hook("storage allocated, small", "small", "light", r"RecordingAllocator::allocate\(", r"c10::"),
+    Hook("storage freed, small", "small", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
+    Hook("storage allocated, 128 KiB and more", "large", "light", r"RecordingAllocator::allocate\(", r"c10::"),
+    Hook("storage freed, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
+    Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bon_node\("),
+    Hook("operator begins (ops)", "small", "ops", r"^pytracer::hooks::.*\bon_op\("),
+    Hook(
+        "collective called", "collective", "light", r"^pytracer::hooks::.*\bdescribe\(",
+        may="names of groups and their members are strings of torch's",
+    ),
+    Hook("collective starts", "collective", "light", r"^pytracer::hooks::.*\bon_start\(", may="one block for its end"),
+    Hook("collective ends", "collective", "light", r"^pytracer::hooks::.*\bon_end\("),
+    Hook("optimizer steps: the record", "step", "light", r"^pytracer_step$"),
+)  # fmt: skip
+
+
+def prepare(workload: str) -> Callable[[int], None]:
+    """The loop of a workload."""
+    import torch
+
+    torch.set_num_threads(1)
+    empty = torch.empty
+    if workload in ("small", "large"):
+        count = 64 if workload == "small" else 65536
+
+        def storages(n: int) -> None:
+            for _ in range(n):
+                empty(count)
+
+        return storages
+    if workload == "tiny":
+        a, b = torch.ones(4), torch.ones(4)
+
+        def tiny(n: int) -> None:
+            for _ in range(n):
+                a.add(b).mul(b)
+
+        return tiny
+    if workload == "backward":
+        weight, x = torch.ones(4, requires_grad=True), torch.ones(4)
+
+        def backward(n: int) -> None:
+            for _ in range(n):
+                (weight * x).sum().backward()
+
+        return backward
+    if workload == "step":
+        optimizer = torch.optim.SGD([torch.ones(4, requires_grad=True)], lr=0.1)
+
+        def steps(n: int) -> None:
+            for _ in range(n):
+                optimizer.step()
+
+        return steps
+    import torch.distributed as dist
+
+    with tempfile.NamedTemporaryFile() as store:
+        dist.init_process_group("gloo", init_method=f"file://{store.name}", rank=0, world_size=1)
+    tensor = torch.ones(4)
+
+    def collectives(n: int) -> None:
+        for _ in range(n):
+            dist.all_reduce(tensor)
+
+    return collectives
+
+
+def measured(workload: str, level: str, marks: str) -> None:
+    """In the counted process."""
+    with tempfile.TemporaryDirectory() as directory:
+        if level:
+            import pytracer
+
+            chosen: object = level
+            pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]
+        run = prepare(workload)
+        run(300)
+        library = ctypes.CDLL(marks)
+        library.begin()
+        run(ITERATIONS)
+        library.end()
+        os._exit(0)  # nothing of the end is of interest, and below valgrind it takes long
+
+
+MARKS = """
+#include <valgrind/callgrind.h>
+void begin(void) { CALLGRIND_START_INSTRUMENTATION; }
+void end(void) { CALLGRIND_STOP_INSTRUMENTATION; }
+"""
+
+
+@dataclass
+class Profile:
+    """What callgrind saw: edges of the call graph with calls and inclusive instructions."""
+
+    edges: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    total: int = 0
+
+    def inclusive(self, pattern: str) -> tuple[int, int]:
+        """Calls and instructions of the functions that match, with what they call."""
+        into = [
+            cost
+            for (caller, callee), cost in self.edges.items()
+            if re.search(pattern, callee) and not re.search(pattern, caller)
+        ]
+        return sum(cost[0] for cost in into), sum(cost[1] for cost in into)
+
+    def spent_in(self, pattern: str, callee_pattern: str) -> int:
+        """Instructions that the functions that match spend in certain callees."""
+        return sum(
+            cost[1]
+            for (caller, callee), cost in self.edges.items()
+            if re.search(pattern, caller) and re.search(callee_pattern, callee)
+        )
+
+    def reached(self, pattern: str, not_into: str) -> set[str]:
+        """Functions below those that match, by any path: contexts are not told apart, which errs on the safe side."""
+        todo = {callee for _, callee in self.edges if re.search(pattern, callee)}
+        roots, seen = set(todo), set(todo)
+        while todo:
+            caller = todo.pop()
+            for (one, callee), _ in self.edges.items():
+                if one == caller and callee not in seen and not (caller in roots and re.search(not_into, callee)):
+                    seen.add(callee)
+                    todo.add(callee)
+        return seen - roots
+
+
+def read_profile(path: Path) -> Profile:
+    """callgrind's output format, uncompressed (its manual, "Callgrind Format Specification")."""
+    profile = Profile()
+    caller = callee = ""
+    calls = 0
+    for line in path.read_text(errors="replace").splitlines():
+        if line.startswith("fn="):
+            caller = line[3:]
+        elif line.startswith("cfn="):
+            callee = line[4:]
+        elif line.startswith("calls="):
+            calls = int(line[6:].split()[0])
+        elif calls and line[:1] in "0123456789+-*":
+            cost = profile.edges.setdefault((caller, callee), [0, 0])
+            cost[0] += calls
+            cost[1] += int(line.split()[-1])
+            calls = 0
+        elif line.startswith("totals:"):
+            profile.total = int(line.split()[1])
+    return profile
+
+
+def profile_of(workload: str, level: str, directory: Path) -> Profile:
+    """Runs one workload below callgrind."""
+    marks = directory / "marks.so"
+    if not marks.exists():
+        (directory / "marks.c").write_text(MARKS)
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", marks, directory / "marks.c"], check=True)
+    output = directory / f"{workload}-{level}.out"
+    subprocess.run(
+        [
+            "valgrind", "--tool=callgrind", "--instr-atstart=no", "--compress-strings=no", "--compress-pos=no",
+            f"--callgrind-out-file={output}", sys.executable, __file__, "--measured", workload, level, str(marks),
+        ],
+        check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return read_profile(output)
+
+
+def count(only: str | None) -> tuple[dict[str, int], list[str]]:
+    """Row -> instructions per call; and paths that reach what they must not."""
+    found, complaints = {}, []
+    profiles: dict[tuple[str, str], Profile] = {}
+    with tempfile.TemporaryDirectory(prefix="pytracer-instructions-") as directory:
+        for hook in HOOKS:
+            if only and only not in hook.title:
+                continue
+            key = (hook.workload, hook.level)
+            if key not in profiles:
+                print(f"counting: {hook.workload}, {hook.level}", file=sys.stderr)
+                profiles[key] = profile_of(*key, Path(directory))
+            profile = profiles[key]
+            calls, cost = profile.inclusive(hook.function)
+            if calls == 0:
+                complaints.append(f"{hook.title}: no function matches {hook.function}")
+                continue
+            found[hook.title] = round((cost - profile.spent_in(hook.function, hook.torchs_own)) / calls)
+            bad = sorted(name for name in profile.reached(hook.function, hook.torchs_own) if FORBIDDEN.match(name))
+            if bad and not hook.may:
+                complaints.append(f"{hook.title}: reaches {', '.join(bad)}")
+        if not only:
+            totals = {level: profile_of("tiny", level, Path(directory)).total for level in ("", "light", "default")}
+            for level in ("light", "default"):
+                found[f"tiny-op iteration, {level}, per mille of untraced"] = round(
+                    1000 * (totals[level] / totals[""] - 1)
+                )
+    return found, complaints
+
+
+def table(found: dict[str, int]) -> str:
+    """The table, and what it belongs to."""
+    import torch
+
+    compiler = subprocess.run(["gcc", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+    lines = [BEGIN, "", "| per call | instructions |", "|---|---|"]
+    lines += [f"| {title} | {value} |" for title, value in found.items()]
+    about = f"CPython {platform.python_version()}, torch {torch.__version__}, gcc {compiler}, {platform.machine()}"
+    return "\n".join([*lines, "", f"Counted with {about}.", "", END])
+
+
+def known() -> dict[str, int]:
+    """The table in docs/cost.md."""
+    text = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    return {title: int(value) for title, value in re.findall(r"^\| ([^|]+) \| (-?\d+) \|$", text, re.MULTILINE)}
+
+
+def main() -> int:
+    """Count, and print, compare or write; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Instructions per call of each hook.")
+    parser.add_argument("--check", action="store_true", help="compare with docs/cost.md")
+    parser.add_argument("--write", action="store_true", help="write docs/cost.md")
+    parser.add_argument("--only", help="rows whose title contains this")
+    parser.add_argument("--measured", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measured:
+        measured(*given.measured)
+    found, complaints = count(given.only)
+    if given.write:
+        head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(head + table(found) + rest.partition(END)[2], encoding="utf-8")
+    old = known() if given.check else {}
+    for title, value in found.items():
+        before = old.get(title)
+        if before is not None and value > before * (1 + TOLERANCE) + SLACK:
+            complaints.append(f"{title}: {value} instructions, {before} in docs/cost.md")
+        print(f"{title:<55}{value:>7}" + (f"{before:>9} before" if before is not None else ""))
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
