@@ -120,6 +120,19 @@ def find_torch() -> object:
     return torch
 
 
+def cuda_headers() -> str | None:
+    """The directory of cuda_runtime_api.h: named, of a toolkit, or of NVIDIA's packages beside torch."""
+    from torch.utils import cpp_extension
+
+    site = Path(sysconfig.get_path("purelib"))
+    named = os.environ.get("PYTRACER_CUDA_HEADERS")
+    toolkit = os.environ.get("CUDA_HOME") or getattr(cpp_extension, "CUDA_HOME", None) or "/usr/local/cuda"
+    candidates = [Path(named)] if named else [Path(toolkit) / "include", *sorted(site.glob("nvidia/*/include"))]
+    # crt/ is a package of its own: half of the headers are not enough.
+    wanted = ("cuda_runtime_api.h", "crt/host_defines.h")
+    return next((str(path) for path in candidates if all((path / name).is_file() for name in wanted)), None)
+
+
 class BuildWithNinja(build_ext):
     """Builds both libraries into the package, whichever way setuptools asks."""
 
@@ -150,13 +163,25 @@ class BuildWithNinja(build_ext):
         }
         if not WITHOUT_TORCH:
             torch = find_torch()
-            self.add_native(ninja, package, core, compiler, torch)
             info.update(torch=torch.__version__, cuda=torch.version.cuda, native=True)  # type: ignore[attr-defined]
+            native_flags, native_link = self.native_options(package, torch)
+            sources = sorted((CSRC / "hooks").glob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
+            ninja.library(package / f"_native{SUFFIX}", sources, compiler, native_flags, native_link, [core])
+            if info["cuda"] is not None:
+                headers = cuda_headers()
+                if headers is None:
+                    print("pytracer: CUDA's headers were not found: devices will not be followed; set CUDA_HOME")
+                else:
+                    flags = [*native_flags, f"-isystem{headers}"]
+                    sources = sorted((CSRC / "cuda").glob("*.cpp"))
+                    link = [*native_link, "-lc10_cuda"]
+                    ninja.library(package / f"_native_cuda{SUFFIX}", sources, compiler, flags, link, [core])
+                info["cuda_native"] = headers is not None
         ninja.run()
         (package / "_build_info.json").write_text(json.dumps(info) + "\n", encoding="utf-8")
 
-    def add_native(self, ninja: Ninja, package: Path, core: Path, compiler: str, torch: object) -> None:
-        """The torch-facing extension: one translation unit per hook, pybind11 in a single one."""
+    def native_options(self, package: Path, torch: object) -> tuple[list[str], list[str]]:
+        """Flags of the torch-facing extensions, for the compiler and for the linker."""
         from torch.utils import cpp_extension
 
         includes = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
@@ -165,7 +190,6 @@ class BuildWithNinja(build_ext):
             "-Wno-unused-parameter",
             # Part of at::RecordFunction's layout: without it every inputs() call throws.
             "-DNDEBUG",
-            "-DTORCH_EXTENSION_NAME=_native",
             "-DTORCH_API_INCLUDE_EXTENSION_H",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",  # type: ignore[attr-defined]
             *[f"-isystem{path}" for path in includes],
@@ -178,12 +202,11 @@ class BuildWithNinja(build_ext):
             "-ltorch",
             "-ltorch_python",
         ]
-        sources = sorted((CSRC / "hooks").glob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
-        ninja.library(package / f"_native{SUFFIX}", sources, compiler, flags, link, [core])
+        return flags, link
 
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib) / "pytracer"
-        native = [] if WITHOUT_TORCH else [str(package / f"_native{SUFFIX}")]
+        native = [] if WITHOUT_TORCH else sorted(map(str, package.glob(f"_native*{SUFFIX}")))
         return [str(package / name) for name in ("libpytracer_core.so", "_helper", "_build_info.json")] + native
 
     def get_output_mapping(self) -> dict[str, str]:

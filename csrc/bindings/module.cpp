@@ -2,6 +2,7 @@
 #include "../hooks/foreign.h"
 #include "../hooks/hooks.h"
 #include "../hooks/reducer.h"
+#include "../hooks/who.h"
 #include "../recorder/core.h"
 
 #include <pybind11/pybind11.h>
@@ -20,6 +21,8 @@ PYBIND11_MODULE(_native, m) {
         return pytracer::hooks::install_all(static_cast<pytracer::hooks::Level>(level), library_directories);
       },
       py::arg("level"), py::arg("library_directories"));
+  // For _native_cuda, which asks under the allocator's lock: the address of a function, no Python.
+  m.def("who_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::who_is_running_in_detail); });
   m.def("uninstall", &pytracer::hooks::uninstall_all);
   m.def(
       "follow_older",

@@ -33,6 +33,12 @@ inline constexpr uint64_t kKeyOriginMask = 15;
 inline constexpr uint64_t kKeyEmpty = 0;
 inline constexpr uint64_t kKeyBusy = 1;
 inline constexpr uint64_t kKeyLive = 2;
+inline constexpr uint32_t kDeviceBlockSlotsLog2 = 15;
+inline constexpr uint32_t kDeviceGraves = 4096;
+inline constexpr uint32_t kDeviceSegments = 0x2000;
+inline constexpr uint32_t kCudaGraphs = 1024;
+inline constexpr uint32_t kGraphInputs = 0x4000;
+inline constexpr uint32_t kCudaStreams = 128;
 inline constexpr uint32_t kNativeHeadFrames = 128;
 inline constexpr uint32_t kNativeTailFrames = 32;
 inline constexpr uint32_t kThreadHeadFrames = 48;
@@ -70,6 +76,12 @@ enum class RegionKind : uint32_t {
   kMemory = 25,
   kThreadStacks = 26,
   kThreadFrames = 27,
+  kDeviceBlocks = 48,
+  kDeviceGraves = 49,
+  kDeviceSegments = 50,
+  kCudaGraphs = 51,
+  kGraphInputs = 52,
+  kCudaStreams = 53,
   kGuard = 40,
   kGuarded = 41,
   kNames = 44,
@@ -84,6 +96,7 @@ enum class RecordKind : uint32_t {
   kRangeBegin = 17,
   kRangeEnd = 18,
   kOp = 19,
+  kStream = 24,
 };
 
 enum class EntryKind : uint32_t {
@@ -105,6 +118,7 @@ enum class EntryKind : uint32_t {
   kSignalSeen = 41,
   kCppException = 38,
   kWorker = 40,
+  kDeviceOom = 48,
   kScope = 60,
   kUnit = 61,
   kHook = 62,
@@ -221,6 +235,50 @@ enum class TensorRole : uint32_t {
   kUnshardedGradient = 2,
 };
 
+enum class BlockState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kAwaited = 2,
+  kFreed = 3,
+};
+
+enum class SegmentState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kGone = 2,
+};
+
+enum class GraphState : uint32_t {
+  kEmpty = 0,
+  kCapturing = 1,
+  kCaptured = 2,
+  kFailed = 3,
+  kReset = 4,
+};
+
+enum class InputState : uint32_t {
+  kEmpty = 0,
+  kLive = 1,
+  kFreed = 2,
+  kReallocated = 3,
+};
+
+enum class StreamState : uint32_t {
+  kUnknown = 0,
+  kIdle = 1,
+  kBusy = 2,
+  kCaptured = 3,
+  kFailed = 4,
+};
+
+enum class StreamAction : uint32_t {
+  kEventRecorded = 1,
+  kWaitsForEvent = 2,
+  kWaitsForStream = 3,
+  kHostWaits = 4,
+  kHostWaited = 5,
+};
+
 /// First bytes of the file. Identity is written once; the counters at the end change.
 struct FileHeader {
   char magic[8];
@@ -262,11 +320,17 @@ struct FileHeader {
   uint64_t guard_damage;
   uint64_t foreign_dropped;
   uint32_t epoch;
-  uint8_t reserved_line[188];
+  uint8_t reserved_line[60];
+  uint32_t device_sequence;
+  uint32_t device_blocks_dropped;
+  uint32_t device_unknown_frees;
+  uint32_t reserved_progress;
+  uint64_t progress_ns;
+  uint8_t reserved_end[104];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_line) == 324);
+static_assert(offsetof(FileHeader, reserved_end) == 408);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {
@@ -347,6 +411,171 @@ struct Grave {
 static_assert(sizeof(Grave) == 64);
 static_assert(std::is_standard_layout_v<Grave> && std::is_trivially_copyable_v<Grave>);
 static_assert(offsetof(Grave, foreign) == 60);
+
+/// One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves.
+struct DeviceBlock {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint64_t stream;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  int32_t alloc_tid;
+  int32_t free_tid;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t alloc_epoch;
+  uint32_t alloc_sequence;
+  uint32_t free_epoch;
+  uint32_t free_sequence;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(DeviceBlock) == 96);
+static_assert(std::is_standard_layout_v<DeviceBlock> && std::is_trivially_copyable_v<DeviceBlock>);
+static_assert(offsetof(DeviceBlock, reserved) == 80);
+
+/// Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too.
+struct DeviceSegment {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint64_t stream;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  uint32_t expandable;
+  uint32_t reserved;
+  uint32_t begin_epoch;
+  uint32_t begin_sequence;
+  uint32_t end_epoch;
+  uint32_t end_sequence;
+};
+static_assert(sizeof(DeviceSegment) == 64);
+static_assert(std::is_standard_layout_v<DeviceSegment> && std::is_trivially_copyable_v<DeviceSegment>);
+static_assert(offsetof(DeviceSegment, end_sequence) == 60);
+
+/// One torch.cuda.CUDAGraph. Slot (number - 1) % CUDA_GRAPHS.
+struct CudaGraph {
+  uint32_t order;
+  uint32_t state;
+  uint32_t number;
+  uint32_t device;
+  uint32_t pool_graph;
+  uint32_t pool_number;
+  uint64_t stream;
+  uint32_t who_id;
+  uint32_t who_where;
+  uint32_t reset_who_id;
+  uint32_t reset_who_where;
+  uint64_t captured_ns;
+  uint64_t reset_ns;
+  uint64_t replays;
+  uint64_t replayed_ns;
+  uint32_t inputs;
+  uint32_t inputs_dropped;
+  uint32_t collectives;
+  uint32_t broken;
+  uint64_t broken_replays;
+  uint64_t broken_replayed_ns;
+  uint32_t capture_sequence;
+  uint32_t name_id;
+  uint32_t broken_sequence;
+  uint32_t reserved;
+};
+static_assert(sizeof(CudaGraph) == 128);
+static_assert(std::is_standard_layout_v<CudaGraph> && std::is_trivially_copyable_v<CudaGraph>);
+static_assert(offsetof(CudaGraph, reserved) == 124);
+
+/// Memory that a CUDA graph reads or writes at every replay and that was allocated before its capture.
+struct GraphInput {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint32_t graph;
+  uint32_t reserved;
+  uint64_t addr;
+  uint64_t nbytes;
+  uint32_t alloc_who_id;
+  uint32_t alloc_who_where;
+  uint32_t free_who_id;
+  uint32_t free_who_where;
+  uint32_t free_epoch;
+  uint32_t free_sequence;
+  uint32_t new_who_id;
+  uint32_t new_who_where;
+  uint64_t new_addr;
+  uint64_t new_nbytes;
+  uint32_t new_epoch;
+  uint32_t new_sequence;
+  uint64_t reserved_end;
+};
+static_assert(sizeof(GraphInput) == 96);
+static_assert(std::is_standard_layout_v<GraphInput> && std::is_trivially_copyable_v<GraphInput>);
+static_assert(offsetof(GraphInput, reserved_end) == 88);
+
+/// A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for.
+struct CudaStream {
+  uint32_t order;
+  uint16_t state;
+  uint16_t device;
+  uint64_t stream;
+  uint64_t since_ns;
+  uint64_t asked_ns;
+  int32_t error;
+  uint32_t reserved;
+  uint64_t reserved_end[3];
+};
+static_assert(sizeof(CudaStream) == 64);
+static_assert(std::is_standard_layout_v<CudaStream> && std::is_trivially_copyable_v<CudaStream>);
+static_assert(offsetof(CudaStream, reserved_end) == 40);
+
+/// STREAM: streams wait for each other, or the host for them. Level ops.
+struct StreamRecord {
+  uint32_t action;
+  uint32_t device;
+  uint64_t stream;
+  uint64_t event;
+  uint64_t other_stream;
+  uint64_t reserved;
+};
+static_assert(sizeof(StreamRecord) == 40);
+static_assert(std::is_standard_layout_v<StreamRecord> && std::is_trivially_copyable_v<StreamRecord>);
+static_assert(offsetof(StreamRecord, reserved) == 32);
+
+/// DEVICE_OOM: followed by `user_count` DeviceOomUser, the largest first.
+struct DeviceOomEntry {
+  uint32_t device;
+  uint32_t user_count;
+  uint64_t wanted_nbytes;
+  uint64_t free_nbytes;
+  uint64_t live_nbytes;
+  uint64_t awaited_nbytes;
+  uint64_t segment_nbytes;
+  uint32_t live_count;
+  uint32_t segment_count;
+  uint32_t who_id;
+  uint32_t who_where;
+};
+static_assert(sizeof(DeviceOomEntry) == 64);
+static_assert(std::is_standard_layout_v<DeviceOomEntry> && std::is_trivially_copyable_v<DeviceOomEntry>);
+static_assert(offsetof(DeviceOomEntry, who_where) == 60);
+
+/// The live blocks that one place has allocated.
+struct DeviceOomUser {
+  uint32_t who_id;
+  uint32_t who_where;
+  uint64_t nbytes;
+  uint32_t count;
+  uint32_t pool;
+};
+static_assert(sizeof(DeviceOomUser) == 24);
+static_assert(std::is_standard_layout_v<DeviceOomUser> && std::is_trivially_copyable_v<DeviceOomUser>);
+static_assert(offsetof(DeviceOomUser, pool) == 20);
 
 /// A storage whose memory torch did not allocate. A freed one stays until its slot is taken again.
 struct ForeignStorage {
@@ -439,11 +668,12 @@ struct CollectiveSlot {
   uint32_t scope_id;
   uint32_t epoch;
   uint64_t output_storage_addr;
-  uint8_t reserved[8];
+  uint32_t graph;
+  uint32_t stream;
 };
 static_assert(sizeof(CollectiveSlot) == 256);
 static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
-static_assert(offsetof(CollectiveSlot, reserved) == 248);
+static_assert(offsetof(CollectiveSlot, stream) == 252);
 
 /// A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS.
 struct ScopedTensor {
@@ -610,11 +840,12 @@ struct CrashHeader {
   uint32_t tls_delta;
   uint32_t holder_count;
   uint32_t holders_truncated;
-  uint8_t reserved[80];
+  uint32_t device_sequence;
+  uint8_t reserved[76];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 944);
+static_assert(offsetof(CrashHeader, reserved) == 948);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {

@@ -245,6 +245,7 @@ void begin_report(int signal, const siginfo_t* info, const ucontext_t* context, 
   memset(static_cast<void*>(&crash), 0, kBefore);
   memset(reinterpret_cast<char*>(&crash) + kAfter, 0, sizeof crash - kAfter);
   crash.mono_ns = now_ns();
+  crash.device_sequence = std::atomic_ref(g_box.header->device_sequence).load(std::memory_order_acquire);
   crash.tid = sys_gettid();
   crash.node_sequence_nr = -1;
   crash.state = static_cast<uint32_t>(state);

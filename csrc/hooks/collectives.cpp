@@ -5,7 +5,7 @@
 #include "foreign.h"
 
 #include "../blackbox/layout.h"
-#include "../recorder/core.h"
+#include "../recorder/core_cuda.h"
 #include "hooks.h"
 #include "tensors.h"
 #include "who.h"
@@ -165,6 +165,10 @@ struct Arguments {
     slot.output_numel = outputs.numel;
     slot.output_nbytes = outputs.nbytes;
     if (!own.first) return;
+    if (pytracer_stream here{}; own.first->is_cuda() && pytracer_current_stream(&here) != 0) {
+      slot.stream = static_cast<uint32_t>(here.stream);
+      slot.graph = here.graph;
+    }
     copy_name(slot.dtype, c10::toString(own.first->scalar_type()));
     slot.dim_count = static_cast<uint32_t>(own.first->dim());
     for (size_t i = 0; i < std::size(slot.sizes) && i < static_cast<size_t>(own.first->dim()); i++)
@@ -190,6 +194,7 @@ uint64_t describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
   Who who = who_is_running_in_detail();
   slot.who_id = who.id;
   slot.who_where = who.where;
+  if (slot.graph != 0) pytracer_graph_collective(slot.graph);
   return pytracer_collective_scheduled(&slot);
 }
 

@@ -49,6 +49,9 @@ bool is_collective(const char* name) {
   return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const char* prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; });
 }
 
+// NCCL's ranges end when the work is queued on a stream: how far it got, only its own records tell (record/nccl.py).
+bool only_queues(const char* name) { return strncmp(name, "nccl:", 5) == 0; }
+
 void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }
 
 // "gloo:all_reduce" and "allreduce_coalesced_" without what c10d and the backends write differently.
@@ -95,6 +98,10 @@ uint64_t number_of(const at::RecordFunction& function) {
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   try {
+    if (only_queues(function.name())) {
+      if (Dispatched* dispatched = dispatched_here()) dispatched->taken = true;
+      return nullptr;
+    }
     auto range = std::make_unique<Range>();
     range->is_collective = is_collective(function.name());
     if (range->is_collective) {

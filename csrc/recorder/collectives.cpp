@@ -14,11 +14,33 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kRecent = 256;  // a backend's queue is shorter
+constexpr uint64_t kRecent = 256;      // a backend's queue is shorter
+constexpr uint32_t kPointToPoint = 1;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};
 
 CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
+
+bool is_of_group(const CollectiveSlot& slot, const char* group, size_t nbytes) {
+  if (slot.group_id == 0) return false;
+  const char* entry = g_box.journal.data + slot.group_id * 8ull + sizeof(EntryHeader);
+  GroupEntry head;
+  memcpy(&head, entry, sizeof head);
+  return head.name_nbytes == nbytes && memcmp(entry + sizeof head, group, nbytes) == 0;
+}
+
+template <class Visit>
+void each_of_group(const char* group, Visit visit) {
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  uint64_t newest = std::atomic_ref(g_box.header->collectives).load(std::memory_order_acquire);
+  if (slots == nullptr) return;
+  size_t nbytes = strlen(group);
+  for (uint64_t number = newest > kCollectives ? newest - kCollectives + 1 : 1; number <= newest; number++) {
+    CollectiveSlot& slot = *slot_of(slots, number);
+    if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) continue;
+    if ((slot.flags & kPointToPoint) == 0 && is_of_group(slot, group, nbytes)) visit(slot);
+  }
+}
 
 }  // namespace
 
@@ -80,6 +102,18 @@ void collective_reached(uint64_t number, CollectiveState state) noexcept {
   while (seen < static_cast<uint32_t>(state) &&
          !current.compare_exchange_weak(seen, static_cast<uint32_t>(state), std::memory_order_release, std::memory_order_relaxed)) {
   }
+}
+
+void group_reached(const char* group, uint64_t sequence_nr, CollectiveState state) noexcept {
+  each_of_group(group, [&](const CollectiveSlot& slot) {
+    if (slot.sequence_nr <= sequence_nr && slot.state < static_cast<uint32_t>(state)) collective_reached(slot.number, state);
+  });
+}
+
+uint64_t group_scheduled(const char* group) noexcept {
+  uint64_t last = 0;
+  each_of_group(group, [&](const CollectiveSlot& slot) { last = slot.sequence_nr > last ? slot.sequence_nr : last; });
+  return last;
 }
 
 void forget_collectives() noexcept {

@@ -21,6 +21,13 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
 /// Notes a later state, unless the slot has been taken by a newer collective.
 void collective_reached(uint64_t number, blackbox::CollectiveState state) noexcept;
 
+/// All collectives of the group up to `sequence_nr` have reached `state`, as the backend's own records tell. Point-to-point
+/// operations are numbered otherwise.
+void group_reached(const char* group, uint64_t sequence_nr, blackbox::CollectiveState state) noexcept;
+
+/// The highest number of the group's collectives in the ring; 0: none.
+uint64_t group_scheduled(const char* group) noexcept;
+
 /// In a forked child: its parent's collectives are not its own.
 void forget_collectives() noexcept;
 

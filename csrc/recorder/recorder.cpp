@@ -10,6 +10,7 @@
 #include "alternate_stack.h"
 #include "collectives.h"
 #include "core.h"
+#include "device_memory.h"
 #include "find_python.h"
 #include "foreign_storages.h"
 #include "journal.h"
@@ -108,6 +109,7 @@ void after_fork_in_child() {
   recheck_foreign();
   recount_names();
   forget_collectives();
+  forget_device_memory();
   forget_scoped_tensors();
   find_doorbell(run_directory());  // the box has another name now
   write_process();
@@ -197,6 +199,12 @@ void note_wait(int pid, int status, int code, bool via_waitid, const struct rusa
 
 using namespace pytracer;
 
+namespace {
+
+std::atomic<int (*)(struct pytracer_stream*)> stream_probe{nullptr};  // set by _native_cuda
+
+}  // namespace
+
 extern "C" {
 
 int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_t error_bytes) {
@@ -276,6 +284,15 @@ uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void
 }
 void pytracer_collective_reached(uint64_t number, uint32_t state) {
   if (recorder::recording()) recorder::collective_reached(number, static_cast<blackbox::CollectiveState>(state));
+}
+void pytracer_group_reached(const char* group, uint64_t sequence_nr, uint32_t state) {
+  if (recorder::recording()) recorder::group_reached(group, sequence_nr, static_cast<blackbox::CollectiveState>(state));
+}
+uint64_t pytracer_group_scheduled(const char* group) { return recorder::recording() ? recorder::group_scheduled(group) : 0; }
+void pytracer_set_stream_probe(int (*probe)(struct pytracer_stream*)) { stream_probe.store(probe, std::memory_order_release); }
+int pytracer_current_stream(struct pytracer_stream* out) {
+  auto* probe = stream_probe.load(std::memory_order_acquire);
+  return probe != nullptr ? probe(out) : 0;
 }
 uint32_t pytracer_scope(uint32_t id) { return recorder::enter_scope(id); }
 int pytracer_open_scoped_tensors(void) { return recorder::recording() && recorder::open_scoped_tensors(); }

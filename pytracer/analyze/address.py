@@ -6,7 +6,10 @@ the tables of the box. What a storage is called is the work of `naming.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytracer.analyze.buckets import forgotten_bucket
+from pytracer.analyze.device_memory import segment_at
 from pytracer.analyze.fsdp import unit_of_storage
 from pytracer.analyze.guard import FOUND, guarded_at, pool_of
 from pytracer.analyze.instruction import is_canonical
@@ -32,6 +35,12 @@ def describe_address(snapshot: Snapshot, addr: int) -> Place:
     if pool_of(snapshot.guard, addr) is not None:
         return _in_guard_pool(snapshot, addr, mapping)
     live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
+    segment = segment_at(snapshot, addr)
+    block = next((hit for hit in (live, freed) if hit is not None and hit[0].device != "cpu"), None)
+    if block is not None:
+        return replace(_in_storage(snapshot, addr, "device-memory", block, mapping), segment=segment)
+    if segment is not None:
+        return Place(addr, "device-memory", mapping=mapping, segment=segment)
     if live is not None:
         return _in_storage(snapshot, addr, "in-storage", live, mapping)
     if crash is not None and _is_stack_guard(crash, addr, mapping):
@@ -85,7 +94,9 @@ def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] 
     for candidates, found in ((hits, "exact"), (snapshot.storages, "guessed")):
         matching = [item for item in candidates if item.state == state and covers(item, addr)]
         if matching:
-            return max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order)), found
+            last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))
+            # Blocks of devices are known as they were at the crash (decode/devices.py).
+            return last, "exact" if last.device != "cpu" and snapshot.crash is not None else found
     return None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytracer.analyze.calls import span_words
+from pytracer.analyze.cuda_errors import cuda_error
 from pytracer.analyze.matching import records_collectives
 from pytracer.analyze.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.view import Death, Draft, JobView, Outcome, ProcessView, cannot_decide, not_found
@@ -33,6 +34,9 @@ def abort_words(view: ProcessView) -> str | None:
 
 def is_watchdog_abort(view: ProcessView) -> bool:
     """Whether the watchdog of NCCL ended the process because a collective took too long."""
+    error = cuda_error(view)
+    if error is not None and error.sticky:
+        return False  # the watchdog told of the device's own failure
     exception, thread = view.report.exception, view.report.thread
     text = f"{exception.type} {exception.message}" if exception is not None else ""
     aborted = view.report.signal is not None and view.report.signal.name == "SIGABRT"

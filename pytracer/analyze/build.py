@@ -14,6 +14,8 @@ from pytracer.analyze.address import describe_address
 from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, fsdp_units, recent_collectives
+from pytracer.analyze.cuda_graphs import graph_reports, graph_use
+from pytracer.analyze.cuda_streams import stream_reports
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
@@ -84,9 +86,13 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
+        cuda_graphs=graph_reports(snapshot, clock),
+        cuda_streams=stream_reports(snapshot, clock),
         fsdp=fsdp_units(snapshot),
         memory=r.Memory(
-            max_rss=process.usage.maxrss if process.usage else None, cpu_storages_bytes=_live_bytes(snapshot)
+            max_rss=process.usage.maxrss if process.usage else None,
+            cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),
+            cuda_allocated_bytes=_live_bytes(snapshot, on_cpu=False),
         ),
         usage=_usage(process),
         environment=dict(snapshot.environment),
@@ -106,8 +112,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     return view
 
 
-def _live_bytes(snapshot: Snapshot) -> int | None:
-    return None if snapshot.light else sum(item.nbytes for item in snapshot.storages if item.state == "live")
+def _live_bytes(snapshot: Snapshot, *, on_cpu: bool) -> int | None:
+    if snapshot.light or (not on_cpu and not snapshot.segments):
+        return None
+    return sum(s.nbytes for s in snapshot.storages if s.state == "live" and (s.device == "cpu") == on_cpu)
 
 
 def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
@@ -237,6 +245,7 @@ def _fault(
         kind=place.kind,
         storage=storage_report(snapshot, place, clock),
         bucket=bucket_report(place),
+        cuda_graph=graph_use(snapshot, place, clock),
         fsdp=unit_report(place),
         mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and (refused or not execute) else None,

@@ -84,12 +84,14 @@ def _when(item: Collective) -> tuple[int, int]:
 def _collective(process: Process, last: Collective) -> r.LastCollective:
     """One collective, and what it worked on."""
     until = last.completed_ns or process.ended_mono_ns
-    waited = until is not None and last.scheduled_ns is not None and until >= last.scheduled_ns
+    waited = (
+        not last.progress_unknown and until is not None and last.scheduled_ns is not None and until >= last.scheduled_ns
+    )
     return r.LastCollective(
         group=last.group,
         op=last.op,
         sequence_nr=last.sequence_nr,
-        state="failed" if ended_by_peer_error(process, last) else last.state,
+        state="failed" if ended_by_peer_error(process, last) else "queued" if last.progress_unknown else last.state,
         sizes=list(last.sizes),
         dtypes=[last.dtype] if last.dtype else None,
         root=last.root,
@@ -99,6 +101,8 @@ def _collective(process: Process, last: Collective) -> r.LastCollective:
         buffer=_buffer(buffer_of(process.snapshot, last)) or r.CollectiveBuffer(names=[]),
         output=_buffer(buffer_of(process.snapshot, last, output=True)),
         python=place_of(last),
+        stream=hex_addr(last.stream) if last.stream is not None else None,
+        cuda_graph=last.cuda_graph,
         waited_ns=until - last.scheduled_ns if waited and until is not None and last.scheduled_ns is not None else None,
     )
 

@@ -1,12 +1,16 @@
-"""Is an address a device's? What the memory map of a process tells about memory that the CPU must not touch."""
+"""Is an address a device's? What its allocator and the memory map of the process tell about memory of devices."""
 
 from __future__ import annotations
 
 import re
 
+from pytracer._words import size_words
 from pytracer.analyze.native import image_name
+from pytracer.analyze.place import Place
 from pytracer.analyze.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.device_parts import DeviceSegment
+from pytracer.decode.snapshot import Snapshot, Storage
 
 _DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")
@@ -17,9 +21,11 @@ RESERVED_BYTES = 256 << 20
 def device_confidence(view: ProcessView) -> str | None:
     """How sure it is that host code touched a device's memory; None when nothing says so."""
     place, crash = view.place, view.crash
-    if place is None or crash is None or place.mapping is None or not view.is_fault:
+    if place is None or crash is None or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):
         return None
-    if crash.signal not in (SIGSEGV, SIGBUS) or place.storage is not None:
+    if place.kind == "device-memory" and (place.storage is not None or place.segment is not None):
+        return "certain"
+    if place.mapping is None or place.storage is not None:
         return None
     mapping = place.mapping
     if _DEVICE_FILES.match(mapping.path):
@@ -28,6 +34,28 @@ def device_confidence(view: ProcessView) -> str | None:
     if not reserved or mapping.end - mapping.start < RESERVED_BYTES:
         return None
     return "likely" if device_driver(view) is not None else None
+
+
+def segment_at(snapshot: Snapshot, addr: int) -> DeviceSegment | None:
+    """The memory of a device's allocator around an address: what it still has, else what it gave back last."""
+    found = [item for item in snapshot.segments if item.base <= addr < item.base + item.nbytes]
+    return max(found, key=lambda item: (item.live, item.order), default=None)
+
+
+def device_words(place: Place) -> str | None:
+    """`128 bytes into DDP bucket 0 of Net (generation 1) on cuda:0`; None for memory that torch's allocator has not."""
+    storage, segment = place.storage, place.segment
+    if storage is not None:
+        name = place.names[0] if place.names else f"a {_state(storage)} block of {size_words(storage.nbytes)}"
+        return f"{place.offset_bytes} bytes into {name} on {storage.device}"
+    if segment is None:
+        return None
+    what = "memory of torch's allocator in which no tensor lies"
+    return f"{what if segment.live else 'memory that torch has given back to the driver'}, on cuda:{segment.device}"
+
+
+def _state(storage: Storage) -> str:
+    return "freed but still awaited" if storage.awaited else storage.state
 
 
 def device_driver(view: ProcessView) -> str | None:

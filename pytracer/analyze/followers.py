@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._words import time_words
+from pytracer.analyze.cuda_errors import cuda_error
 from pytracer.analyze.order import Absence, left_ns
 from pytracer.analyze.sent import deadly_signal, sent_signals
 from pytracer.analyze.signals import SIGKILL, SIGTERM
@@ -50,6 +51,9 @@ def peer_gone(view: ProcessView) -> bool:
 
 def mentions_lost_peer(view: ProcessView) -> bool:
     """Whether the end speaks of another process: a connection that was lost, an answer that did not come in time."""
+    error = cuda_error(view)
+    if error is not None and error.sticky:
+        return False  # NCCL's watchdog is often the first one to hear of the device's own failure
     thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
     return peer_gone(view) or _says(view, _PEER_SILENT) or thread.startswith(_WATCHDOGS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.facts import lived_at
 from pytracer.analyze.neighbors import covers
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.snapshot import Collective, Snapshot, Storage
 
 _NOT_COMPLETED = ("scheduled", "started", "failed")
-_EPOCH_BEFORE_CALL_NS = 1_000_000  # a call begins an epoch, whose time is taken a little earlier than the call's own
 _BAD_ADDRESS = "Bad address"  # strerror(EFAULT): a system call was given memory that is not mapped
 
 
@@ -44,9 +44,8 @@ def _is_buffer(storage: Storage, item: Collective) -> bool:
 
 
 def _went_meanwhile(storage: Storage, item: Collective) -> bool:
-    """Freed in an epoch that began with the call or later, and before the end if there was one."""
-    called, gone = item.scheduled_ns or item.started_ns, storage.freed.mono_ns if storage.freed is not None else None
-    born = storage.allocated.mono_ns
-    if called is None or gone is None or gone < called - _EPOCH_BEFORE_CALL_NS or (born is not None and born > called):
+    """Allocated before the call, freed after it, and before its end if there was one. A call begins an epoch."""
+    if item.epoch is None or not lived_at(storage, item.epoch) or storage.freed is None:
         return False
-    return item.completed_ns is None or gone <= item.completed_ns
+    gone = storage.freed.mono_ns
+    return item.completed_ns is None or (gone is not None and gone <= item.completed_ns)

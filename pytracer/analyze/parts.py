@@ -11,6 +11,7 @@ from pytracer.analyze.holders import holders_report
 from pytracer.analyze.names import named_report
 from pytracer.analyze.origins import origin_kind
 from pytracer.analyze.place import Place
+from pytracer.decode.device_parts import DEFAULT_POOL
 from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 
 
@@ -25,13 +26,16 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         nbytes=storage.nbytes,
         offset_bytes=place.offset_bytes,
         distance_bytes=place.distance_bytes,
-        device="cpu",
+        device=storage.device,
         state=storage.state,
         names=list(place.names),
         allocated=origin_report(snapshot, born, storage.allocated_by, storage.allocated_thread, clock),
         freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
         found=place.found,
         earlier=list(place.earlier),
+        stream=hex_addr(storage.stream) if storage.stream is not None else None,
+        pool=None if storage.pool == DEFAULT_POOL else f"({storage.pool[0]}, {storage.pool[1]})",
+        awaited=storage.awaited if storage.device != "cpu" else None,
         origin=origin_kind(storage),
         file=storage.file,
         file_offset=storage.file_offset,
@@ -48,7 +52,10 @@ def origin_report(
     if moment is None:
         return None
     who = who or Who()
-    name = next((thread.name for thread in snapshot.threads if thread.tid == tid), None)
+    named = [(thread.tid, thread.name) for thread in snapshot.threads]
+    if snapshot.crash is not None:
+        named.append((snapshot.crash.tid, snapshot.crash.thread_name))
+    name = next((name for thread, name in named if thread == tid), None)
     return r.Origin(
         time=clock.relative(snapshot, moment.mono_ns),
         thread=name or (f"thread {tid}" if tid is not None else None),

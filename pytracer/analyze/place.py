@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytracer.decode.device_parts import DeviceSegment
 from pytracer.decode.snapshot import LoadedImage, Mapping, Storage
 
 
@@ -119,7 +120,7 @@ class Place:
 
     `found` is "exact" when the crash handler itself found the storage or `register` of the faulting instruction pointed
     into it, "guessed" when it was looked up later. `earlier` are the names of older lives at the same address, the
-    latest first: a stale pointer may be older than the last owner of the memory.
+    latest first: a stale pointer may be older than the last owner of the memory. `segment`: of a device's allocator.
     """
 
     addr: int
@@ -133,4 +134,5 @@ class Place:
     mapping: Mapping | None = None
     earlier: tuple[str, ...] = ()
     register: str | None = None
+    segment: DeviceSegment | None = None
     unit: UnitLife | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytracer._words import hex_addr
 from pytracer.analyze.address_words import offset_words
+from pytracer.analyze.facts import lived_at
 from pytracer.analyze.neighbors import covers
 from pytracer.analyze.place import Place
 from pytracer.analyze.where_report import PointedBy
@@ -89,16 +90,13 @@ def _collectives(snapshot: Snapshot, place: Place) -> Iterator[PointedBy]:
         return
     for item in reversed(snapshot.collectives):
         for role, addr in (("input", item.buffer_addr), ("output", item.output_addr)):
-            if addr and covers(storage, addr) and during(storage, item):
+            if addr and covers(storage, addr) and _during(storage, item):
                 at = f"{addr - storage.base} bytes into" if addr != storage.base else "at the start of"
                 says = f"{item.state}: its {role} began {at} the storage"
                 yield PointedBy(what=f"{item.op} #{item.sequence_nr}", addr=hex_addr(addr), says=says)
                 break
 
 
-def during(storage: Storage, item: Collective) -> bool:
-    """Whether a collective was called while the storage lived, as far as the times are known."""
-    called = item.scheduled_ns or item.started_ns
-    born = storage.allocated.mono_ns
-    gone = storage.freed.mono_ns if storage.freed is not None else None
-    return called is None or ((born is None or born <= called) and (gone is None or called <= gone))
+def _during(storage: Storage, item: Collective) -> bool:
+    """Whether a collective was called while the storage lived; of dumps, which have no epochs, nobody knows."""
+    return item.epoch is None or lived_at(storage, item.epoch)

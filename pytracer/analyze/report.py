@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 
 from pytracer.analyze.report_parts import AlsoCrashed as AlsoCrashed
 from pytracer.analyze.report_parts import Bucket as Bucket
+from pytracer.analyze.report_parts import CudaGraph as CudaGraph
 from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
+from pytracer.analyze.report_parts import CudaStream as CudaStream
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
 from pytracer.analyze.report_parts import Fsdp as Fsdp
@@ -152,7 +154,10 @@ class CollectiveBuffer(Part):
 
 
 class LastCollective(Part):
-    """The last collective of a process. `state` is "scheduled", "started", "completed" or "failed".
+    """The last collective of a process. `state` is "scheduled", "started", "completed", "failed" or "queued".
+
+    "queued": on a device's stream, after the last look at how far that one had got; it may have been done. `stream`:
+    the current one of the call. `cuda_graph`: the graph that it was captured into.
 
     `root` and `peer` are ranks in the group. `python` is the line that called it, outside torch where that is known.
     `waited_ns`: from the call to its end, or to that of the process. `output` is None where it is the input itself.
@@ -172,6 +177,8 @@ class LastCollective(Part):
     tag: int | None = None
     python: PythonFrame | None = None
     waited_ns: int | None = None
+    stream: str | None = None
+    cuda_graph: int | None = None
 
 
 class DdpBucket(Part):
@@ -273,8 +280,8 @@ class ProcessReport(Part):
     recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
     ddp: list[Ddp] | None = None
     fsdp: list[FsdpUnit] | None = None
-    cuda_graphs: list[dict[str, Any]] | None = None
-    cuda_streams: list[dict[str, Any]] | None = None
+    cuda_graphs: list[CudaGraph] | None = None
+    cuda_streams: list[CudaStream] | None = None
     memory: Memory | None = None
     usage: Usage | None = None
     environment: dict[str, str] | None = None

@@ -76,7 +76,9 @@ class StorageReport(Part):
 
     `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, `file_offset`
     where in it the storage begins. `older`: it was there before it was found, so `allocated` is unknown.
-    `earlier` names older storages at the same address, the latest first.
+    `earlier` names older storages at the same address, the latest first. On a device: the `stream` that it was
+    allocated for, the `pool` it came from (None: the default one), and whether the program has freed it and only other
+    streams still need it (`awaited`).
     `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
     it) or "guessed".
     """
@@ -92,6 +94,9 @@ class StorageReport(Part):
     freed: Origin | None = None
     found: str | None = None
     earlier: list[str] | None = None
+    stream: str | None = None
+    pool: str | None = None
+    awaited: bool | None = None
     origin: str | None = None
     file: str | None = None
     file_offset: int | None = None
@@ -143,6 +148,43 @@ class CudaGraphUse(Part):
     replays: int | None = None
     role: str | None = None
     note: str | None = None
+    captured_by: PythonFrame | None = None
+
+
+class CudaGraph(Part):
+    """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset".
+
+    `inputs`: storages that it uses and did not allocate, `unknown_inputs` those that the allocator does not know.
+    `broken_replays`: replays after one of them was freed; `broken_inputs` says which, in words.
+    """
+
+    id: int | None = None
+    device: str | None = None
+    pool: str | None = None
+    state: str | None = None
+    captured_at: int | None = None
+    captured_by: PythonFrame | None = None
+    replays: int | None = None
+    last_replay: int | None = None
+    inputs: int | None = None
+    unknown_inputs: int | None = None
+    collectives: int | None = None
+    broken_replays: int | None = None
+    broken_inputs: list[str] | None = None
+
+
+class CudaStream(Part):
+    """A CUDA stream when the device was last asked (`asked`): "idle", "busy", "captured", "failed" or "unknown".
+
+    It has been so since `since`, at least. `error` is the cudaError_t of a failure.
+    """
+
+    device: str | None = None
+    stream: str | None = None
+    state: str | None = None
+    since: int | None = None
+    asked: int | None = None
+    error: int | None = None
 
 
 class MappingReport(Part):

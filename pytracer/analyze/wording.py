@@ -55,6 +55,12 @@ def collective_evidence(views: Sequence[ProcessView]) -> str | None:
     states = [view.report.last_collective for view in ranks]
     if not states:
         return None
+    queued = next((item for item in states if item is not None and item.state == "queued"), None)
+    if queued is not None:
+        return (
+            f"{queued.op} (sequence number {queued.sequence_nr}) had been queued on the device; "
+            "how far it got is not known"
+        )
     still_open = [item for item in states if item is not None and item.state in ("scheduled", "started")]
     if not still_open:
         return "no collective was open"

@@ -29,6 +29,12 @@ THREADS_PER_CHUNK = 16
 LARGE_STORAGE_BYTES = 128 * 1024
 STORAGE_SLOTS_LOG2 = 16
 EPOCH_SLOTS = 16384
+DEVICE_BLOCK_SLOTS_LOG2 = 15
+DEVICE_GRAVES = 4096
+DEVICE_SEGMENTS = 8192
+CUDA_GRAPHS = 1024
+GRAPH_INPUTS = 16384
+CUDA_STREAMS = 128
 JOURNAL_BYTES = 2 * 1024 * 1024
 JOURNAL_MAGIC = 0x4A45
 # sigqueue(pid, REQUEST_SIGNAL, REQUEST_VALUE) asks a running process for the stacks of all its threads.
@@ -80,6 +86,12 @@ class Region(IntEnum):
     MEMORY = 25
     THREAD_STACKS = 26
     THREAD_FRAMES = 27
+    DEVICE_BLOCKS = 48
+    DEVICE_GRAVES = 49
+    DEVICE_SEGMENTS = 50
+    CUDA_GRAPHS = 51
+    GRAPH_INPUTS = 52
+    CUDA_STREAMS = 53
     GUARD = 40
     GUARDED = 41
     NAMES = 44
@@ -122,6 +134,7 @@ class Record(IntEnum):
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
+    STREAM = 24
 
 
 class Entry(IntEnum):
@@ -147,6 +160,7 @@ class Entry(IntEnum):
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
+    DEVICE_OOM = 48  # DeviceOomEntry + DeviceOomUser[]: a caching allocator could not give what was asked for
     SCOPE = 60  # text: what a thread was busy with when it called collectives, e.g. `FSDP::all_gather (layers.0)`
     # JSON {"module","unit","generation","wrapper","world_size","shard_rank","replicas","parameters"}: an FSDP unit.
     # fully_shard: "parameters":[{"fqn","numel","shard_numel","itemsize","addr","placements"}], in the order of its operators.
@@ -208,6 +222,62 @@ class CollectiveState(IntEnum):
     STARTED = 2
     COMPLETED = 3
     FAILED = 4
+
+
+class BlockState(IntEnum):
+    """`DeviceBlock.state`. AWAITED: freed by the program; the allocator keeps it until other streams are done with it."""
+
+    EMPTY = 0
+    LIVE = 1
+    AWAITED = 2
+    FREED = 3
+
+
+class SegmentState(IntEnum):
+    """`DeviceSegment.state`."""
+
+    EMPTY = 0
+    LIVE = 1
+    GONE = 2
+
+
+class GraphState(IntEnum):
+    """`CudaGraph.state`."""
+
+    EMPTY = 0
+    CAPTURING = 1
+    CAPTURED = 2
+    FAILED = 3
+    RESET = 4
+
+
+class InputState(IntEnum):
+    """`GraphInput.state`: what became of memory that a CUDA graph reads and did not allocate itself."""
+
+    EMPTY = 0
+    LIVE = 1
+    FREED = 2
+    REALLOCATED = 3
+
+
+class StreamState(IntEnum):
+    """`CudaStream.state`: what the device said when it was last asked."""
+
+    UNKNOWN = 0
+    IDLE = 1
+    BUSY = 2
+    CAPTURED = 3
+    FAILED = 4
+
+
+class StreamAction(IntEnum):
+    """`StreamRecord.action`."""
+
+    EVENT_RECORDED = 1
+    WAITS_FOR_EVENT = 2
+    WAITS_FOR_STREAM = 3
+    HOST_WAITS = 4
+    HOST_WAITED = 5
 
 
 class TensorRole(IntEnum):
@@ -345,7 +415,13 @@ FILE_HEADER = Struct(
         _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages that were written past their ends", "count"),
         _f("foreign_dropped", "u64", "foreign storages that found no slot", "count"),
         _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
-        _f("reserved_line", "u8[188]", "zero"),
+        _f("reserved_line", "u8[60]", "zero"),
+        _f("device_sequence", "u32", "events of the CUDA devices' allocators", "count"),
+        _f("device_blocks_dropped", "u32", "blocks and segments that found no slot", "count"),
+        _f("device_unknown_frees", "u32", "frees of blocks that were never seen", "count"),
+        _f("reserved_progress", "u32", "zero"),
+        _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
+        _f("reserved_end", "u8[104]", "zero"),
     ),
 )
 
@@ -450,6 +526,179 @@ FOREIGN_STORAGE = Struct(
     ),
 )
 
+DEVICE_BLOCK = Struct(
+    "DeviceBlock",
+    96,
+    "One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves.",
+    (
+        _f("order", "u32", "0 while being written; stored last. In the table a counter of changes, in the ring 1 + position"),
+        _f("state", "u16", "see BlockState"),
+        _f("device", "u16", "index of the device"),
+        _f("addr", "u64", "address"),
+        _f("nbytes", "u64", "size asked for", "bytes"),
+        _f("stream", "u64", "cudaStream_t that it was allocated for; 0: the default stream"),
+        _f("pool_graph", "u32", "first half of torch's pool id: the private pool of a CUDA graph"),
+        _f("pool_number", "u32", "second half: torch.cuda.MemPool or graph_pool_handle(); both 0: the default pool"),
+        _f("alloc_tid", "i32", "kernel thread id"),
+        _f("free_tid", "i32", "kernel thread id"),
+        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
+        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_epoch", "u32", "when"),
+        _f("alloc_sequence", "u32", "order among the events of all devices, from 1"),
+        _f("free_epoch", "u32", "when the program freed it"),
+        _f("free_sequence", "u32", "order among the events of all devices"),
+        _f("reserved", "u64[2]", "zero"),
+    ),
+)
+
+DEVICE_SEGMENT = Struct(
+    "DeviceSegment",
+    64,
+    "Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too.",
+    (
+        _f("order", "u32", "0 while being written; stored last"),
+        _f("state", "u16", "see SegmentState"),
+        _f("device", "u16", "index of the device"),
+        _f("addr", "u64", "address"),
+        _f("nbytes", "u64", "size", "bytes"),
+        _f("stream", "u64", "cudaStream_t"),
+        _f("pool_graph", "u32", "see DeviceBlock"),
+        _f("pool_number", "u32", "see DeviceBlock"),
+        _f("expandable", "u32", "1: a mapped part of an expandable segment"),
+        _f("reserved", "u32", "zero"),
+        _f("begin_epoch", "u32", "when"),
+        _f("begin_sequence", "u32", "order among the events of all devices"),
+        _f("end_epoch", "u32", "when it was given back"),
+        _f("end_sequence", "u32", "order among the events of all devices"),
+    ),
+)
+
+CUDA_GRAPH = Struct(
+    "CudaGraph",
+    128,
+    "One torch.cuda.CUDAGraph. Slot (number - 1) % CUDA_GRAPHS.",
+    (
+        _f("order", "u32", "0 while being written; stored last"),
+        _f("state", "u32", "see GraphState"),
+        _f("number", "u32", "order of the first capture in this process, from 1"),
+        _f("device", "u32", "index of the device"),
+        _f("pool_graph", "u32", "see DeviceBlock"),
+        _f("pool_number", "u32", "see DeviceBlock"),
+        _f("stream", "u64", "cudaStream_t of the capture"),
+        _f("who_id", "u32", "who captured it"),
+        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("reset_who_id", "u32", "who reset it"),
+        _f("reset_who_where", "u32", "see LiveStorage.who_where"),
+        _f("captured_ns", "u64", "CLOCK_MONOTONIC at the end of the capture", "ns"),
+        _f("reset_ns", "u64", "CLOCK_MONOTONIC; 0: not reset", "ns"),
+        _f("replays", "u64", "how often it was launched", "count"),
+        _f("replayed_ns", "u64", "CLOCK_MONOTONIC of the last replay", "ns"),
+        _f("inputs", "u32", "entries of GRAPH_INPUTS", "count"),
+        _f("inputs_dropped", "u32", "inputs that found no room, or are unknown to the allocator", "count"),
+        _f("collectives", "u32", "collectives among what was captured", "count"),
+        _f("broken", "u32", "inputs that are not live any more", "count"),
+        _f("broken_replays", "u64", "replays with such inputs", "count"),
+        _f("broken_replayed_ns", "u64", "CLOCK_MONOTONIC of the first of these", "ns"),
+        _f("capture_sequence", "u32", "last event of the devices before the capture"),
+        _f("name_id", "u32", "journal id of a NOTE with its name, e.g. of a compiled function; 0: none"),
+        _f("broken_sequence", "u32", "last event of the devices before the last of these"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
+GRAPH_INPUT = Struct(
+    "GraphInput",
+    96,
+    "Memory that a CUDA graph reads or writes at every replay and that was allocated before its capture.",
+    (
+        _f("order", "u32", "0 while being written; stored last"),
+        _f("state", "u16", "see InputState"),
+        _f("device", "u16", "index of the device"),
+        _f("graph", "u32", "CudaGraph.number"),
+        _f("reserved", "u32", "zero"),
+        _f("addr", "u64", "address of the block"),
+        _f("nbytes", "u64", "its size", "bytes"),
+        _f("alloc_who_id", "u32", "who allocated it"),
+        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
+        _f("free_who_id", "u32", "who freed it"),
+        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("free_epoch", "u32", "when"),
+        _f("free_sequence", "u32", "order among the events of all devices"),
+        _f("new_who_id", "u32", "REALLOCATED: who allocated the block that lies there now"),
+        _f("new_who_where", "u32", "see LiveStorage.who_where"),
+        _f("new_addr", "u64", "REALLOCATED: address of that block"),
+        _f("new_nbytes", "u64", "its size", "bytes"),
+        _f("new_epoch", "u32", "when"),
+        _f("new_sequence", "u32", "order among the events of all devices"),
+        _f("reserved_end", "u64", "zero"),
+    ),
+)
+
+CUDA_STREAM = Struct(
+    "CudaStream",
+    64,
+    "A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for.",
+    (
+        _f("order", "u32", "0 while being written; stored last"),
+        _f("state", "u16", "see StreamState"),
+        _f("device", "u16", "index of the device"),
+        _f("stream", "u64", "cudaStream_t; 0: the default stream"),
+        _f("since_ns", "u64", "CLOCK_MONOTONIC when it was first seen in this state", "ns"),
+        _f("asked_ns", "u64", "CLOCK_MONOTONIC when it was last asked", "ns"),
+        _f("error", "i32", "FAILED: the cudaError_t"),
+        _f("reserved", "u32", "zero"),
+        _f("reserved_end", "u64[3]", "zero"),
+    ),
+)
+
+STREAM_RECORD = Struct(
+    "StreamRecord",
+    40,
+    "STREAM: streams wait for each other, or the host for them. Level ops.",
+    (
+        _f("action", "u32", "see StreamAction"),
+        _f("device", "u32", "index of the device"),
+        _f("stream", "u64", "cudaStream_t that waits, or on which the event is recorded"),
+        _f("event", "u64", "cudaEvent_t; 0: none"),
+        _f("other_stream", "u64", "WAITS_FOR_STREAM: cudaStream_t that is waited for"),
+        _f("reserved", "u64", "zero"),
+    ),
+)
+
+DEVICE_OOM_ENTRY = Struct(
+    "DeviceOomEntry",
+    64,
+    "DEVICE_OOM: followed by `user_count` DeviceOomUser, the largest first.",
+    (
+        _f("device", "u32", "index of the device"),
+        _f("user_count", "u32", "entries that follow", "count"),
+        _f("wanted_nbytes", "u64", "size asked for, rounded by the allocator", "bytes"),
+        _f("free_nbytes", "u64", "what the driver had left", "bytes"),
+        _f("live_nbytes", "u64", "in live blocks of this process", "bytes"),
+        _f("awaited_nbytes", "u64", "in blocks that the program freed and other streams still use", "bytes"),
+        _f("segment_nbytes", "u64", "that this process has from the driver", "bytes"),
+        _f("live_count", "u32", "live blocks", "count"),
+        _f("segment_count", "u32", "segments", "count"),
+        _f("who_id", "u32", "who asked"),
+        _f("who_where", "u32", "see LiveStorage.who_where"),
+    ),
+)
+
+DEVICE_OOM_USER = Struct(
+    "DeviceOomUser",
+    24,
+    "The live blocks that one place has allocated.",
+    (
+        _f("who_id", "u32", "who allocated"),
+        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("nbytes", "u64", "of all", "bytes"),
+        _f("count", "u32", "blocks", "count"),
+        _f("pool", "u32", "1: in a pool other than the default one"),
+    ),
+)
+
 RECORD_HEADER = Struct(
     "RecordHeader",
     16,
@@ -531,7 +780,8 @@ COLLECTIVE_SLOT = Struct(
         _f("scope_id", "u32", "journal id of the SCOPE that it was called in; 0: none"),
         _f("epoch", "u32", "epoch that began with it"),
         _f("output_storage_addr", "u64", "base address of the first output's storage; 0: the inputs are the outputs"),
-        _f("reserved", "u8[8]", "zero"),
+        _f("graph", "u32", "number of the CUDA graph that it was captured into; 0: none"),
+        _f("stream", "u32", "low half of the current cudaStream_t of the calling thread, of collectives on CUDA devices"),
     ),
 )
 
@@ -774,7 +1024,8 @@ CRASH_HEADER = Struct(
         _f("tls_delta", "u32", "pthread_self() minus the thread pointer, two's complement"),
         _f("holder_count", "u32", "entries of HOLDERS", "count"),
         _f("holders_truncated", "u32", "1: there was more to look at than the handler may"),
-        _f("reserved", "u8[80]", "zero"),
+        _f("device_sequence", "u32", "last event of the CUDA devices' allocators before the crash; 0: none"),
+        _f("reserved", "u8[76]", "zero"),
     ),
 )
 
@@ -981,6 +1232,14 @@ STRUCTS: tuple[Struct, ...] = (
     EPOCH,
     LIVE_STORAGE,
     GRAVE,
+    DEVICE_BLOCK,
+    DEVICE_SEGMENT,
+    CUDA_GRAPH,
+    GRAPH_INPUT,
+    CUDA_STREAM,
+    STREAM_RECORD,
+    DEVICE_OOM_ENTRY,
+    DEVICE_OOM_USER,
     FOREIGN_STORAGE,
     RECORD_HEADER,
     TEXT_RECORD,
@@ -1020,6 +1279,7 @@ RECORD_PAYLOAD: dict[int, Struct] = {
     Record.RANGE_BEGIN: NODE_RECORD,
     Record.RANGE_END: NODE_RECORD,
     Record.OP: NODE_RECORD,
+    Record.STREAM: STREAM_RECORD,
 }
 
 # Crash-time capacities: (region, structure or None for bytes, items).

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CollectiveState, Region
 from pytracer.decode.boxfile import BoxFile, Extent
+from pytracer.decode.device_parts import CudaStream
 from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Collective, Event, Fact, Group
 
@@ -47,8 +49,17 @@ class Collectives:
     With `most`, the last ones only, beside those that were not completed and the last one of each group.
     """
 
-    def __init__(self, box: BoxFile, journal: Journal, facts: tuple[Fact, ...], most: int | None = None) -> None:
+    def __init__(
+        self,
+        box: BoxFile,
+        journal: Journal,
+        facts: tuple[Fact, ...],
+        most: int | None = None,
+        streams: Iterable[CudaStream] = (),
+    ) -> None:
         self.groups, self._seen = _groups(facts, journal)
+        self._streams = {item.stream & 0xFFFFFFFF: item.stream for item in streams}  # a slot has room for half of it
+        self._progress_ns = box.header["progress_ns"]
         self.torn = 0
         self.items: list[Collective] = []
         extent = box.region(Region.COLLECTIVES, schema.COLLECTIVE_SLOT.nbytes)
@@ -79,6 +90,8 @@ class Collectives:
         who = journal.who(c["who_id"], c["who_where"])
         group = self._seen.get(c["group_id"])
         reduce_op = c["reduce_op"]
+        on_device = group is not None and "nccl" in (group.backend or "")
+        is_open = c["state"] in (CollectiveState.SCHEDULED, CollectiveState.STARTED)
         return Collective(
             sequence_nr=c["sequence_nr"],
             op=plain_op(c["name"]),
@@ -112,6 +125,9 @@ class Collectives:
             scope=journal.scope(c["scope_id"]),
             epoch=c["epoch"] or None,
             output_storage_addr=c["output_storage_addr"] or None,
+            progress_unknown=on_device and is_open and c["scheduled_ns"] >= self._progress_ns,
+            stream=self._streams.get(c["stream"]) if on_device else None,
+            cuda_graph=c["graph"] or None,
         )
 
 

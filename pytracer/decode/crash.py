@@ -64,6 +64,16 @@ class CrashReader:
         """True when what was read is the stacks of a running process, taken on request, and nothing crashed."""
         return bool(self._head) and self._head["state"] == CrashState.LIVE
 
+    @property
+    def device_sequence(self) -> int | None:
+        """Number of the last event of the devices' allocators before the crash; None: nothing crashed for good."""
+        crashed = bool(self._head) and self._head["state"] in (
+            CrashState.CLAIMED,
+            CrashState.COMPLETE,
+            CrashState.CHAINED,
+        )
+        return self._head["device_sequence"] if crashed else None
+
     def read(self) -> Crash | None:
         """The crash or, when `live`, the state of the process on request; None when the handler never ran."""
         extent = self._box.region(Region.CRASH, schema.CRASH_HEADER.nbytes)

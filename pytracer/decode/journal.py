@@ -319,6 +319,7 @@ def _checked(shape: type) -> Callable[[bytes], dict[str, Any]]:
 
 
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
+    Entry.DEVICE_OOM: lambda payload: layout(schema.DEVICE_OOM_ENTRY).decode(payload),
     Entry.PROCESS: _strings,
     Entry.ENVIRONMENT: _environment,
     Entry.NOTE: _text,

@@ -17,6 +17,7 @@ from pytracer.blackbox.schema import Entry, Region, State
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
+from pytracer.decode.devices import Devices
 from pytracer.decode.guard import read_guard
 from pytracer.decode.journal import Journal, is_end, wait_of
 from pytracer.decode.names import Names
@@ -38,6 +39,8 @@ _COUNTERS = (
     "hook_errors",
     "collectives",
     "live_reports",
+    "device_blocks_dropped",
+    "device_unknown_frees",
     "foreign_dropped",
     "storages_unfollowed",
     "names_dropped",
@@ -50,6 +53,7 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.SCOPED_TENSORS, Region.MEMORY,
     Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
+    Region.DEVICE_BLOCKS, Region.DEVICE_GRAVES, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS, Entry.UNIT)
 LAST_COLLECTIVES = 64
@@ -80,9 +84,11 @@ def read_box(
     lives = storages.read()
     crash_reader = CrashReader(box, storages)
     crash = crash_reader.read()
+    devices = Devices(box, journal, storages.clock, crash_reader.device_sequence)
+    blocks = devices.blocks()
     crash = _essence(crash) if light and crash is not None else crash
     facts = journal.facts(_HEAVY_ENTRIES if light else ())
-    collectives = Collectives(box, journal, facts, last_collectives if light else None)
+    collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
@@ -104,6 +110,8 @@ def read_box(
         "busy_slots": storages.busy_slots,
         "torn_slots": storages.torn_slots,
         "torn_graves": storages.torn_graves,
+        "live_device_blocks": sum(item.state == "live" for item in blocks),
+        "torn_device_items": devices.torn,
         "busy_foreign": storages.busy_foreign,
         "threads": len(rings.threads.by_index),
     }
@@ -137,7 +145,11 @@ def read_box(
         collectives=tuple(collectives.items),
         groups=collectives.groups,
         scoped_tensors=scoped_tensors(box, journal),
-        storages=lives,
+        storages=(*lives, *blocks),
+        segments=devices.segments(),
+        cuda_graphs=devices.graphs(),
+        cuda_streams=devices.streams(),
+        out_of_memory=devices.out_of_memory(),
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
         crash=None if crash_reader.live else crash,
         live=crash if crash_reader.live else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, CudaStream, DeviceSegment, OutOfMemory, Pool
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -76,7 +77,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Storage:
-    """One life of a CPU storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+    """One life of a storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+
+    On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
+    freed it, as `freed*` tell, but it stays live until other streams have done with it.
 
     `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
     or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
@@ -93,6 +97,10 @@ class Storage:
     freed_by: Who | None = None
     freed_thread: int | None = None
     order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+    device: str = "cpu"  # e.g. "cuda:0"
+    stream: int | None = None
+    pool: Pool = DEFAULT_POOL
+    awaited: bool = False
     origin: str | None = "CPU_ALLOCATOR"
     file: str | None = None
     file_offset: int | None = None
@@ -258,6 +266,10 @@ class Collective:
     scope: str | None = None  # what the calling thread was busy with, e.g. "FSDP::all_gather (layers.0)"
     epoch: int | None = None  # its buffers were allocated in an earlier one
     output_storage_addr: int | None = None
+    # Queued on a device after its progress was last read: it may have been done.
+    progress_unknown: bool = False
+    stream: int | None = None  # current CUDA stream of the call
+    cuda_graph: int | None = None  # number of the CUDA graph that it was captured into
 
 
 @dataclass(frozen=True)
@@ -481,7 +493,7 @@ class Snapshot:
     events: tuple[Event, ...]  # all rings, oldest first
     threads: tuple[ThreadInfo, ...]
     collectives: tuple[Collective, ...]  # in the order of their calls
-    storages: tuple[Storage, ...]  # live and freed
+    storages: tuple[Storage, ...]  # live and freed, those of devices too
     waits: tuple[Wait, ...]
     crash: Crash | None
     counts: dict[str, int]
@@ -491,6 +503,10 @@ class Snapshot:
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    segments: tuple[DeviceSegment, ...] = ()  # by address
+    cuda_graphs: tuple[CudaGraph, ...] = ()
+    cuda_streams: tuple[CudaStream, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()  # of devices
     scoped_tensors: tuple[ScopedTensor, ...] = ()  # the last ones, oldest first
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None

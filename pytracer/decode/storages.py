@@ -69,7 +69,7 @@ class Storages:
     """Decodes all storages of a box."""
 
     def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
-        self._box, self._journal, self._clock, self._threads = box, journal, clock, threads
+        self._box, self._journal, self.clock, self._threads = box, journal, clock, threads
         self._created_ns: int = box.header["created_mono_ns"]
         self._forked = any(e.mono_ns < self._created_ns for e in journal.entries.values())
         self.busy_slots = 0
@@ -93,7 +93,7 @@ class Storages:
         return self._threads.tid(thread)
 
     def _live(self, buried: set[tuple[int, int, int]]) -> Iterator[Storage]:
-        who, moment = self._journal.who, self._clock.moment
+        who, moment = self._journal.who, self.clock.moment
         for extent in self._box.regions(Region.STORAGES, _SLOT.size):
             for key, size_thread, who_id, where, epoch, sequence in self._box.unpack(extent, _SLOT):
                 if not key:
@@ -162,7 +162,7 @@ class Storages:
     def life(self, grave: tuple[int, ...]) -> Storage:
         """A grave as a freed storage."""
         base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = grave
-        who, moment, tid = self._journal.who, self._clock.moment, self._threads.tid
+        who, moment, tid = self._journal.who, self.clock.moment, self._threads.tid
         return Storage(
             base=base,
             nbytes=nbytes,
@@ -198,7 +198,7 @@ class Storages:
             base=base,
             nbytes=nbytes,
             state="live",
-            allocated=(allocated := self._clock.moment(ae)),
+            allocated=(allocated := self.clock.moment(ae)),
             allocated_by=self._journal.who(ai, aw),
             allocated_thread=self._born_on(at, allocated),
             order=(ae, sequence),

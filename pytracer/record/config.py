@@ -18,6 +18,11 @@ def level_from_environment() -> str:
     return level if level in LEVEL_NUMBERS else "default"
 
 
+def warns_of_broken_graphs() -> bool:
+    """PYTRACER_CUDA_GRAPHS=warn: a replay whose inputs were freed warns."""
+    return os.environ.get("PYTRACER_CUDA_GRAPHS") == "warn"
+
+
 def default_directory() -> Path:
     """Where to record when nobody said: PYTRACER_DIR, else a new directory below `runs/`.
 

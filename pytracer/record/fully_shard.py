@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytracer.blackbox.numbers import TensorRole
+from pytracer.record.care import is_compiling
 from pytracer.record.core import Core
 from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
 from pytracer.record.patches import Patches
@@ -45,14 +46,14 @@ def install(box: Core) -> None:
     @functools.wraps(root_pre_forward)
     def root_pre_forward_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = root_pre_forward(self, *args, **kwargs)
-        if getattr(self, "_is_root", False):
+        if getattr(self, "_is_root", False) and not is_compiling():
             care(box, _SUBJECT, _note_root, box, self)
         return result
 
     @functools.wraps(wait_for_unshard)
     def wait_for_unshard_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = wait_for_unshard(self, *args, **kwargs)
-        unit = _units.get(self)
+        unit = None if is_compiling() else _units.get(self)
         if unit is not None and unit.by_hand:
             care(box, _SUBJECT, _note_unsharded, box, self, unit)
         return result

@@ -51,9 +51,9 @@ def uninstall() -> None:
         patched.uninstall()
     if _native is None:
         return
-    from pytracer.record import ddp, distributed, fsdp, names, steps
+    from pytracer.record import cuda, ddp, distributed, fsdp, names, steps
 
-    for part in (names, steps, fsdp, ddp, distributed):
+    for part in (names, steps, fsdp, ddp, distributed, cuda):
         part.uninstall()
     _native.uninstall()
     if _guards:
@@ -119,7 +119,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import ddp, distributed, fsdp, handlers, names, older, steps
+    from pytracer.record import cuda, ddp, distributed, fsdp, handlers, names, older, steps
 
     older.follow(box, native)
     handlers.install_for_workers(box)
@@ -129,6 +129,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         distributed.install(box)
         ddp.install(box, native)
         fsdp.install(box)
+    cuda.install(box, native)
 
 
 def _install_without_native(box: Core) -> None:

@@ -29,6 +29,8 @@ def memory_text(subject: r.ProcessReport) -> Text | None:
     if fault.storage is None:
         return _region_text(fault)
     text = storage_text(fault.storage, fault.bucket, fault.fsdp, fault.kind, thread)
+    if fault.cuda_graph is not None:
+        text.append(f"\n{graph_words(fault.cuda_graph)}")
     for line in (*_operands(fault), *_beside(fault), *_before(fault)):
         text.append(f"\n{line}")
     return text
@@ -47,9 +49,12 @@ def storage_text(
     storage: r.StorageReport, bucket: r.Bucket | None, unit: r.Fsdp | None, kind: str | None, thread: str | None
 ) -> Text:
     """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
-    text = Text().append(f"{storage.state} storage", style="bold")
+    on_device = storage.device is not None and storage.device != "cpu"
+    text = Text().append(f"{storage.state} {'block' if on_device else 'storage'}", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
-    if kind_of_memory := origin_phrase(storage.origin, storage.file):
+    if on_device:
+        text.append(f"\non {storage.device}{_device_words(storage)}")
+    elif kind_of_memory := origin_phrase(storage.origin, storage.file):
         text.append(f"\n{kind_of_memory}")
     add_use(text, storage.names or [], bucket, unit)
     for line in holder_lines(storage):
@@ -62,6 +67,20 @@ def storage_text(
             if below:
                 text.append(f"\n{'':<9} called from {', '.join(below)}", style="dim")
     return text
+
+
+def graph_words(use: r.CudaGraphUse) -> str:
+    """Which CUDA graph uses the memory, and how."""
+    where = f", captured at {place_words(use.captured_by)}" if use.captured_by else ""
+    role = "an input" if use.role == "static-input" else "of the pool"
+    replays = f", replayed {count_words(use.replays, 'time')}" if use.replays else ""
+    return f"{role} of CUDA graph {use.id}{where}{replays}" + (f"; {use.note}" if use.note else "")
+
+
+def _device_words(storage: r.StorageReport) -> str:
+    stream = "" if storage.stream in (None, "0x0") else f", for stream {storage.stream}"
+    pool = f", in pool {storage.pool}" if storage.pool else ""
+    return f"{stream}{pool}{', freed but kept until other streams are done with it' if storage.awaited else ''}"
 
 
 def _callers(origin: r.Origin) -> list[str]:

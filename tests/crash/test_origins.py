@@ -142,6 +142,16 @@ def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_l
         assert own_function(storage.freed.python, storage.freed.caller) == case.kind
 
 
+@pytest.mark.parametrize("way", ["preload", "enable"])
+def test_program_sees_no_difference(way: str, blob_library: str, run: Path) -> None:
+    """Owners live as long as before, deleters run once and then, what is shared stays shared, numbers are the same."""
+    plain = victim("foreign_semantics.py", run=run, way="untraced", BLOB_LIBRARY=blob_library)
+    assert plain.status == 0, plain.stderr
+    assert "deleted after it 1" in plain.stdout
+    done = victim("foreign_semantics.py", run=run, way=way, BLOB_LIBRARY=blob_library)
+    assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)
+
+
 @pytest.mark.parametrize("case", OLDER, ids=str)
 def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path) -> None:
     """What was there when enable() was called is found, and the report says that nobody knows who made it."""

@@ -14,7 +14,7 @@ pytestmark = [needs_core, needs_native]
 LIVE = (
     "unsharded", "flat_unsharded", "local_shard", "gathered", "reduced", "by_columns", "flat_shard", "flat_original",
 )  # fmt: skip
-OFTEN = ("unsharded", "flat_unsharded")
+OFTEN = ("flat_unsharded",)
 
 
 def _is_told(done: Faulted) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.synth_devices import Devices
 from tests.support.synth_threads import UNKNOWN, OtherThread, pack_memory, pack_threads
 
 Frame = tuple[str, str, int]  # function, file, line
@@ -154,6 +155,7 @@ class Box:
         self.scoped_tensors: list[bytes] = []
         self.crash_regions: dict[int, tuple[int, bytes]] = {}
         self.guard_regions: dict[int, tuple[int, bytes]] = {}
+        self.devices = Devices()
         self.interned: dict[Any, By] = {}
         self.sequence_nr = 0
         self._tick()
@@ -645,7 +647,8 @@ class Box:
         head += struct.pack("<IIII128s", len(found_hits), len(arena), len(maps), 0, siginfo)
         head += struct.pack("<I4I", 0, *texts) + struct.pack("<I3Q", len(memory), *(fault_file or [UNKNOWN] * 3))
         total_threads = len(threads) if threads_total is None else threads_total
-        head += struct.pack("<IiIIII88s", *helper, threads_how, total_threads, len(threads), 0x700, b"")
+        head += struct.pack("<IiIIII", *helper, threads_how, total_threads, len(threads), 0x700)
+        head += struct.pack("<III76s", 0, 0, self.devices.order, b"")
         assert len(head) == 1024, len(head)
         self.crash_regions = {
             16: (1024, head),
@@ -745,7 +748,7 @@ class Box:
             regions.append((7, 256, 0, 0, b"".join(self.collectives).ljust(256 * 64, b"\0")))
         if self.scoped_tensors:
             regions.append((12, 48, 0, 0, b"".join(self.scoped_tensors).ljust(48 * 32, b"\0")))
-        fixed = self.crash_regions | self.guard_regions
+        fixed = self.crash_regions | self.guard_regions | self.devices.regions()
         regions += [(kind, item, 0, 0, data) for kind, (item, data) in fixed.items()]
         directory, body, offset = b"", b"", 8192
         for kind, item, first, log2, data in regions:

@@ -14,6 +14,9 @@ from pytracer.analyze.rules.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collective_wait import CollectiveWait
 from pytracer.analyze.rules.connection_lost import ConnectionLost
+from pytracer.analyze.rules.cuda_error import CudaErrorRule
+from pytracer.analyze.rules.cuda_graph_input_freed import CudaGraphInputFreed
+from pytracer.analyze.rules.cuda_out_of_memory import CudaOutOfMemory
 from pytracer.analyze.rules.device_pointer_on_host import DevicePointerOnHost
 from pytracer.analyze.rules.first_death import FirstDeath
 from pytracer.analyze.rules.flipped_bit import FlippedBit
@@ -96,6 +99,8 @@ RULES: tuple[Rule, ...] = (
     CollectiveWait(),
     WorkerDeath(),
     WatchdogAbort(),
+    CudaOutOfMemory(),
+    CudaErrorRule(),
     ConnectionLost(),
     Abort(),
     PythonException(),
@@ -103,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     Sigkill(),
     FirstDeath(),
     OtherDeath(),
+    CudaGraphInputFreed(),
     TwoOpenmpRuntimes(),
     WrongLibraryLoaded(),
     FlippedBit(),

@@ -1,7 +1,8 @@
 """device-pointer-on-host: code on the CPU used an address that belongs to a device.
 
-What: the fault address lies in a mapping of a device (/dev/nvidia*, /dev/kfd), or in the address space that the
-driver reserves for devices and that the CPU has no rights to.
+What: the fault address lies in a block or a segment of torch's allocator for a CUDA device; or in a mapping of a
+device (/dev/nvidia*, /dev/kfd), or in the address space that the driver reserves for devices and that the CPU has no
+rights to.
 
 Why it happens: `data_ptr()` of a CUDA tensor was passed to native code that works on the CPU, or to ctypes or NumPy
 through a handmade pointer; a C++ extension did not check the tensor's device.
@@ -9,8 +10,8 @@ through a handmade pointer; a C++ extension did not check the tensor's device.
 What to do: check the device before the address is taken (`tensor.device`, TORCH_CHECK(t.is_cpu()) in C++), or copy
 with `.cpu()` first.
 
-How it can be wrong: a reservation is recognised by its size and by the driver being loaded; another library may
-reserve address space in the same way.
+How it can be wrong: where torch's allocator does not know the address, a reservation is recognised by its size and by
+the driver being loaded; another library may reserve address space in the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +19,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._words import hex_addr, size_words
-from pytracer.analyze.device_memory import device_confidence, device_driver
+from pytracer.analyze.device_memory import device_confidence, device_driver, device_words
 from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import access_verb, collective_evidence, fault_evidence, in_function, python_evidence
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    origin_words,
+    python_evidence,
+)
 
 
 class DevicePointerOnHost(MemoryFaultRule):
@@ -44,8 +53,18 @@ class DevicePointerOnHost(MemoryFaultRule):
             confidence,
             views,
             f"{subject_words(views)} {access_verb(view)} a device's memory from code on the CPU, "
-            f"{hex_addr(view.place.addr if view.place else 0)}{in_function(view)}.",
-            [fault_evidence(view), _owner(view), python_evidence(view), collective_evidence(views)],
+            f"{hex_addr(view.place.addr if view.place else 0)}{in_function(view)}{_what(view)}.",
+            [
+                fault_evidence(view),
+                _owner(view),
+                bucket_words(view),
+                _stream(view),
+                _graph(view),
+                origin_words("allocated", view.storage.allocated if view.storage else None),
+                origin_words("freed", view.storage.freed if view.storage else None),
+                python_evidence(view),
+                collective_evidence(views),
+            ],
             "Check the tensor's device before its address is passed to code for the CPU, or copy it with .cpu() first.",
             [] if confidence == "certain" else ["the device's own list of its memory"],
         )
@@ -55,7 +74,33 @@ class DevicePointerOnHost(MemoryFaultRule):
         return not_found("no fault address belonged to a device")
 
 
+def _what(view: ProcessView) -> str:
+    words = device_words(view.place) if view.place else None
+    return f": {words}" if words else ""
+
+
+def _stream(view: ProcessView) -> str | None:
+    storage = view.place.storage if view.place else None
+    if storage is None or storage.stream is None:
+        return None
+    stream = f"stream {hex_addr(storage.stream)}" if storage.stream else "the default stream"
+    kept = "; the program had freed it, and it was kept because other streams still used it" if storage.awaited else ""
+    return f"the block was allocated for {stream}{kept}"
+
+
+def _graph(view: ProcessView) -> str | None:
+    use = view.report.fault.cuda_graph if view.report.fault else None
+    if use is None:
+        return None
+    where = f", captured at {place_words(use.captured_by)}" if use.captured_by else ""
+    what = "an input" if use.role == "static-input" else "memory of the pool"
+    return f"it is {what} of CUDA graph {use.id}{where}" + (f"; {use.note}" if use.note else "")
+
+
 def _owner(view: ProcessView) -> str | None:
+    place = view.place
+    if place is not None and (place.storage is not None or place.segment is not None):
+        return "torch's caching allocator has the address as memory of a device"
     mapping = view.place.mapping if view.place else None
     if mapping is None:
         return None

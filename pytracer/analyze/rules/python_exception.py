@@ -14,6 +14,7 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 
 from __future__ import annotations
 
+from pytracer.analyze.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.deaths import is_interrupt, mentions_lost_peer
 from pytracer.analyze.in_flight import bad_address
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
@@ -30,7 +31,8 @@ class PythonException:
 
     def examine(self, job: JobView) -> Outcome:
         """One finding for all processes with the same exception from the same line."""
-        raised = [view for view in job.suspects if view.raised and not is_interrupt(view) and bad_address(view) is None]
+        told = [view for view in job.suspects if view.raised and not is_interrupt(view) and bad_address(view) is None]
+        raised = [view for view in told if cuda_error(view) is None and not out_of_memory(view)]  # rules of their own
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in raised:
             exception, frame = view.report.exception, view.python_frame

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from pytracer._errors import PytracerError
-from pytracer.cli.checks import faults, guard, recording, surroundings, threads, wrappers
+from pytracer.cli.checks import faults, guard, recording, storages, surroundings, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
 __all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
@@ -25,6 +25,7 @@ RECORDING: Sequence[Callable[[], Check]] = (
 SURROUNDINGS: Sequence[Callable[[], Check]] = (
     recording.check_torch,
     recording.check_native,
+    storages.check_storages,
     wrappers.check_wrappers,
     faults.check_c_library,
     threads.check_thread_stacks,

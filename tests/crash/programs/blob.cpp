@@ -5,11 +5,14 @@
 #include <sys/mman.h>
 
 static at::Tensor kept;
+static int times_deleted = 0;
 
 extern "C" void* make(size_t nbytes) {
   void* memory = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  kept = at::from_blob(memory, {static_cast<int64_t>(nbytes)}, [nbytes](void* data) { munmap(data, nbytes); }, at::kByte);
+  kept = at::from_blob(memory, {static_cast<int64_t>(nbytes)}, [nbytes](void* data) { times_deleted += munmap(data, nbytes) == 0; }, at::kByte);
   return memory;
 }
+
+extern "C" int deleted() { return times_deleted; }
 
 extern "C" void drop() { kept = at::Tensor(); }

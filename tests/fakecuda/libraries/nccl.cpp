@@ -139,7 +139,7 @@ FAKENCCL_API int ncclCommSplit(Communicator* parent, int color, int key, Communi
   return join(c, name, size, rank);
 }
 FAKENCCL_API int ncclCommAbort(Communicator* c) {
-  c->aborted = true;
+  if (c != nullptr) c->aborted = true;
   return kSuccess;
 }
 FAKENCCL_API int ncclCommCount(Communicator* c, int* count) {

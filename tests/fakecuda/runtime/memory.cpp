@@ -170,6 +170,13 @@ FAKECUDA_API cudaError_t cudaMemsetAsync(void* to, int value, size_t nbytes, cud
 }
 FAKECUDA_API cudaError_t cudaMemset(void* to, int value, size_t nbytes) { return cudaMemsetAsync(to, value, nbytes, nullptr); }
 
+// ---- for torch's pluggable allocator ----
+FAKECUDA_API void* fakecuda_plug_alloc(ptrdiff_t nbytes, int, cudaStream_t) {
+  void* addr = nullptr;
+  return cudaMalloc(&addr, static_cast<size_t>(nbytes)) == cudaSuccess ? addr : nullptr;
+}
+FAKECUDA_API void fakecuda_plug_free(void* addr, ptrdiff_t, int, cudaStream_t) { cudaFree(addr); }
+
 // ---- memory pools of the driver: one, always empty ----
 FAKECUDA_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   *pool = reinterpret_cast<cudaMemPool_t>(&a_pool);

@@ -1,0 +1,29 @@
+// The pybind11 file of the CUDA half: translation, no decisions.
+#include "../recorder/core_cuda.h"
+#include "cuda.h"
+
+#include <pybind11/pybind11.h>
+#include <torch/version.h>
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_native_cuda, m) {
+  m.doc() = "CUDA hooks of pytracer; built for one torch minor version";
+  m.attr("TORCH_VERSION") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
+  m.def("set_who", &pytracer::cuda::set_who);
+  m.def("attach", &pytracer::cuda::attach);
+  m.def("follow", &pytracer::cuda::follow);
+  m.def("is_deaf", &pytracer::cuda::is_deaf);
+  m.def("install_stream_probe", &pytracer::cuda::install_stream_probe);
+  m.def("ask_streams", &pytracer::cuda::ask_streams, py::call_guard<py::gil_scoped_release>());
+  m.def("lock_streams", &pytracer::cuda::lock_streams, py::call_guard<py::gil_scoped_release>());
+  m.def("progress_read", &pytracer_progress_read);
+  m.def("begin_capture", &pytracer::cuda::begin_capture);
+  m.def("end_capture", &pytracer::cuda::end_capture);
+  m.def("reset", &pytracer::cuda::reset);
+  m.def("replayed", &pytracer_graph_replayed);
+  m.def("name", &pytracer_graph_name);
+  m.def("events", &pytracer_device_events);
+  m.def("group_scheduled", &pytracer_group_scheduled, py::call_guard<py::gil_scoped_release>());
+  m.def("group_reached", &pytracer_group_reached, py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,56 @@
+"""CUDA errors in what a process said last: an exception of torch's, or the C++ exception of a thread of NCCL's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytracer.analyze.view import ProcessView
+
+_TEXT = re.compile(r"CUDA error: ([^\n]+)|Cuda failure(?: \d+)? '([^'\n]+)'")
+_OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
+
+
+@dataclass(frozen=True)
+class CudaError:
+    """What CUDA said. `sticky`: every later call fails with it, so that the one that told need not be its cause."""
+
+    text: str
+    sticky: bool
+
+
+# cuda_runtime_api.h, cudaError: those after which "the process must be terminated and relaunched".
+_STICKY = (
+    "an illegal memory access was encountered",
+    "device-side assert triggered",
+    "unspecified launch failure",
+    "misaligned address",
+    "an illegal instruction was encountered",
+    "invalid program counter",
+    "hardware stack error",
+    "operation not supported on global/shared address space",
+    "the launch timed out and was terminated",
+    "uncorrectable ECC error encountered",
+    "uncorrectable NVLink error detected",
+)
+
+
+def cuda_error(view: ProcessView) -> CudaError | None:
+    """The CUDA error that ended the process, if it says so."""
+    if not (view.raised or view.crash is not None) or out_of_memory(view):
+        return None
+    match = _TEXT.search(_message(view))
+    if match is None:
+        return None
+    text = (match[1] or match[2]).strip()
+    return CudaError(text, text.startswith(_STICKY))
+
+
+def out_of_memory(view: ProcessView) -> bool:
+    """Whether an allocator's request that a device could not satisfy ended the process."""
+    return view.raised and _OUT_OF_MEMORY.search(_message(view)) is not None
+
+
+def _message(view: ProcessView) -> str:
+    exception = view.report.exception
+    return (exception.message if exception else None) or ""

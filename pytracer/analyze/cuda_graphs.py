@@ -1,0 +1,143 @@
+"""CUDA graphs: which one an address belongs to, and which ones were replayed after memory that they use was freed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytracer._words import count_words, hex_addr, size_words
+from pytracer.analyze import report as r
+from pytracer.analyze.clock import RunClock
+from pytracer.analyze.naming import names_of_storage
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.place import Place
+from pytracer.analyze.view import place_words
+from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, GraphInput, Pool
+from pytracer.decode.snapshot import Snapshot, Storage, Who
+
+
+def graph_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaGraph] | None:
+    """All captures; None where no CUDA graph was captured."""
+    found = [_report(snapshot, graph, clock) for graph in snapshot.cuda_graphs]
+    return found or None
+
+
+def graph_use(snapshot: Snapshot, place: Place | None, clock: RunClock) -> r.CudaGraphUse | None:
+    """How a CUDA graph used the memory at an address of a device: as an input of its own, or from its pool."""
+    if place is None or place.kind != "device-memory":
+        return None
+    for graph in reversed(snapshot.cuda_graphs):
+        item = next((item for item in graph.inputs if item.base <= place.addr < item.base + item.nbytes), None)
+        if item is not None:
+            return _use(snapshot, graph, clock, "static-input", _input_note(snapshot, graph, item))
+    owner = graph_of_pool(snapshot, pool_of(place))
+    return _use(snapshot, owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
+
+
+def pool_of(place: Place) -> Pool:
+    """The pool of the allocator that an address belongs to."""
+    if place.storage is not None:
+        return place.storage.pool
+    return place.segment.pool if place.segment is not None else DEFAULT_POOL
+
+
+def graph_of_pool(snapshot: Snapshot, pool: Pool) -> CudaGraph | None:
+    """The last graph that was captured into a private pool."""
+    if pool == DEFAULT_POOL:
+        return None
+    return next((graph for graph in reversed(snapshot.cuda_graphs) if graph.pool == pool), None)
+
+
+def broken_graphs(snapshot: Snapshot) -> list[CudaGraph]:
+    """Graphs that were replayed although an input of theirs was freed."""
+    return [graph for graph in snapshot.cuda_graphs if graph.broken_replays]
+
+
+def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
+    """Inputs that were not live any more at the last replay, those that something else had taken first."""
+    last = graph.broken_order or 0
+    gone = [item for item in graph.inputs if item.freed_order is not None and item.freed_order <= last]
+    as_then = [item if (item.new_order or 0) <= last else replace(item, state="freed") for item in gone]
+    return sorted(as_then, key=lambda item: item.state != "reallocated")
+
+
+def input_words(snapshot: Snapshot, item: GraphInput) -> str:
+    """`4096 bytes at 0x7f.., allocated at a.py:3 in main, freed at a.py:9 in main; DDP bucket 0 lies there now`."""
+    words = f"{size_words(item.nbytes)} at {hex_addr(item.base)}, {_by('allocated', item.allocated_by)}"
+    if item.freed_by is not None:
+        words += f", {_by('freed', item.freed_by)}"
+    return words + (f"; {owner_words(snapshot, item)}" if item.state == "reallocated" else "")
+
+
+def owner_words(snapshot: Snapshot, item: GraphInput) -> str:
+    """What lies there now: `DDP bucket 0 of model (generation 1) lies there now, allocated at train.py:12 in main`."""
+    now = next((s for s in snapshot.storages if s.base == item.new_base and s.state == "live"), None)
+    names = _names(snapshot, now)
+    what = names[0] if names else f"another tensor of {size_words(item.new_nbytes or 0)}"
+    return f"{what} lies there now" + (f", {_by('allocated', item.new_by)}" if item.new_by is not None else "")
+
+
+def graph_words(graph: CudaGraph) -> str:
+    """`CUDA graph 1, captured at train.py:20 in main`."""
+    return f"CUDA graph {graph.number}, {_by('captured', graph.captured_by)}"
+
+
+def _names(snapshot: Snapshot, storage: Storage | None) -> tuple[str, ...]:
+    return names_of_storage(snapshot, storage, storage.base)[1] if storage is not None else ()
+
+
+def _by(verb: str, who: Who) -> str:
+    frame = who.caller or who.python
+    if frame is not None:
+        return f"{verb} at {place_words(python_frame(frame))}"
+    return f"{verb} by autograd node {who.node}" if who.node else f"{verb} at an unrecorded place"
+
+
+def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note: str | None) -> r.CudaGraphUse:
+    frame = graph.captured_by.caller or graph.captured_by.python
+    return r.CudaGraphUse(
+        id=graph.number,
+        pool=pool_words(graph.pool),
+        captured_at=clock.relative(snapshot, graph.captured_ns),
+        captured_by=python_frame(frame) if frame else None,
+        replays=graph.replays,
+        role=role,
+        note=note,
+    )
+
+
+def _input_note(snapshot: Snapshot, graph: CudaGraph, item: GraphInput) -> str | None:
+    if item.state == "live":
+        return None
+    count = count_words(graph.broken_replays, "time")
+    replays = f"; the graph was replayed {count} since" if graph.broken_replays else ""
+    return f"{_by('freed', item.freed_by or Who())} after the capture{replays}"
+
+
+def _pool_note(graph: CudaGraph) -> str | None:
+    if graph.state != "reset":
+        return None
+    return f"the graph was reset before, {_by('dropped', graph.reset_by or Who())}: its pool may belong to others now"
+
+
+def pool_words(pool: Pool) -> str | None:
+    """As `graph.pool()` prints it; None for the default pool."""
+    return None if pool == DEFAULT_POOL else f"({pool[0]}, {pool[1]})"
+
+
+def _report(snapshot: Snapshot, graph: CudaGraph, clock: RunClock) -> r.CudaGraph:
+    frame = graph.captured_by.caller or graph.captured_by.python
+    return r.CudaGraph(
+        id=graph.number,
+        device=f"cuda:{graph.device}",
+        pool=pool_words(graph.pool),
+        state=graph.state,
+        captured_at=clock.relative(snapshot, graph.captured_ns),
+        captured_by=python_frame(frame) if frame else None,
+        replays=graph.replays,
+        last_replay=clock.relative(snapshot, graph.replayed_ns),
+        inputs=len(graph.inputs),
+        unknown_inputs=graph.inputs_dropped,
+        collectives=graph.collectives,
+        broken_replays=graph.broken_replays,
+        broken_inputs=[input_words(snapshot, item) for item in broken_inputs(graph)],
+    )

@@ -1,0 +1,117 @@
+"""cuda-error: a CUDA error ended the process.
+
+What: an exception carries a CUDA error: illegal memory access (700), device-side assert (710), launch failure and the
+like. Most of them are sticky: once the device has met one, every later call of the process fails with it.
+
+Why it happens: a kernel read or wrote where it may not, or an assertion in a kernel failed, e.g. an index out of
+range. Kernels run later than they are launched: the call that raised is the first one that asked the device, not the
+one that launched the kernel. A CUDA graph that is replayed after its input was freed, and a tensor that is used on a
+stream after its memory went to another one, end so, too.
+
+What to do: run again with CUDA_LAUNCH_BLOCKING=1, then the call that raises is the one that launched; or under
+compute-sanitizer, which names the kernel and the thread. `pytracer run --gpu-core` keeps a core dump of the device.
+
+How it can be wrong: nothing says which kernel failed; what was launched before the call is a suspicion only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import count_words, time_words
+from pytracer.analyze.cuda_errors import CudaError, cuda_error
+from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
+from pytracer.analyze.cuda_streams import failed_stream
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.wording import collective_evidence
+
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+class CudaErrorRule:
+    """Fires for processes whose last words are a CUDA error."""
+
+    id = "cuda-error"
+    needs = ("EXCEPTION",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for all processes with the same error from the same line."""
+        groups: dict[tuple[object, ...], list[ProcessView]] = {}
+        for view in job.suspects:
+            error = cuda_error(view)
+            if error is not None:
+                frame = view.python_frame
+                groups.setdefault((error.text, (frame.file, frame.line) if frame else None), []).append(view)
+        drafts = [self._explain(views) for views in groups.values()]
+        return Outcome(tuple(drafts)) if drafts else not_found("no process ended with a CUDA error")
+
+    def _explain(self, views: Sequence[ProcessView]) -> Draft:
+        view = views[0]
+        error, frame = cuda_error(view) or CudaError("?", False), view.python_frame
+        blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
+        at = f" at {place_words(frame)}" if frame else ""
+        watchdog = view.report.exception is not None and view.report.exception.language == "C++"
+        told = "which launched the kernel that failed" if blocking else "the first call that met it"
+        if watchdog:
+            at, told = "", "which a thread of the communication backend met first"
+        return draft(
+            self.id,
+            "cuda-error",
+            "certain",
+            views,
+            f"{subject_words(views)} ended with a CUDA error: {error.text}{at}, {told}.",
+            [
+                None
+                if blocking or not error.sticky
+                else "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                _earlier(view),
+                _graphs(view),
+                collective_evidence(views),
+                _waiting(view),
+            ],
+            _advice(view, error, blocking),
+            [] if blocking or not error.sticky else ["which kernel failed: a run with CUDA_LAUNCH_BLOCKING=1"],
+        )
+
+
+def _earlier(view: ProcessView) -> str | None:
+    """When the device was first seen to have failed: the error is older than the exception."""
+    failed = failed_stream(view.process.snapshot)
+    raised = view.process.exception_mono_ns or (view.crash.mono_ns if view.crash else None)
+    if failed is None or failed.since_ns is None or raised is None or failed.since_ns >= raised:
+        return None
+    age = time_words(raised - failed.since_ns)
+    return f"cuda:{failed.device} was seen to have failed {age} before (error {failed.error})"
+
+
+def _graphs(view: ProcessView) -> str | None:
+    broken = broken_graphs(view.process.snapshot)
+    if not broken:
+        return None
+    count = count_words(broken[0].broken_replays, "time")
+    return f"{graph_words(broken[0])}, was replayed {count} after an input was freed"
+
+
+def _waiting(view: ProcessView) -> str | None:
+    awaited = [item for item in view.process.snapshot.storages if item.awaited]
+    if not awaited:
+        return None
+    was = "was" if len(awaited) == 1 else "were"
+    return f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
+
+
+def _advice(view: ProcessView, error: CudaError, blocking: bool) -> str:
+    if broken_graphs(view.process.snapshot):
+        return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
+    if "assert" in error.text:
+        return (
+            "Read what the kernel's assertion printed; most often an index or a label is out of range. "
+            "The same code on the CPU names it."
+        )
+    if blocking:
+        return (
+            "Look at the operator of that line: its kernel failed. compute-sanitizer names the thread and the address."
+        )
+    if error.sticky:
+        return "Run again with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
+    return "Read CUDA's message: the call of that line was refused."

@@ -1,0 +1,64 @@
+"""cuda-graph-input-freed: a CUDA graph was replayed although memory that it uses had been freed.
+
+What: a graph uses storages that it did not allocate: static inputs, parameters, other graphs' outputs. One of them was
+freed after the capture, and the graph was replayed after that.
+
+Why it happens: the variable that held the static input was overwritten or went out of scope; a parameter was replaced,
+or resized; gradients were set to None. The graph has only the address: it reads and writes there whatever lies there
+now, without any error.
+
+What to do: keep a reference to the tensors that a graph was captured with for as long as it is replayed, and copy new
+values into them. `PYTRACER_CUDA_GRAPHS=warn` warns at the first such replay.
+
+How it can be wrong: tensors that only Triton or other hand-made kernels use are not seen; an operator that takes a
+tensor and puts work into the graph counts as using it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytracer._words import count_words
+from pytracer.analyze.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.decode.device_parts import CudaGraph
+
+_SHOWN = 3
+
+
+class CudaGraphInputFreed:
+    """Fires beside a death when a graph was replayed with a freed input; accompanies what ended the process."""
+
+    id = "cuda-graph-input-freed"
+    needs = ("CUDA_GRAPHS",)
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding per graph."""
+        drafts = [
+            replace(self._explain([view], graph), accompanies=True)
+            for view in job.suspects
+            for graph in broken_graphs(view.process.snapshot)
+        ]
+        return Outcome(tuple(drafts)) if drafts else not_found("no CUDA graph was replayed with a freed input")
+
+    def _explain(self, views: Sequence[ProcessView], graph: CudaGraph) -> Draft:
+        snapshot = views[0].process.snapshot
+        gone = broken_inputs(graph)
+        taken = any(item.state == "reallocated" for item in gone)
+        fate = "had been freed, and belongs to another tensor now" if taken else "had been freed"
+        what = "an input of it" if len(gone) == 1 else f"{count_words(len(gone), 'input')} of it"
+        return draft(
+            self.id,
+            "misuse",
+            "certain",
+            views,
+            f"{subject_words(views)} replayed {graph_words(graph)}, {count_words(graph.broken_replays, 'time')} after "
+            f"{what} {fate}.",
+            [
+                *[input_words(snapshot, item) for item in gone[:_SHOWN]],
+                f"{count_words(len(gone) - _SHOWN, 'more input')}" if len(gone) > _SHOWN else None,
+                f"the graph was replayed {count_words(graph.replays, 'time')} in all",
+            ],
+            "Keep a reference to every tensor that the graph was captured with, and copy new values into it.",
+        )

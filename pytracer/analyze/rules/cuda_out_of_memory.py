@@ -1,0 +1,94 @@
+"""cuda-out-of-memory: a device had no room for what was asked for.
+
+What: torch.OutOfMemoryError ended the process, and what the device's memory was used for at that moment was recorded.
+
+Why it happens: the model, its activations or its optimizer state are too large; something that should be gone is kept
+(a list of losses with their graphs); memory is there but in pieces; or another process has it.
+
+What to do: look at the places that hold the most. A large difference between what torch has from the driver and what
+lies in tensors means fragmentation: PYTORCH_ALLOC_CONF=expandable_segments:True.
+
+How it can be wrong: sizes are those asked for; the allocator rounds up, and what is not allocated through it (NCCL,
+cuBLAS, the context) is in no list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._words import count_words, size_words
+from pytracer.analyze.cuda_errors import out_of_memory
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.decode.device_parts import OutOfMemory, OutOfMemoryUser
+
+_SHOWN = 4
+_FRAGMENTED = 0.3  # of what torch has from the driver lies in no tensor
+
+
+class CudaOutOfMemory:
+    """Fires for processes that ended with torch's OutOfMemoryError."""
+
+    id = "cuda-out-of-memory"
+    needs = ("EXCEPTION", "DEVICE_OOM")
+
+    def examine(self, job: JobView) -> Outcome:
+        """One finding for each process: their memory differs."""
+        drafts = [self._explain([view]) for view in job.suspects if out_of_memory(view)]
+        return Outcome(tuple(drafts)) if drafts else not_found("no process ended because a CUDA device was full")
+
+    def _explain(self, views: Sequence[ProcessView]) -> Draft:
+        view = views[0]
+        last = next(reversed(view.process.snapshot.out_of_memory), None)
+        frame = view.python_frame
+        at = f" at {place_words(frame)}" if frame else ""
+        wanted = f" for {size_words(last.wanted_nbytes)} on cuda:{last.device}" if last else ""
+        return draft(
+            self.id,
+            "cuda-error",
+            "certain",
+            views,
+            f"{subject_words(views)} asked{wanted}{at}, and the device had no room.",
+            _picture(last) if last else [],
+            _advice(last),
+            [] if last else ["what the memory was used for: the allocator is not followed"],
+        )
+
+
+def _picture(last: OutOfMemory) -> list[str | None]:
+    outside = last.segment_nbytes - last.live_nbytes - last.awaited_nbytes
+    holders = [_user_words(user) for user in last.users[:_SHOWN]]
+    return [
+        _sums(last),
+        f"{size_words(last.awaited_nbytes)} had been freed and were still used by other streams"
+        if last.awaited_nbytes
+        else None,
+        f"{size_words(outside)} of torch's memory lay in no tensor"
+        if outside > last.segment_nbytes * _FRAGMENTED
+        else None,
+        *holders,
+    ]
+
+
+def _sums(last: OutOfMemory) -> str:
+    return (
+        f"torch had {size_words(last.segment_nbytes)} from the driver in {count_words(last.segment_count, 'segment')}, "
+        f"{size_words(last.live_nbytes)} of it in {count_words(last.live_count, 'live block')}; "
+        f"the driver had {size_words(last.free_nbytes)} left"
+    )
+
+
+def _user_words(user: OutOfMemoryUser) -> str:
+    frame = user.who.caller or user.who.python
+    place = f"allocated at {place_words(python_frame(frame))}" if frame else "allocated at an unrecorded place"
+    node = f" by autograd node {user.who.node}" if user.who.node else ""
+    pool = ", in a private pool" if user.private_pool else ""
+    return f"{size_words(user.nbytes)} in {count_words(user.count, 'block')} {place}{node}{pool}"
+
+
+def _advice(last: OutOfMemory | None) -> str:
+    if last is not None and last.segment_nbytes - last.live_nbytes > last.segment_nbytes * _FRAGMENTED:
+        return "Much of the memory lies in pieces that are too small: try PYTORCH_ALLOC_CONF=expandable_segments:True."
+    if last is not None and last.segment_nbytes < last.free_nbytes:
+        return "Another process has most of the device's memory: see nvidia-smi."
+    return "Look at the places that hold the most: keep less, use a smaller batch, or recompute activations."

@@ -1,0 +1,65 @@
+"""Which kinds of memory are recorded: a child makes a storage of each, once preloaded and once with enable()."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from pytracer.blackbox.schema import Origin
+from pytracer.cli.checks.answer import LIMITED, MISSING, REBUILD, WORKS, Check, boxes, is_built, python, traced
+from pytracer.decode.reader import read_box
+
+_MAKE = """
+import torch
+from torch.utils import dlpack
+open("five", "wb").write(bytes(5))
+kept = [torch.ones(5), torch.UntypedStorage(5), torch.frombuffer(bytearray(5), dtype=torch.uint8)]
+kept += [dlpack.from_dlpack(dlpack.to_dlpack(torch.ones(5))), torch.ones(5).share_memory_()]
+kept += [torch.from_file("five", shared=True, size=5, dtype=torch.uint8)]
+"""
+_MADE = {
+    Origin.CPU_ALLOCATOR: "torch.empty and operators",
+    Origin.DEFAULT_ALLOCATOR: "torch.UntypedStorage",
+    Origin.BUFFER: "frombuffer, from_numpy, from_blob",
+    Origin.DLPACK: "DLPack",
+    Origin.SHARED_MEMORY: "shared memory",
+    Origin.MAPPED_FILE: "mapped files",
+}
+_BOTH = "; never: pinned memory of CUDA; from_blob of libraries loaded after enable(), unless preloaded"
+
+
+def check_storages() -> Check:
+    """Looks into the boxes of the two children."""
+    if (
+        not is_built()
+        or importlib.util.find_spec("torch") is None
+        or importlib.util.find_spec("pytracer._native") is None
+    ):
+        return Check("storages", LIMITED, "not tried: see `native` above")
+    with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
+        traced(Path(directory), "-c", _MAKE)
+        preloaded = _origins(directory)
+    with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
+        python(f"import pytracer; pytracer.enable({directory!r})\n{_MAKE}", directory=directory)
+        enabled = _origins(directory)
+    return storages(preloaded, enabled)
+
+
+def storages(preloaded: Collection[str | None], enabled: Collection[str | None]) -> Check:
+    """`preloaded`, `enabled`: the origins that each child's box names."""
+    missing = {
+        way: [words for origin, words in _MADE.items() if origin.name not in found]
+        for way, found in (("preloaded", preloaded), ("with enable()", enabled))
+    }
+    if len(missing["preloaded"]) == len(_MADE):
+        return Check("storages", MISSING, "no storage was recorded", f"rebuild: {REBUILD}")
+    lost = [f"{way}, {', '.join(words)}" for way, words in missing.items() if words]
+    if lost:
+        return Check("storages", LIMITED, f"not recorded: {'; '.join(lost)}", f"rebuild: {REBUILD}")
+    return Check("storages", WORKS, f"{len(_MADE)} kinds of memory, preloaded and with enable(){_BOTH}")
+
+
+def _origins(directory: str) -> set[str | None]:
+    return {storage.origin for path in boxes(directory) for storage in read_box(path).storages}

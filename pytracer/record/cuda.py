@@ -1,0 +1,60 @@
+"""The CUDA half: follows torch's caching allocator, CUDA graphs and NCCL once the program uses CUDA.
+
+Nothing here makes a CUDA context: the tracker is attached when torch initializes CUDA, or now if it has done so.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from pytracer.record.core import Core
+
+_native_cuda: Any = None
+
+
+def install(box: Core, native: Any) -> None:
+    """Prepares everything; without CUDA in torch, or without `_native_cuda`, a note says what is missing."""
+    global _native_cuda
+    import torch
+
+    if torch.version.cuda is None:
+        return
+    try:
+        _native_cuda = importlib.import_module("pytracer._native_cuda")
+    except ImportError as error:
+        box.note(f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found")
+        return
+    _native_cuda.set_who(native.who_address())
+    from pytracer.record import cuda_graphs
+
+    cuda_graphs.install(box, _native_cuda)
+    torch.cuda._lazy_call(functools.partial(_attach, box, _native_cuda))
+
+
+def uninstall() -> None:
+    """Stops recording; the tracker itself cannot be taken back and is asleep from now on."""
+    if _native_cuda is None:
+        return
+    from pytracer.record import cuda_graphs, cuda_watch
+
+    cuda_graphs.uninstall()
+    cuda_watch.stop()
+    _native_cuda.follow(False)
+
+
+def _attach(box: Core, native_cuda: Any) -> None:
+    """Runs inside torch's initialization of CUDA, which an exception would break."""
+    try:
+        refusal = native_cuda.attach()
+        if refusal:
+            box.note(f"memory of CUDA devices is not followed: {refusal}")
+        native_cuda.follow(True)
+        native_cuda.install_stream_probe()
+        from pytracer.record import cuda_watch
+
+        cuda_watch.start(box, native_cuda)
+    except Exception as error:
+        box.lib.pytracer_count_hook_error()
+        box.note(f"CUDA devices are not followed: {type(error).__name__}: {error}")

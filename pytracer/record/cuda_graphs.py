@@ -1,0 +1,119 @@
+"""CUDA graphs: captures, replays and resets, seen at torch.cuda.CUDAGraph's own methods.
+
+What a graph uses without having allocated it - its static inputs, parameters - is collected during the capture by
+`_native_cuda`; the allocator's tracker marks what is freed since. A replay costs one look at a counter.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from typing import Any
+
+from pytracer.record import config
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+_patches = Patches()
+_NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the box
+
+
+class CudaGraphWarning(UserWarning):
+    """A CUDA graph is replayed although memory that it uses was freed."""
+
+
+def install(box: Core, native_cuda: Any) -> None:
+    """Wraps capture_begin, capture_end, replay and reset."""
+    from torch.cuda import CUDAGraph
+
+    begin, end, replay, reset = CUDAGraph.capture_begin, CUDAGraph.capture_end, CUDAGraph.replay, CUDAGraph.reset
+    replayed, warns = native_cuda.replayed, config.warns_of_broken_graphs()
+    warned: set[int] = set()
+
+    @functools.wraps(begin)
+    def capture_begin(self: Any, pool: Any = None, *args: Any, **kwargs: Any) -> Any:
+        native_cuda.lock_streams(True)  # until capture_end: a question about a stream could spoil the capture
+        try:
+            result = begin(self, pool, *args, **kwargs)
+        except BaseException:
+            native_cuda.lock_streams(False)
+            raise
+        _guarded(box, _begin, native_cuda, self, pool)
+        return result
+
+    @functools.wraps(end)
+    def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = end(self, *args, **kwargs)
+        except BaseException:
+            _guarded(box, _end, native_cuda, self, False)
+            raise
+        else:
+            _guarded(box, _end, native_cuda, self, True)
+        finally:
+            native_cuda.lock_streams(False)
+        return result
+
+    @functools.wraps(replay)
+    def replay_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        number = self.__dict__.get(_NUMBER)
+        if number is not None:
+            broken = replayed(number)
+            if broken and warns and number not in warned:
+                warned.add(number)
+                _warn(number, broken)
+        return replay(self, *args, **kwargs)
+
+    @functools.wraps(reset)
+    def reset_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        number = self.__dict__.pop(_NUMBER, None)
+        result = reset(self, *args, **kwargs)
+        if number is not None:
+            _guarded(box, native_cuda.reset, number)
+        return result
+
+    _patches.replace(CUDAGraph, "capture_begin", capture_begin)
+    _patches.replace(CUDAGraph, "capture_end", capture_end)
+    _patches.replace(CUDAGraph, "replay", replay_and_count)
+    _patches.replace(CUDAGraph, "reset", reset_and_note)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def _begin(native_cuda: Any, graph: Any, pool: Any) -> None:
+    first, second = getattr(pool, "id", pool) or (0, 0)  # a MemPool, or the pool of another graph
+    number = native_cuda.begin_capture(int(first), int(second))
+    if number:
+        graph.__dict__[_NUMBER] = number
+        # A graph that is dropped gives its pool back like one that is reset.
+        weakref.finalize(graph, native_cuda.reset, number).atexit = False
+
+
+def _end(native_cuda: Any, graph: Any, captured: bool) -> None:
+    number = graph.__dict__.get(_NUMBER)
+    if number is None:
+        return
+    first, second = graph.pool() if captured else (0, 0)
+    native_cuda.end_capture(number, captured, int(first), int(second))
+
+
+def _guarded(box: Core, act: Any, *args: Any) -> None:
+    try:
+        act(*args)
+    except Exception as error:
+        box.lib.pytracer_count_hook_error()
+        box.note(f"a CUDA graph could not be noted: {type(error).__name__}: {error}")
+
+
+def _warn(number: int, broken: int) -> None:
+    what = "an input" if broken == 1 else f"{broken} inputs"
+    warnings.warn(
+        f"CUDA graph {number} is replayed although {what} of it {'was' if broken == 1 else 'were'} freed since its "
+        "capture: it reads or writes memory that may belong to another tensor by now",
+        CudaGraphWarning,
+        stacklevel=3,
+    )

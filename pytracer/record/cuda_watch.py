@@ -1,0 +1,82 @@
+"""A thread that looks once a second at what only devices know: which streams are idle, how far NCCL's collectives got.
+
+None of that may be asked while a process dies, so that the box is kept up to date before. Nothing here waits for a
+device. The thread has ended before the interpreter does: one that waits for the GIL then would be ended by
+pthread_exit() inside of C++ (see pytorch/pytorch#190489 for what that does).
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pytracer.record.core import Core
+from pytracer.record.nccl import Groups
+
+SECONDS = 1.0
+_JOIN_SECONDS = 5.0
+
+_thread: threading.Thread | None = None
+_stop = threading.Event()
+
+
+def start(box: Core, native_cuda: Any) -> None:
+    """Starts the thread, once."""
+    global _thread
+    if _thread is not None and _thread.is_alive():
+        return
+    _stop.clear()
+    _thread = threading.Thread(target=_Watch(box, native_cuda).run, name="pytracer-cuda", daemon=True)
+    _thread.start()
+    atexit.register(stop)
+
+
+def stop() -> None:
+    """Ends the thread."""
+    global _thread
+    _stop.set()
+    if _thread is not None and _thread is not threading.current_thread():
+        _thread.join(_JOIN_SECONDS)
+    _thread = None
+    atexit.unregister(stop)
+
+
+class _Watch:
+    """What is asked each time; a question that fails is not asked again."""
+
+    def __init__(self, box: Core, native_cuda: Any) -> None:
+        self._box, self._native = box, native_cuda
+        groups = Groups(native_cuda)
+        self._questions: dict[str, Callable[[], bool | None]] = {
+            "whether the allocator's tracker works": self._hear,
+            "what streams do": self._ask_streams,
+            "how far NCCL's collectives get": groups.look,
+        }
+
+    def run(self) -> None:
+        """Until it is told to stop."""
+        while self._questions and not _stop.wait(SECONDS):
+            for what, ask in list(self._questions.items()):
+                try:
+                    done = ask()
+                except Exception as error:
+                    done = True
+                    self._box.lib.pytracer_count_hook_error()
+                    self._box.note(f"it is not recorded {what}: {type(error).__name__}: {error}")
+                if done:
+                    del self._questions[what]
+            self._native.progress_read()
+
+    def _hear(self) -> bool | None:
+        if self._native.events():
+            return True
+        if not self._native.is_deaf():
+            return None
+        self._box.note("memory of CUDA devices is not followed: the allocator took the tracker and never calls it")
+        return True
+
+    def _ask_streams(self) -> bool | None:
+        """After a failure every answer is the same."""
+        return bool(self._native.ask_streams()) or None

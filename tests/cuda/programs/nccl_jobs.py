@@ -1,0 +1,121 @@
+"""Jobs of two ranks over NCCL. The first word says which."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from fake import control
+from torch import nn
+
+RANK = int(os.environ["RANK"])
+DEVICE = torch.device("cuda", RANK)
+
+
+def model() -> nn.Module:
+    """Two layers; cuDNN is not used."""
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).to(DEVICE)
+
+
+def ddp(steps: int = 3) -> nn.parallel.DistributedDataParallel:
+    """Trains a little, so that the buckets have been rebuilt."""
+    wrapped = nn.parallel.DistributedDataParallel(model(), device_ids=[RANK])
+    for _ in range(steps):
+        wrapped(torch.randn(4, 256, device=DEVICE)).sum().backward()
+    return wrapped
+
+
+def healthy() -> None:
+    """Nothing happens, for longer than the Flight Recorder is read."""
+    ddp()
+    time.sleep(2.5)
+    dist.barrier()
+
+
+def bucket_fault() -> None:
+    """Rank 1 reads its gradient bucket on the host."""
+    wrapped = ddp()
+    torch.cuda.synchronize()
+    grad = next(iter(wrapped.module.parameters())).grad
+    assert grad is not None
+    dist.barrier()
+    if RANK == 1:
+        from pytracer import _native  # the address as native code would have it
+
+        ctypes.string_at(_native.buckets(wrapped.reducer)[0][1] + 8, 4)
+    time.sleep(60)
+
+
+def fsdp_fault() -> None:
+    """Rank 1 reads the shard of a parameter on the host."""
+    from torch.distributed.fsdp import fully_shard
+
+    layers = model()
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(layers)
+    for _ in range(2):
+        layers(torch.randn(4, 256, device=DEVICE)).sum().backward()
+    torch.cuda.synchronize()
+    dist.barrier()
+    if RANK == 1:
+        ctypes.string_at(layers[0].weight.to_local().data_ptr() + 16, 4)
+    time.sleep(60)
+
+
+def hang() -> None:
+    """Rank 1 does not come to the last collective; the watchdog ends rank 0."""
+    tensor = torch.ones(1024, device=DEVICE)
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    time.sleep(2.5)
+    if RANK == 0:
+        dist.all_reduce(tensor)
+        torch.cuda.synchronize()
+    time.sleep(100)
+
+
+def illegal_access() -> None:
+    """A kernel of rank 1 faults; its next wait raises."""
+    wrapped = ddp()
+    torch.cuda.synchronize()
+    dist.barrier()
+    if RANK == 1:
+        control("fault_in_next_kernel", 700)
+    wrapped(torch.randn(4, 256, device=DEVICE)).sum().backward()
+    torch.cuda.synchronize()
+    time.sleep(60)
+
+
+def captured() -> None:
+    """A collective inside a CUDA graph, replayed after its buffer was freed; then rank 1 faults on the host."""
+    tensor = torch.ones(1 << 18, device=DEVICE)
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(tensor)
+    graph.replay()
+    addr = tensor.data_ptr()
+    del tensor
+    graph.replay()
+    torch.cuda.synchronize()
+    dist.barrier()
+    if RANK == 1:
+        ctypes.string_at(addr, 4)
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    from datetime import timedelta
+
+    torch.backends.cudnn.enabled = False
+    torch.cuda.set_device(DEVICE)
+    dist.init_process_group("nccl", device_id=DEVICE, timeout=timedelta(seconds=6))
+    {f.__name__: f for f in (healthy, bucket_fault, fsdp_fault, hang, illegal_access, captured)}[sys.argv[1]]()
+    dist.destroy_process_group()

@@ -1,0 +1,80 @@
+"""CUDA graphs that are replayed after something that they use was freed, and healthy ones that nobody minds."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.report import CudaGraph, Report
+from tests.cuda.jobs import finding, line_of, only_victim, program
+
+pytestmark = pytest.mark.fake_cuda
+RULE = "cuda-graph-input-freed"
+
+
+def graph_of(report: Report) -> CudaGraph:
+    """The only graph of the only process."""
+    (process,) = report.processes or []
+    (graph,) = process.cuda_graphs or []
+    return graph
+
+
+def test_a_healthy_replay_stays_silent(run: Path) -> None:
+    """Nothing on stderr, nothing in the report; the graph, dropped with its function, and what it uses are known."""
+    done = program("graph_replay", "kept", "well", run=run, PYTRACER_CUDA_GRAPHS="warn")
+    assert done.status == 0 and "pytracer: recorded in" in done.stderr and len(done.stderr.splitlines()) == 1
+    graph = graph_of(done.report)
+    assert (graph.state, graph.replays, graph.broken_replays, graph.inputs, graph.unknown_inputs) == (
+        "reset", 3, 0, 2, 0,
+    )  # fmt: skip
+    assert graph.captured_by is not None and graph.captured_by.line == line_of("graph_replay", "with torch.cuda.graph")
+
+
+@pytest.mark.parametrize("fate", ["deleted", "reallocated", "resized"])
+def test_a_replay_without_its_input_is_told_at_the_crash(run: Path, fate: str) -> None:
+    """Who allocated it, who freed it, and that another tensor lies there now."""
+    report = program("graph_replay", fate, "error", run=run).report
+    found = finding(report, RULE)
+    assert found is not None and found.summary is not None and found.evidence is not None
+    assert "2 times after an input of it had been freed" in found.summary
+    assert ("belongs to another tensor now" in found.summary) == (fate == "reallocated")
+    where = {"resized": "resize_(0)", "deleted": 'del keep["static"]', "reallocated": 'del keep["static"]'}[fate]
+    assert f"graph_replay.py:{line_of('graph_replay', where)} in main" in found.evidence[0]
+    assert report.verdict is not None and report.verdict.class_ == "cuda-error"
+    assert graph_of(report).broken_replays == 2
+
+
+def test_an_input_of_which_only_the_shape_was_used_may_go(run: Path) -> None:
+    """empty_like puts nothing into the graph: freeing its argument breaks nothing."""
+    report = program("graph_replay", "overwritten", "error", run=run).report
+    assert finding(report, RULE) is None
+    assert graph_of(report).broken_replays == 0
+
+
+def test_a_replay_without_its_input_warns_on_request(run: Path) -> None:
+    """Once, at the line that replays."""
+    done = program("graph_replay", "deleted", "well", run=run, PYTRACER_CUDA_GRAPHS="warn")
+    assert done.status == 0
+    line = line_of("graph_replay", "graph.replay()  # after")
+    warned = [item for item in done.stderr.splitlines() if "CudaGraphWarning" in item]
+    assert len(warned) == 1 and f"graph_replay.py:{line}: CudaGraphWarning" in warned[0]
+    assert "CUDA graph 1 is replayed although an input of it was freed since its capture" in warned[0]
+
+
+def test_without_the_request_nothing_is_printed(run: Path) -> None:
+    """A tracer adds nothing to what a job prints."""
+    done = program("graph_replay", "deleted", "well", run=run)
+    assert done.status == 0 and len(done.stderr.splitlines()) == 1
+
+
+def test_memory_of_a_graph_that_was_reset(run: Path) -> None:
+    """The fault lies in what had been its pool."""
+    done = program("graph_replay", "reset", "fault", run=run)
+    assert done.status == 128 + signal.SIGSEGV
+    fault = only_victim(done.report).fault
+    assert fault is not None and fault.cuda_graph is not None
+    assert (fault.cuda_graph.id, fault.cuda_graph.role) == (1, "pool-memory")
+    assert fault.cuda_graph.note is not None and "the graph was reset before" in fault.cuda_graph.note
+    assert f"graph_replay.py:{line_of('graph_replay', 'graph.reset()')}" in fault.cuda_graph.note

@@ -1,0 +1,199 @@
+"""Rules about CUDA: a case that fires and a look-alike that must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, advice, died, evidence, finding, summary, verdict
+from tests.support.synth import Box
+
+DEVICE = 0x7F60_0000_0000
+MIB = 1 << 20
+ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
+ERROR = "torch.AcceleratorError"
+
+
+def with_block(**more: Any) -> Box:
+    """A process with one segment and one block of 4 MiB on cuda:0."""
+    box = Box(pid=101, ppid=99)
+    box.devices.segment(DEVICE, 20 * MIB)
+    box.devices.alloc(DEVICE, 4 * MIB, box.code("make", s.SCRIPT, 12), box.epoch, **more)
+    return box
+
+
+def host_fault(run: Path, box: Box, addr: int) -> Any:
+    mapping = (DEVICE - MIB, DEVICE + (1 << 30), "---p", 0, "")
+    return died(run, box=box, code=2, addr=addr, mappings=[PROGRAM, mapping])
+
+
+def raised(run: Path, box: Box, message: str, type: str = ERROR) -> Any:
+    """The process ended with this exception."""
+    box.at(500).exception(type, message, [("step", s.SCRIPT, 40)]).exit(1)
+    launcher = {"child_pid": 101, "exit_code": 1, "ended_mono_ns": box.now}
+    return build_report(s.load(run, box, launcher=launcher))
+
+
+# device-pointer-on-host
+
+
+def test_device_pointer_on_host_names_the_block_and_who_allocated_it(run: Path) -> None:
+    """torch's allocator knows the address."""
+    report = host_fault(run, with_block(stream=0x77), DEVICE + 64)
+    assert verdict(report) == ("device-pointer-on-host", "certain")
+    assert summary(report).endswith(": 64 bytes into a live block of 4.0 MiB on cuda:0.")
+    assert "allocated for stream 0x77" in evidence(report) and "train.py:12 in make" in evidence(report)
+    fault = next(p for p in report.processes if p.pid == 101).fault
+    assert (fault.kind, fault.storage.device, fault.storage.found) == ("device-memory", "cuda:0", "exact")
+
+
+def test_device_pointer_on_host_says_that_a_block_is_only_awaited(run: Path) -> None:
+    """record_stream: freed by the program, and still owned."""
+    box = with_block()
+    box.devices.free(DEVICE, box.code("drop", s.SCRIPT, 20), box.epoch, awaited=True)
+    report = host_fault(run, box, DEVICE)
+    assert "a freed but still awaited block of 4.0 MiB on cuda:0" in summary(report)
+    assert "kept because other streams still used it" in evidence(report)
+
+
+def test_device_pointer_on_host_in_a_segment_without_a_block(run: Path) -> None:
+    """Memory that the allocator keeps for later."""
+    report = host_fault(run, with_block(), DEVICE + 10 * MIB)
+    assert "memory of torch's allocator in which no tensor lies, on cuda:0" in summary(report)
+
+
+def test_device_pointer_on_host_names_the_pool_of_a_graph(run: Path) -> None:
+    """A private pool belongs to one CUDA graph."""
+    box = with_block(pool=(1, 0))
+    box.devices.graph(1, box.code("capture", s.SCRIPT, 30), replays=7, captured_ns=box.now)
+    report = host_fault(run, box, DEVICE + 8)
+    assert "memory of the pool of CUDA graph 1, captured at train.py:30 in capture" in evidence(report)
+    use = next(p for p in report.processes if p.pid == 101).fault.cuda_graph
+    assert (use.id, use.pool, use.role, use.replays) == (1, "(1, 0)", "pool-memory", 7)
+
+
+def test_memory_of_a_device_is_no_use_after_free(run: Path) -> None:
+    """A freed block is still the device's: the host may not touch it either way."""
+    box = with_block()
+    box.devices.free(DEVICE, box.code("drop", s.SCRIPT, 20), box.epoch)
+    report = host_fault(run, box, DEVICE)
+    assert verdict(report) == ("device-pointer-on-host", "certain")
+    assert finding(report, "use-after-free") is None and finding(report, "out-of-bounds") is None
+
+
+# cuda-error
+
+
+def test_cuda_error_says_that_the_line_need_not_be_the_cause(run: Path) -> None:
+    """An illegal access is sticky, and told by a later call."""
+    report = raised(run, Box(pid=101, ppid=99), ILLEGAL)
+    assert verdict(report) == ("cuda-error", "certain")
+    assert "ended with a CUDA error: an illegal memory access was encountered at train.py:40 in step" in summary(report)
+    assert "that line need not be the one whose kernel failed" in evidence(report)
+    assert "CUDA_LAUNCH_BLOCKING=1" in advice(report)
+    assert finding(report, "python-exception") is None
+
+
+def test_cuda_error_with_launch_blocking_trusts_the_line(run: Path) -> None:
+    """Then every launch waits for its kernel."""
+    report = raised(run, Box(pid=101, ppid=99, environment={"CUDA_LAUNCH_BLOCKING": "1"}), ILLEGAL)
+    assert summary(report).endswith("which launched the kernel that failed.")
+    assert "need not" not in evidence(report)
+
+
+def test_cuda_error_says_when_the_device_was_seen_to_have_failed(run: Path) -> None:
+    """The error is older than the exception."""
+    box = Box(pid=101, ppid=99)
+    box.devices.stream(0, 4, since_ns=box.now + 100_000_000, error=700)
+    assert "cuda:0 was seen to have failed 0.400 s before (error 700)" in evidence(raised(run, box, ILLEGAL))
+
+
+def test_cuda_error_that_is_not_sticky_is_told_by_its_own_line(run: Path) -> None:
+    """A refused call left the device well."""
+    report = raised(run, Box(pid=101, ppid=99), "CUDA error: invalid device ordinal")
+    assert verdict(report) == ("cuda-error", "certain")
+    assert "need not" not in evidence(report)
+
+
+def test_cuda_error_does_not_fire_for_other_exceptions(run: Path) -> None:
+    """A sentence with CUDA in it."""
+    report = raised(run, Box(pid=101, ppid=99), "Torch not compiled with CUDA enabled", "AssertionError")
+    assert finding(report, "cuda-error") is None
+    assert verdict(report) == ("python-exception", "certain")
+
+
+# cuda-out-of-memory
+
+
+def oom_entry(box: Box, wanted: int, *users: tuple[tuple[int, int], int, int]) -> None:
+    import struct
+
+    live = sum(nbytes for _, nbytes, _ in users)
+    head = struct.pack("<IIQQQQQIIII", 0, len(users), wanted, 10 * MIB, live, 0, 8192 * MIB, 7, 3, 0, 0)
+    box.entry(48, head + b"".join(struct.pack("<IIQII", *by, nbytes, count, 0) for by, nbytes, count in users))
+
+
+def test_out_of_memory_names_the_places_that_hold_the_most(run: Path) -> None:
+    """The allocator's picture of the moment."""
+    box = Box(pid=101, ppid=99)
+    keep, small = box.code("keep", s.SCRIPT, 8), box.code("small", s.SCRIPT, 9)
+    oom_entry(box, 512 * MIB, (keep, 7000 * MIB, 20), (small, 900 * MIB, 3))
+    report = raised(run, box, "CUDA out of memory. Tried to allocate 512.00 MiB.", "torch.OutOfMemoryError")
+    assert verdict(report) == ("cuda-error", "certain")
+    assert "asked for 512.0 MiB on cuda:0 at train.py:40 in step, and the device had no room" in summary(report)
+    assert "6.8 GiB in 20 blocks allocated at train.py:8 in keep" in evidence(report)
+    assert "torch had 8.0 GiB from the driver" in evidence(report)
+
+
+def test_out_of_memory_tells_fragmentation(run: Path) -> None:
+    """Half of what torch has lies in no tensor."""
+    box = Box(pid=101, ppid=99)
+    oom_entry(box, 512 * MIB, (box.code("keep", s.SCRIPT, 8), 4000 * MIB, 20))
+    report = raised(run, box, "CUDA out of memory. Tried to allocate 512.00 MiB.", "torch.OutOfMemoryError")
+    assert "expandable_segments" in advice(report) and "of torch's memory lay in no tensor" in evidence(report)
+
+
+def test_out_of_memory_does_not_fire_for_a_request_that_was_caught(run: Path) -> None:
+    """A search for the largest batch runs into it on purpose."""
+    box = Box(pid=101, ppid=99)
+    oom_entry(box, 512 * MIB)
+    report = raised(run, box, "no batch fits", "RuntimeError")
+    assert finding(report, "cuda-out-of-memory") is None
+
+
+# cuda-graph-input-freed
+
+
+def with_graph(*, broken: int, taken: bool = False) -> Box:
+    box = Box(pid=101, ppid=99)
+    by = box.code("capture", s.SCRIPT, 30)
+    drop = box.code("drop", s.SCRIPT, 35)
+    box.devices.graph(1, by, replays=9, broken=broken, captured_ns=box.now)
+    taker = (DEVICE, 4096, box.code("bucket", s.SCRIPT, 50)) if taken else None
+    box.devices.graph_input(1, DEVICE, MIB, by=by, freed_by=drop, taken=taker)
+    return box
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_graph_input_freed_accompanies_the_error(run: Path, taken: bool) -> None:
+    """Replayed after `del static_input`; the memory may belong to another tensor."""
+    report = raised(run, with_graph(broken=3, taken=taken), ILLEGAL)
+    found = finding(report, "cuda-graph-input-freed")
+    assert found is not None
+    assert found.summary.startswith(
+        "Process 101 (train.py) replayed CUDA graph 1, captured at train.py:30 in capture, 3"
+    )
+    assert ("belongs to another tensor now" in found.summary) == taken
+    assert "freed at train.py:35 in drop" in found.evidence[0]
+    assert verdict(report)[0] == "cuda-error"
+    assert "Keep a reference" in advice(report)
+
+
+def test_graph_input_freed_does_not_fire_without_a_replay(run: Path) -> None:
+    """Freed after the last replay: nobody reads it any more."""
+    report = raised(run, with_graph(broken=0), ILLEGAL)
+    assert finding(report, "cuda-graph-input-freed") is None
