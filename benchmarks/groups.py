@@ -91,6 +91,7 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser.add_argument("--quick", action="store_true", help="three rounds")
     asked = parser.parse_args()
     import torch
 
@@ -101,7 +102,7 @@ def main() -> None:
         pytracer.enable(directory)
         acts = rows()
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in acts}
-        for _ in range(ROUNDS):
+        for _ in range(3 if asked.quick else ROUNDS):
             for name, act in acts.items():
                 on = timed(act)
                 pytracer.disable()

@@ -238,14 +238,16 @@ def main() -> int:
     parser.add_argument("--only", choices=("steps", "pairs"))
     parser.add_argument("--rounds", type=int, default=10, help="rounds per generation")
     parser.add_argument("--generations", type=int, default=3, help="how often processes are started anew")
+    parser.add_argument("--quick", action="store_true", help="one generation, three rounds")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     parser.add_argument("--worker", choices=("steps", "pairs"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
         {"steps": steps_worker, "pairs": pairs_worker}[given.worker]()
         return 0
-    steps = measure_steps(given.generations, given.rounds) if given.only != "pairs" else []
-    pairs = measure_pairs(given.generations, given.rounds) if given.only != "steps" else []
+    turns = (1, 3) if given.quick else (given.generations, given.rounds)
+    steps = measure_steps(*turns) if given.only != "pairs" else []
+    pairs = measure_pairs(*turns) if given.only != "steps" else []
     progress("")
     if given.json:
         document = {"schema": "pytracer-benchmark", "version": 1, "name": "guard", "machine": machine()}

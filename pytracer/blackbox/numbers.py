@@ -16,6 +16,7 @@ class Record:
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
+    STREAM = 24
 
 
 class Entry:
@@ -39,12 +40,22 @@ class Entry:
     SIGNAL_SEEN = 41
     CPP_EXCEPTION = 38
     WORKER = 40
+    DEVICE_OOM = 48
     SCOPE = 60
     UNIT = 61
     HOOK = 62
     NAME = 50
     GUARD_DAMAGE = 56
     LOADER = 42
+
+
+class CollectiveState:
+    """schema.CollectiveState, as plain numbers."""
+
+    SCHEDULED = 1
+    STARTED = 2
+    COMPLETED = 3
+    FAILED = 4
 
 
 class NameRole:

@@ -10,11 +10,11 @@ import importlib
 import pickle
 from typing import Any
 
-from pytracer.blackbox.schema import CollectiveState
+from pytracer.blackbox.numbers import CollectiveState
 
 _WORDS = (
-    (int(CollectiveState.STARTED), "last_started_collective"),
-    (int(CollectiveState.COMPLETED), "last_completed_collective"),
+    (CollectiveState.STARTED, "last_started_collective"),
+    (CollectiveState.COMPLETED, "last_completed_collective"),
 )
 
 

@@ -26,7 +26,7 @@ def test_recording_imports_neither_tables_of_the_format_nor_the_launcher() -> No
 
 def test_numbers_are_those_of_the_schema() -> None:
     """numbers.py is generated; a stale copy would write records under other kinds."""
-    for enum in (schema.Entry, schema.Record, schema.NameRole, schema.TensorRole):
+    for enum in (schema.Entry, schema.Record, schema.CollectiveState, schema.NameRole, schema.TensorRole):
         copy = getattr(numbers, enum.__name__)
         assert {member.name: int(member) for member in enum} == {
             name: value for name, value in vars(copy).items() if not name.startswith("_")
