@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from pytracer._errors import PytracerError
-from pytracer.cli.checks import faults, guard, recording, storages, surroundings, threads, wrappers
+from pytracer.cli.checks import cuda, faults, guard, recording, storages, surroundings, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
 __all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
@@ -26,6 +26,7 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
     recording.check_torch,
     recording.check_native,
     storages.check_storages,
+    cuda.check_cuda,
     wrappers.check_wrappers,
     faults.check_c_library,
     threads.check_thread_stacks,

@@ -15,6 +15,12 @@ def block() -> int:
     return int(keep["tensor"].data_ptr()) + 4096
 
 
+def block0() -> int:
+    """The same on the first device."""
+    keep["tensor"] = torch.empty(1 << 20, device="cuda")
+    return int(keep["tensor"].data_ptr()) + 4096
+
+
 def awaited() -> int:
     """Freed by the program while another stream may still use it."""
     side = torch.cuda.Stream()

@@ -1,0 +1,67 @@
+"""Are CUDA devices followed here? A traced child makes a tensor on one and captures a CUDA graph."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
+from pytracer.decode.reader import read_box
+from pytracer.decode.snapshot import Snapshot
+
+_TRY = """
+import json, torch
+seen = {"cuda": torch.version.cuda, "devices": torch.cuda.device_count()}
+if seen["devices"]:
+    seen["name"] = torch.cuda.get_device_name(0)
+    kept = torch.ones(5, device="cuda")
+    torch.cuda.synchronize()
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept.add_(1)
+        graph.replay()
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        seen["graph"] = str(error).splitlines()[0]
+print(json.dumps(seen))
+"""
+
+
+def check_cuda() -> Check:
+    """What the child saw, and what its box holds."""
+    if not is_built() or importlib.util.find_spec("torch") is None:
+        return Check("cuda", LIMITED, "not tried: see `torch` above")
+    with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
+        done = traced(Path(directory), "-c", _TRY)
+        found = [read_box(path) for path in boxes(directory)]
+    try:
+        seen = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        return Check("cuda", LIMITED, f"a child that uses CUDA failed: {last_line(done)}")
+    return cuda(seen, found, importlib.util.find_spec("pytracer._native_cuda") is not None)
+
+
+def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
+    """`seen`: what the child printed; `found`: its boxes; `built`: there is a `_native_cuda`."""
+    version, devices = seen.get("cuda"), seen.get("devices")
+    if not version:
+        return Check("cuda", WORKS, "this torch is for CPUs: there is nothing to follow")
+    if not built:
+        why = "pytracer._native_cuda is not built, CUDA's headers were not found"
+        return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
+    if not devices:
+        return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")
+    notes = [str(fact.data) for box in found for fact in box.facts if fact.kind == "NOTE" and "CUDA" in str(fact.data)]
+    blocks = [item for box in found for item in box.storages if item.device != "cpu"]
+    if not blocks:
+        return Check("cuda", LIMITED, f"memory of {seen.get('name')} is not followed: {'; '.join(notes) or 'no block'}")
+    graphs = any(graph.replays for box in found for graph in box.cuda_graphs)
+    what = "blocks and CUDA graphs" if graphs else f"blocks; no CUDA graph: {seen.get('graph') or 'none was seen'}"
+    plural = "" if devices == 1 else "s"
+    return Check(
+        "cuda", WORKS if graphs else LIMITED, f"{devices} device{plural} ({seen.get('name')}): {what} followed"
+    )
