@@ -121,7 +121,8 @@ def _install(box: Core, level: str, late: bool) -> None:
     arm_guard(box)
     from pytracer.record import cuda, ddp, distributed, fsdp, handlers, names, older, steps
 
-    older.follow(box, native)
+    if late:  # hooks that came with torch itself have seen every storage of the program's
+        older.follow(box, native)
     handlers.install_for_workers(box)
     names.install(box, modules_may_exist=late)  # before steps: a step's end looks where what is named lies
     steps.install(box)
