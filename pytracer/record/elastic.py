@@ -23,8 +23,10 @@ from typing import Any
 
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.torch_import import when_imported
 
 SECONDS = 20
+_ERRORS = "torch.distributed.elastic.multiprocessing.errors"
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<")
 
 _patches = Patches()
@@ -32,10 +34,15 @@ _error_files: dict[int, str] = {}  # by pid: torch forgets the path when there i
 
 
 def install(box: Core) -> None:
-    """Wraps what torchrun's agent says about failures. Workers of an agent, and programs of their own, have none."""
-    if not box.preloaded or "TORCHELASTIC_RUN_ID" in os.environ:
-        return
-    errors: Any = importlib.import_module("torch.distributed.elastic.multiprocessing.errors")
+    """Wraps what torchrun's agent says about failures, once it is imported: other programs do not pay for that.
+
+    Workers of an agent, and programs of their own, have none.
+    """
+    if box.preloaded and "TORCHELASTIC_RUN_ID" not in os.environ:
+        when_imported(_ERRORS, lambda: _wrap(box, importlib.import_module(_ERRORS)))
+
+
+def _wrap(box: Core, errors: Any) -> None:
     remember, build = errors.ProcessFailure.__post_init__, errors.ChildFailedError.__init__
 
     @functools.wraps(remember)
