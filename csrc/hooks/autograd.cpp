@@ -7,7 +7,7 @@
 #include "tensors.h"
 #include "who.h"
 
-#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/function.h>  // node.h since torch 2.12
 
 namespace pytracer::hooks {
 namespace {

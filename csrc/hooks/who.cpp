@@ -5,7 +5,7 @@
 #include "../recorder/journal.h"
 #include "intern.h"
 
-#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/function.h>  // node.h since torch 2.12
 #include <torch/csrc/autograd/python_function.h>
 
 #include <pthread.h>
@@ -219,7 +219,7 @@ uint32_t intern_node(const torch::autograd::Node& node) {
 }
 
 // Asking costs 6 ns, so forward passes must not: the first answer "none" after a backward pass is the last question.
-inline c10::intrusive_ptr<torch::autograd::Node> running_node() {
+inline decltype(torch::autograd::get_current_node()) running_node() {  // a shared_ptr in torch 2.11
   if (!t_in_backward) return {};
   auto node = torch::autograd::get_current_node();
   if (!node) t_in_backward = false;
