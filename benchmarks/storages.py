@@ -27,6 +27,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,8 @@ CONFIGURATIONS: dict[str, tuple[Callable[[Path], Setting | None], str]] = {
     "untraced, no Python": (plain_without_python, "untraced, no Python"),
     "table": (traced_without_line, "untraced, no Python"),
     "table and line": (traced, PLAIN),
+    "guard sample:1000": (partial(traced, guard="sample:1000"), PLAIN),
+    "guard all": (partial(traced, guard="all"), PLAIN),
     "memray": (memray, PLAIN),
     "AddressSanitizer": (address_sanitizer, PLAIN),
 }
