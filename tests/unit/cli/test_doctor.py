@@ -31,10 +31,10 @@ def test_missing_core_is_exit_1_with_the_next_step(
 ) -> None:
     """Without the library nothing can be recorded, and the table says what to do."""
     from pytracer import cli
-    from pytracer.record import launch
+    from pytracer.record import places
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launch, "__file__", str(tmp_path / "record" / "launch.py"))
+    monkeypatch.setattr(places, "__file__", str(tmp_path / "record" / "places.py"))
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "is not built" in " ".join(text.split())
