@@ -120,7 +120,8 @@ def numbers() -> str:
         "",
         f"TEXT_RECORD_BYTES = {schema.TEXT_RECORD.nbytes}",
     ]
-    for enum in (schema.Record, schema.Entry, schema.CollectiveState, schema.NameRole, schema.TensorRole):
+    of_recording = (schema.Record, schema.Entry, schema.CollectiveState, schema.NameRole, schema.TensorRole)
+    for enum in (*of_recording, schema.StreamAction):
         out += ["", "", f"class {enum.__name__}:", f'    """schema.{enum.__name__}, as plain numbers."""', ""]
         out += [f"    {member.name} = {int(member)}" for member in enum]
     return "\n".join([*out, ""])

@@ -73,7 +73,8 @@ def owner_words(snapshot: Snapshot, item: GraphInput) -> str:
     now = next((s for s in snapshot.storages if s.base == item.new_base and s.state == "live"), None)
     names = _names(snapshot, now)
     what = names[0] if names else f"another tensor of {size_words(item.new_nbytes or 0)}"
-    return f"{what} lies there now" + (f", {_by('allocated', item.new_by)}" if item.new_by is not None else "")
+    fate = "lies there now" if now is not None else "was allocated there since"
+    return f"{what} {fate}" + (f", {_by('allocated', item.new_by)}" if item.new_by is not None else "")
 
 
 def graph_words(graph: CudaGraph) -> str:

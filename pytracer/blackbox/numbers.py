@@ -73,3 +73,13 @@ class TensorRole:
 
     UNSHARDED_PARAMETER = 1
     UNSHARDED_GRADIENT = 2
+
+
+class StreamAction:
+    """schema.StreamAction, as plain numbers."""
+
+    EVENT_RECORDED = 1
+    WAITS_FOR_EVENT = 2
+    WAITS_FOR_STREAM = 3
+    HOST_WAITS = 4
+    HOST_WAITED = 5

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
-from pytracer.blackbox.schema import RECORD_PAYLOAD, Record, Region
+from pytracer.blackbox.schema import NODE_RECORD, RECORD_PAYLOAD, Record, Region
 from pytracer.decode.boxfile import BoxFile, Extent
 from pytracer.decode.snapshot import Event, ThreadInfo
 from pytracer.decode.storages import Threads
@@ -97,7 +97,7 @@ def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
     data.pop("reserved", None)
     if kind == Record.STEP:
         data["source"] = _SOURCES.get(data["source"])
-    elif kind not in (Record.MARK, Record.SAMPLE):
+    elif RECORD_PAYLOAD[kind] is NODE_RECORD:
         data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
         data["storages"] = tuple(s for s in data["storages"] if s)
     return data

@@ -14,7 +14,7 @@ from pytracer.record.core import Core
 _native_cuda: Any = None
 
 
-def install(box: Core, native: Any) -> None:
+def install(box: Core, native: Any, level: str) -> None:
     """Prepares everything; without CUDA in torch, or without `_native_cuda`, a note says what is missing."""
     global _native_cuda
     import torch
@@ -27,9 +27,11 @@ def install(box: Core, native: Any) -> None:
         box.note(f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found")
         return
     _native_cuda.set_who(native.who_address())
-    from pytracer.record import cuda_graphs
+    from pytracer.record import cuda_graphs, cuda_streams
 
     cuda_graphs.install(box, _native_cuda)
+    if level == "ops":
+        cuda_streams.install(box)
     torch.cuda._lazy_call(functools.partial(_attach, box, _native_cuda))
 
 
@@ -37,9 +39,10 @@ def uninstall() -> None:
     """Stops recording; the tracker itself cannot be taken back and is asleep from now on."""
     if _native_cuda is None:
         return
-    from pytracer.record import cuda_graphs, cuda_watch
+    from pytracer.record import cuda_graphs, cuda_streams, cuda_watch
 
     cuda_graphs.uninstall()
+    cuda_streams.uninstall()
     cuda_watch.stop()
     _native_cuda.follow(False)
 

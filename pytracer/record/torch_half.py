@@ -130,7 +130,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         distributed.install(box)
         ddp.install(box, native)
         fsdp.install(box)
-    cuda.install(box, native)
+    cuda.install(box, native, level)
 
 
 def _install_without_native(box: Core) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pytracer.analyze.report import Fault, StorageReport
 from tests.cuda.jobs import PROGRAMS, finding, line_of, only_victim, program
-from tests.support.crash import Ended, ended, environment
+from tests.support.crash import Ended, ended, environment, traced_run
 
 SIGSEGV_STATUS = 128 + signal.SIGSEGV
 
@@ -123,3 +123,11 @@ def test_a_program_that_was_killed_leaves_its_blocks(run: Path) -> None:
     box = next(box for box in done.boxes if box.segments)
     live = [item for item in box.storages if item.device != "cpu" and item.state == "live"]
     assert box.damage == () and len(live) >= 200
+
+
+def test_waits_between_streams_are_records_at_level_ops(run: Path) -> None:
+    """Event recorded, stream waits for event and stream, the host waited."""
+    done = traced_run(sys.executable, PROGRAMS / "streams_wait.py", run=run, options=("--level", "ops"))
+    assert done.status == 0, done.stderr
+    actions = [event.data["action"] for box in done.boxes for event in box.events if event.kind == "STREAM"]
+    assert actions[:2] == [1, 2] and 3 in actions and actions[-2:] == [4, 5]

@@ -79,3 +79,13 @@ def test_a_collective_inside_a_graph_is_marked(run: Path) -> None:
     assert [item.cuda_graph for item in victim.recent_collectives or [] if item.op == "all_reduce"] == [1]
     assert victim.fault is not None and victim.fault.cuda_graph is not None
     assert victim.fault.cuda_graph.role == "static-input"
+
+
+def test_a_bucket_in_the_memory_of_a_graph_s_input_is_named(run: Path) -> None:
+    """The static input was freed, and a bucket of DDP's lies there when the graph is replayed."""
+    done = job("nccl_jobs", "bucket_in_graph", run=run)
+    assert verdict_of(done) == ("device-pointer-on-host", 1)
+    found = finding(done.report, "cuda-graph-input-freed")
+    assert found is not None and found.evidence is not None
+    assert "; DDP bucket 0 of Sequential (generation " in found.evidence[0]
+    assert ") lies there now" in found.evidence[0]

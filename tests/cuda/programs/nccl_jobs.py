@@ -21,9 +21,9 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).to(DEVICE)
 
 
-def ddp(steps: int = 3) -> nn.parallel.DistributedDataParallel:
+def ddp(layers: nn.Module | None = None, steps: int = 3) -> nn.parallel.DistributedDataParallel:
     """Trains a little, so that the buckets have been rebuilt."""
-    wrapped = nn.parallel.DistributedDataParallel(model(), device_ids=[RANK])
+    wrapped = nn.parallel.DistributedDataParallel(layers or model(), device_ids=[RANK])
     for _ in range(steps):
         wrapped(torch.randn(4, 256, device=DEVICE)).sum().backward()
     return wrapped
@@ -111,11 +111,32 @@ def captured() -> None:
     time.sleep(60)
 
 
+def bucket_in_graph() -> None:
+    """A graph's static input is freed, a bucket of DDP's gets its memory, the graph is replayed; rank 1 faults."""
+    layers, graph = model(), torch.cuda.CUDAGraph()
+    static = torch.ones(256 * 256 + 256 + 256 * 16 + 16, device=DEVICE)
+    with torch.cuda.graph(graph):
+        result = static * 2
+    graph.replay()
+    addr = static.data_ptr()
+    del static
+    keep = ddp(layers)
+    graph.replay()
+    torch.cuda.synchronize()
+    dist.barrier()
+    if RANK == 1:
+        ctypes.string_at(addr, 4)
+    time.sleep(60)
+    del keep, result
+
+
 if __name__ == "__main__":
     from datetime import timedelta
 
     torch.backends.cudnn.enabled = False
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE, timeout=timedelta(seconds=6))
-    {f.__name__: f for f in (healthy, bucket_fault, fsdp_fault, hang, illegal_access, captured)}[sys.argv[1]]()
+    {f.__name__: f for f in (healthy, bucket_fault, fsdp_fault, hang, illegal_access, captured, bucket_in_graph)}[
+        sys.argv[1]
+    ]()
     dist.destroy_process_group()

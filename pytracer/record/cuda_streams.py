@@ -1,0 +1,83 @@
+"""Which CUDA streams wait for each other, and the host for them: one record each, at level "ops".
+
+Python's methods only: torch's own C++ waits elsewhere. Nothing is asked of the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from pytracer.blackbox.numbers import Record, StreamAction
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+
+_RECORD = struct.Struct("<IIQQQQ")
+_KIND = Record.STREAM
+_patches = Patches()
+
+
+def install(box: Core) -> None:
+    """Wraps the methods of torch.cuda.Stream and torch.cuda.Event that make somebody wait."""
+    import torch
+
+    def write(action: int, stream: Any = None, event: Any = None, other: Any = None) -> None:
+        stream = stream if stream is not None else torch.cuda.current_stream()
+        payload = _RECORD.pack(action, stream.device_index, stream.cuda_stream, _handle(event), _stream(other), 0)
+        box.lib.pytracer_record(_KIND, payload, len(payload))
+
+    stream, event = torch.cuda.Stream, torch.cuda.Event
+    _before(box, event, "record", lambda self, on=None: write(StreamAction.EVENT_RECORDED, on, self))
+    _before(box, event, "wait", lambda self, on=None: write(StreamAction.WAITS_FOR_EVENT, on, self))
+    _around(box, event, lambda self, action: write(action, None, self))
+    _around(box, stream, lambda self, action: write(action, self))
+    _before(box, stream, "wait_event", lambda self, which: write(StreamAction.WAITS_FOR_EVENT, self, which))
+    _before(box, stream, "wait_stream", lambda self, other: write(StreamAction.WAITS_FOR_STREAM, self, None, other))
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def _handle(event: Any) -> int:
+    """0 for an event that was never recorded: it has none yet."""
+    return int(event.cuda_event or 0) if event is not None else 0
+
+
+def _stream(stream: Any) -> int:
+    return int(stream.cuda_stream) if stream is not None else 0
+
+
+def _guarded(box: Core, note: Callable[..., None], *args: Any) -> None:
+    try:
+        note(*args)
+    except Exception:  # e.g. wrong arguments: the original says it better
+        box.lib.pytracer_count_hook_error()
+
+
+def _before(box: Core, owner: Any, name: str, note: Callable[..., None]) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _guarded(box, note, self, *args, *kwargs.values())
+        return original(self, *args, **kwargs)
+
+    _patches.replace(owner, name, noted)
+
+
+def _around(box: Core, owner: Any, note: Callable[[Any, int], None]) -> None:
+    """synchronize(): a wait that was not recorded to end is where the host stands."""
+    original = owner.synchronize
+
+    @functools.wraps(original)
+    def synchronize(self: Any) -> Any:
+        _guarded(box, note, self, StreamAction.HOST_WAITS)
+        result = original(self)
+        _guarded(box, note, self, StreamAction.HOST_WAITED)
+        return result
+
+    _patches.replace(owner, "synchronize", synchronize)
