@@ -35,9 +35,14 @@ class Names:
                 if not self._slots[-1]["role"]:
                     break  # slots are used in order, regions filled before the next one is made
         self._paths: dict[int, tuple[str, int]] = {}
-        owners = (slot for slot in self._slots if slot["role"] in (NameRole.PARAMETER, NameRole.BUFFER))
-        roots = dict.fromkeys(self._path(slot["parent"], 0)[1] for slot in owners)
-        self._root_names = self._numbered(sorted(roots)) if len(roots) > 1 else {}
+        # A path alone is a name, unless tensors of several models have the same one.
+        roots: dict[str, set[int]] = {}
+        for slot in self._slots:
+            if slot["role"] in (NameRole.PARAMETER, NameRole.BUFFER):
+                path, root = self._below_root(slot)
+                roots.setdefault(path, set()).add(root)
+        self._shared = {path for path, found in roots.items() if len(found) > 1}
+        self._root_names = self._numbered(sorted({root for path in self._shared for root in roots[path]}))
 
     def read(self) -> dict[int, tuple[NamedTensor, ...]]:
         """All names that a storage had, by the base address of the storage; what the handler saw is the latest."""
@@ -67,14 +72,17 @@ class Names:
                 )
 
     def _fqn(self, slot: dict[str, Any]) -> str:
-        text = self._text(slot["name"])
-        parent, root = self._path(slot["parent"], 0)
         if slot["role"] == NameRole.STATE:
-            owner = self._slot(slot["parent"])
+            text, owner = self._text(slot["name"]), self._slot(slot["parent"])
             return f"{text} of {self._fqn(owner)}" if owner and owner["role"] == NameRole.PARAMETER else text
-        fqn = f"{parent}.{text}" if parent else text
-        of = self._root_names.get(root) if " of group " not in text else None
-        return f"{fqn} of {of}" if of else fqn
+        fqn, root = self._below_root(slot)
+        return f"{fqn} of {self._root_names[root]}" if fqn in self._shared and " of group " not in fqn else fqn
+
+    def _below_root(self, slot: dict[str, Any]) -> tuple[str, int]:
+        """The path of a tensor below its root, and the root's slot."""
+        parent, root = self._path(slot["parent"], 0)
+        text = self._text(slot["name"])
+        return f"{parent}.{text}" if parent else text, root
 
     def _numbered(self, roots: list[int]) -> dict[int, str]:
         """Root modules by their classes: `Net`, `Net #2`. Optimizers are roots of parameters that no module has."""

@@ -32,7 +32,8 @@ bounded = settings(
 
 CHILD = """
 import json
-history, held, limited = json.loads({history!r})
+with open({history!r}) as file:
+    history, held, limited = json.load(file)
 if limited:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (limited, limited))
@@ -63,21 +64,21 @@ class Model:
             self.unknown += 1
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """Allocations and frees at few addresses, so that each is used again; also missed and unknown frees."""
+Move = tuple[str, int, bool, int]  # word, slot, large, how often
+
+# Allocations and frees at few addresses, so that each is used again; also missed and unknown frees.
+histories = st.lists(
+    st.tuples(
+        st.sampled_from(["allocate", "release", "churn"]), st.integers(0, 12), st.booleans(), st.integers(1, 300)
+    ),
+    max_size=40,
+)
+
+
+def spelled_out(moves: list[Move]) -> list[tuple[str, int, int]]:
+    """Every single allocation and free: word, base, size."""
     life, history = 0, []
-    for word, slot, large, times in draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(["allocate", "release", "churn"]),
-                st.integers(0, 12),
-                st.booleans(),
-                st.integers(1, 300),
-            ),
-            max_size=40,
-        )
-    ):
+    for word, slot, large, times in moves:
         base = base_of(1, slot, large)
         for _ in range(times if word == "churn" else 1):
             life += 1
@@ -88,10 +89,10 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     return history
 
 
-def played(history: list[tuple[str, int, int]]) -> tuple[Model, list[tuple[str, int, int]]]:
+def played(moves: list[Move]) -> tuple[Model, list[tuple[str, int, int]]]:
     """The model after a history, and the history with the size of what each release frees, which names who frees."""
     model, told = Model(), []
-    for word, base, nbytes in history:
+    for word, base, nbytes in spelled_out(moves):
         told.append((word, base, model.known.get(base, nbytes)))
         if word == "allocate":
             told[-1] = (word, base, nbytes)
@@ -101,18 +102,25 @@ def played(history: list[tuple[str, int, int]]) -> tuple[Model, list[tuple[str, 
     return model, told
 
 
-def box_after(native: Native, code: str) -> Snapshot:
+def with_history(native: Native, code: str, history: object) -> str:
+    """The code, which reads the history from a file: it is longer than an argument may be."""
+    told = native.run.with_name("history.json")
+    told.write_text(json.dumps(history), encoding="utf-8")
+    return code.replace("{history!r}", repr(str(told)))
+
+
+def box_after(native: Native, code: str, history: object) -> Snapshot:
     """The box of a child that did this, in a run directory without others."""
     shutil.rmtree(native.run, ignore_errors=True)
-    return native.box(code)
+    return native.box(with_history(native, code, history))
 
 
-@given(history=histories())
+@given(history=histories)
 @bounded
-def test_table_and_graves_agree_with_the_model(native: Native, history: list[tuple[str, int, int]]) -> None:
+def test_table_and_graves_agree_with_the_model(native: Native, history: list[Move]) -> None:
     """What lives is in the table with its own size; the last 512 small and 512 large lives are in the graves."""
     model, told = played(history)
-    box = box_after(native, CHILD.replace("{history!r}", repr(json.dumps([told, 0, 0]))))
+    box = box_after(native, CHILD, [told, 0, 0])
     assert {s.base: s.nbytes for s in box.storages if s.state == "live"} == model.known
     assert inconsistent(box.storages) == []
     for large in (False, True):
@@ -126,15 +134,13 @@ def test_table_and_graves_agree_with_the_model(native: Native, history: list[tup
     assert box.counts["dropped"] == 0
 
 
-@given(history=histories(), room=st.integers(-40, 40))
+@given(history=histories, room=st.integers(-40, 40))
 @settings(bounded, max_examples=8)
-def test_full_table_loses_new_storages_only_and_counts_them(
-    native: Native, history: list[tuple[str, int, int]], room: int
-) -> None:
+def test_full_table_loses_new_storages_only_and_counts_them(native: Native, history: list[Move], room: int) -> None:
     """In a table that cannot grow, older lives stay; each lost one is counted, and again when it ends."""
     model, told = played(history)
     held = SLOTS - max(room, 0) * 8
-    box = box_after(native, CHILD.replace("{history!r}", repr(json.dumps([told, held, 8 << 20]))))
+    box = box_after(native, CHILD, [told, held, 8 << 20])
     live = {s.base: s.nbytes for s in box.storages if s.state == "live"}
     of_history = {base: nbytes for base, nbytes in live.items() if base in model.known}
     older = {base: nbytes for base, nbytes in live.items() if base not in model.known}
@@ -163,7 +169,9 @@ class Birth(ctypes.Structure):
 nobody = ctypes.CFUNCTYPE(U64, ctypes.c_bool)(lambda large: 0)
 core.pytracer_foreign_allocated.restype = U64
 numbers = {}
-for word, life in json.loads({history!r}):
+with open({history!r}) as file:
+    history = json.load(file)
+for word, life in history:
     if word == "end":
         core.pytracer_foreign_freed(U64(numbers[life]), nobody)
     else:
@@ -209,8 +217,7 @@ def test_foreign_storages_agree_with_the_model(native: Native, history: list[tup
         elif life in live:
             del live[life]
             dead.add(life)
-    code = FOREIGN.replace("{history!r}", repr(json.dumps(history))).replace("{base}", str(FOREIGN_BASE))
-    box = box_after(native, code)
+    box = box_after(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), history)
     found = {state: {s.nbytes for s in box.storages if s.state == state} for state in ("live", "freed")}
     assert found["live"] == set(live)
     assert found["freed"] <= dead
@@ -226,27 +233,26 @@ def test_foreign_storages_agree_with_the_model(native: Native, history: list[tup
 def test_end_of_a_life_whose_slot_was_taken_again_is_ignored(native: Native) -> None:
     """A number is good for one life: ending it twice does not end who has the slot by then."""
     history = [("begin", 1), *[step for n in range(2, 4097) for step in (("begin", n),)], ("end", 1), ("begin", 5000)]
-    code = FOREIGN.replace("{history!r}", repr(json.dumps([*history, ("end", 1)]))).replace("{base}", str(FOREIGN_BASE))
-    box = box_after(native, code)
+    box = box_after(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), [*history, ("end", 1)])
     assert {s.nbytes for s in box.storages if s.state == "live"} == {*range(2, 4097), 5000}
     assert box.counts["foreign_dropped"] == 0
 
 
 def test_long_name_of_a_file_keeps_its_end(native: Native) -> None:
     """Of a path that does not fit, the end is kept, and what is missing is marked."""
-    code = FOREIGN.replace("{history!r}", repr("[]")).replace("{base}", "0")
+    code = FOREIGN.replace("{base}", "0")
     path = "/" + "x" * 200 + "/shard-17.bin"
     code += f"""
 core.pytracer_foreign_allocated(ctypes.byref(Birth(0x600000000000, 64, 1, 0, {path!r}.encode(), 17, 0, 0, 0)))
 """
-    (storage,) = box_after(native, code).storages
+    (storage,) = box_after(native, code, []).storages
     assert storage.origin == "MAPPED_FILE"
     assert storage.file == "..." + path[-159:]
 
 
 def test_forked_child_inherits_foreign_storages(native: Native, tmp_path: Path) -> None:
     """The child's table has what lived at the fork, and its own ends; the parent's is not touched by it."""
-    code = FOREIGN.replace("{history!r}", repr('[["begin", 2], ["begin", 4]]')).replace("{base}", str(FOREIGN_BASE))
+    code = with_history(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), [("begin", 2), ("begin", 4)])
     code += """
 pid = os.fork()
 if pid == 0:

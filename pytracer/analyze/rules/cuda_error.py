@@ -9,7 +9,7 @@ one that launched the kernel. A CUDA graph that is replayed after its input was 
 stream after its memory went to another one, end so, too.
 
 What to do: run again with CUDA_LAUNCH_BLOCKING=1, then the call that raises is the one that launched; or under
-compute-sanitizer, which names the kernel and the thread. `pytracer run --gpu-core` keeps a core dump of the device.
+compute-sanitizer, which names the kernel and the thread.
 
 How it can be wrong: nothing says which kernel failed; what was launched before the call is a suspicion only.
 """

@@ -20,7 +20,7 @@ def names(tmp_path: Path, box: Box, tree: NameTree) -> dict[int, list[str]]:
 
 
 def test_names_are_paths_below_the_root(tmp_path: Path) -> None:
-    """The root's class is not said while there is one root; wrappers are left out."""
+    """The root's class is not said while no other model has that path; wrappers are left out."""
     box = Box(pid=101)
     tree = NameTree(box)
     root = tree.add(MODULE, "DistributedDataParallel")
@@ -43,15 +43,18 @@ def test_names_are_paths_below_the_root(tmp_path: Path) -> None:
 
 
 def test_several_models_are_told_apart(tmp_path: Path) -> None:
-    """By their classes, and those of one class by numbers."""
+    """By their classes, and those of one class by numbers; a path that only one of them has is enough by itself."""
     box = Box(pid=101)
     tree = NameTree(box)
     for i, kind in enumerate(("Net", "Critic", "Net")):
-        tree.add(PARAMETER, "weight", tree.add(MODULE, kind), at=(BASE + i * 0x1000, 64))
+        net = tree.add(MODULE, kind)
+        tree.add(PARAMETER, "weight", net, at=(BASE + i * 0x1000, 64))
+    tree.add(PARAMETER, "bias", net, at=(BASE + 0x8000, 64))
     assert [found[0] for found in names(tmp_path, box, tree).values()] == [
         "parameter weight of Net",
         "parameter weight of Critic",
         "parameter weight of Net #2",
+        "parameter bias",
     ]
 
 
