@@ -11,7 +11,7 @@ from tests.distributed.faults import Faulted, faulted
 
 pytestmark = [needs_core, needs_native]
 
-OFTEN = ("old_generation",)
+OFTEN = ("default",)  # old generations are what test_demo is about
 BUCKETS = (
     "gradient_as_bucket_view", "old_generation", "default", "before_rebuilding", "static_graph",
     "find_unused_parameters", "no_sync", "two_modules", "joined",
