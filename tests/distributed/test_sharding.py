@@ -14,7 +14,7 @@ pytestmark = [needs_core, needs_native]
 LIVE = (
     "unsharded", "flat_unsharded", "local_shard", "gathered", "reduced", "by_columns", "flat_shard", "flat_original",
 )  # fmt: skip
-OFTEN = ("flat_unsharded",)
+OFTEN = ("flat_unsharded", "unsharded")
 
 
 def _is_told(done: Faulted) -> None:
@@ -45,7 +45,8 @@ def test_live_storage_is_named(function: str, run: Path) -> None:
     assert [what for pair in gathers for what in pair if what is not None and "FSDP unit" not in what] == []
 
 
-@pytest.mark.parametrize("function", ["resharded", pytest.param("flat_resharded", marks=pytest.mark.every_job)])
+@pytest.mark.every_job  # now and then a later mapping fills the hole, and nothing faults
+@pytest.mark.parametrize("function", ["resharded", "flat_resharded"])
 def test_address_in_a_parameter_that_is_sharded_by_now(function: str, run: Path) -> None:
     """Use after free: which parameter, that it is sharded now, and where its storage was resized to zero."""
     done = faulted("sharding", function, run)
