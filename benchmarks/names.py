@@ -60,7 +60,7 @@ def measure(tensors: int) -> list[tuple[str, str]]:
         try:
             return median_of(act, 1)
         finally:
-            names.install(box, modules_may_exist=False)
+            names.install(box, [])
 
     made: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(ROUNDS):

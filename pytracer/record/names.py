@@ -8,7 +8,6 @@ the tensors lie now, and now and then everything is noted again; each takes at m
 from __future__ import annotations
 
 import functools
-import gc
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,8 +28,8 @@ _table: NameTable | None = None
 _recorder: _Recorder | None = None
 
 
-def install(box: Core, *, modules_may_exist: bool) -> None:
-    """Registers the hooks. `modules_may_exist`: torch was imported long ago, so look for modules and optimizers."""
+def install(box: Core, objects: list[Any]) -> None:
+    """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
     global _table, _recorder
     if not torch_probe.learn(box):
         box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
@@ -38,8 +37,7 @@ def install(box: Core, *, modules_may_exist: bool) -> None:
     _table = _table or NameTable(box)
     _recorder = _Recorder(box, _table)
     _recorder.install()
-    if modules_may_exist:
-        _recorder.guarded(_recorder.find_older)
+    _recorder.guarded(_recorder.find_older, objects)
 
 
 def uninstall() -> None:
@@ -108,10 +106,10 @@ class _Recorder:
                 self._complained = True
                 self._box.note(f"some tensors are not named: {type(error).__name__}: {error}")
 
-    def find_older(self) -> None:
+    def find_older(self, objects: list[Any]) -> None:
         """Modules and optimizers that were made before recording began."""
         module, optimizer = self._torch.nn.Module, self._torch.optim.Optimizer
-        for thing in gc.get_objects():
+        for thing in objects:
             kind = type(thing)  # not isinstance: proxies pretend by __class__
             if issubclass(kind, module) and "_parameters" in thing.__dict__:
                 self._table.module(thing)

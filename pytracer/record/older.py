@@ -7,7 +7,6 @@ met later, as arguments of autograd nodes and collectives, or never.
 
 from __future__ import annotations
 
-import gc
 import time
 from typing import Any
 
@@ -16,13 +15,11 @@ from pytracer.record.core import Core
 BUDGET_NS = 200_000_000
 
 
-def follow(box: Core, native: Any) -> None:
-    """Adds them to the tables; a note says what was left out."""
+def follow(box: Core, native: Any, objects: list[Any]) -> None:
+    """Adds those among `objects`, which are the garbage collector's, to the tables; a note says what was left out."""
     begin = time.monotonic_ns()
-    objects = gc.get_objects()
     looked_at, followed, not_followed = native.follow_older(objects, BUDGET_NS)
     total = len(objects)
-    del objects
     if not not_followed and looked_at == total:
         return
     words = f"{followed} storages are older than the recording, found among {looked_at} objects"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -121,10 +122,13 @@ def _install(box: Core, level: str, late: bool) -> None:
     arm_guard(box)
     from pytracer.record import cuda, ddp, distributed, fsdp, handlers, names, older, steps
 
-    if late:  # hooks that came with torch itself have seen every storage of the program's
-        older.follow(box, native)
+    # Hooks that came with torch have seen every storage and module of the program. One walk for both: it is long.
+    objects = gc.get_objects() if late else []
+    if late:
+        older.follow(box, native, objects)
     handlers.install_for_workers(box)
-    names.install(box, modules_may_exist=late)  # before steps: a step's end looks where what is named lies
+    names.install(box, objects)  # before steps: a step's end looks where what is named lies
+    del objects
     steps.install(box)
     if torch.distributed.is_available():
         distributed.install(box)
