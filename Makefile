@@ -79,7 +79,7 @@ $(CUDA_STAMP): | tools
 	$(PYTHON) -m venv $(CUDA_VENV)
 	$(CUDA_PIP) install --no-deps $(CUDA_TORCH)
 	$(CUDA_PIP) install filelock typing-extensions sympy networkx jinja2 fsspec \
-	    click msgspec pyelftools rich capstone "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26" pytest==9.2.0 pytest-xdist==3.8.0
+	    click msgspec pyelftools rich capstone "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26" pytest==9.2.0 pytest-timeout==2.4.0 pytest-xdist==3.8.0
 	@# Aside: a real libcudart among the installed packages would be found before the fake one.
 	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
 	@rm -f $(CUDA_VENV)/.torch-* && touch $@

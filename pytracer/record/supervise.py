@@ -57,7 +57,8 @@ def supervise(
 
     Signals are blocked here and taken one by one with their origin, so none is lost between start and wait, and an
     interrupt that the terminal sent to the whole process group is not sent a second time. The child gets the mask
-    and the dispositions that this process was started with.
+    and the dispositions that this process was started with. Signals ignored here, as below nohup, are forwarded
+    too: blocked, they are not thrown away, and a job may have its own handler for them.
 
     Args:
         program: path of the executable.
@@ -70,8 +71,8 @@ def supervise(
     Raises:
         OSError: it could not be executed.
     """
-    watched = {signum for signum in (*FORWARDED, signal.SIGINT) if signal.getsignal(signum) is not signal.SIG_IGN}
-    watched.add(signal.SIGCHLD)
+    watched = {*FORWARDED, signal.SIGINT, signal.SIGCHLD}
+    ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would throw the status away
     interrupted = False
     with held(watched) as before:
@@ -87,7 +88,7 @@ def supervise(
             info = signal.sigwaitinfo(watched) if seconds is None else signal.sigtimedwait(watched, seconds)
             if info is None:
                 continue
-            interrupted = interrupted or info.si_signo == signal.SIGINT
+            interrupted = interrupted or (info.si_signo == signal.SIGINT and not ignores_interrupts)
             if info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, info.si_signo)
