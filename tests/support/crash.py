@@ -110,16 +110,16 @@ def victim(
 
 def ended(command: Sequence[str | Path], env: dict[str, str], run: Path, *, core_bytes: int = 0) -> Ended:
     """Any command, run to its end beside the run directory."""
-    token = f"TEST_VICTIM={uuid.uuid4().hex}"
+    mark = {"TEST_VICTIM": uuid.uuid4().hex}
     process = subprocess.Popen(
-        [str(word) for word in command], env={**env, **dict([token.split("=")])}, cwd=run.parent, stdin=subprocess.DEVNULL,
+        [str(word) for word in command], env=env | mark, cwd=run.parent, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_CORE, _core_limit(core_bytes)),
     )  # fmt: skip
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        left = leftovers(token, 0)  # all of them: ranks of their own sessions hold the pipes, too
+        left = leftovers(mark["TEST_VICTIM"], 0)  # all of them: ranks of their own sessions hold the pipes, too
         out, err = process.communicate(timeout=SECONDS)
         words = "\n".join([f"{command} did not end within {SECONDS} s", *left, out, err])
         raise AssertionError(words) from None
