@@ -88,6 +88,11 @@ class RunCommand(click.Command):
 )
 @click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault where they happen.")
 @click.option(
+    "--cuda-graphs",
+    type=click.Choice(launch.CUDA_GRAPHS),
+    help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/gpu.md).",
+)
+@click.option(
     "--subreaper",
     is_flag=True,
     help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/witness.md).",
@@ -101,6 +106,7 @@ def command(
     no_report: bool,
     hang_timeout: float | None,
     guard: str | None,
+    cuda_graphs: str | None,
     subreaper: bool,
     job: tuple[str, ...],
 ) -> int:
@@ -116,7 +122,7 @@ def command(
         say(note)
     if guarded is not None and guarded.warning:
         say(guarded.warning)
-    environment = launch.environment(run, level, guard=words)
+    environment = launch.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
     ending = _attend(run, record, program, job, environment, hang_timeout, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage

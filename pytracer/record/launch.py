@@ -25,6 +25,7 @@ from pytracer._version import __version__
 from pytracer.record.places import RUNS, built_core, command_word, file_system, is_remote, point_latest
 
 LEVELS = ("light", "default", "ops")
+CUDA_GRAPHS = ("warn",)
 RUN_FILE = "run.json"
 BOXES = "boxes"
 BOX_SUFFIX = ".blackbox"
@@ -115,11 +116,16 @@ def checked_level(level: str | None, base: Mapping[str, str] | None = None) -> s
 
 
 def environment(
-    run: Run, level: str, base: Mapping[str, str] | None = None, *, guard: str | None = None
+    run: Run,
+    level: str,
+    base: Mapping[str, str] | None = None,
+    *,
+    guard: str | None = None,
+    cuda_graphs: str | None = None,
 ) -> dict[str, str]:
     """The environment of the traced command: `base` (None: of this process) and what starts the core.
 
-    `guard` are the words of guard mode, see `guard.py`.
+    `guard` are the words of guard mode, see `guard.py`; `cuda_graphs` is one of CUDA_GRAPHS.
 
     Raises:
         RecordingError: the core is not built.
@@ -133,6 +139,8 @@ def environment(
     result["PYTRACER_LAUNCHER"] = "1"
     if guard is not None:
         result["PYTRACER_GUARD"] = guard
+    if cuda_graphs is not None:
+        result["PYTRACER_CUDA_GRAPHS"] = cuda_graphs
     return result
 
 

@@ -13,9 +13,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 NCCL = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250"}
 
 
-def program(name: str, *words: str, run: Path, **extra: str) -> Ended:
-    """`pytracer run -- python NAME.py WORDS`."""
-    return traced_run(sys.executable, PROGRAMS / f"{name}.py", *words, run=run, **extra)
+def program(name: str, *words: str, run: Path, options: tuple[str, ...] = (), **extra: str) -> Ended:
+    """`pytracer run OPTIONS -- python NAME.py WORDS`."""
+    return traced_run(sys.executable, PROGRAMS / f"{name}.py", *words, run=run, options=options, **extra)
 
 
 def job(name: str, function: str, *, run: Path, **extra: str) -> Ended:

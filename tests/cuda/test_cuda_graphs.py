@@ -55,7 +55,7 @@ def test_an_input_of_which_only_the_shape_was_used_may_go(run: Path) -> None:
 
 def test_a_replay_without_its_input_warns_on_request(run: Path) -> None:
     """Once, at the line that replays."""
-    done = program("graph_replay", "deleted", "well", run=run, PYTRACER_CUDA_GRAPHS="warn")
+    done = program("graph_replay", "deleted", "well", run=run, options=("--cuda-graphs", "warn"))
     assert done.status == 0
     line = line_of("graph_replay", "graph.replay()  # after")
     warned = [item for item in done.stderr.splitlines() if "CudaGraphWarning" in item]

@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytracer.decode.merge import load_job
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Job, PythonFrame, Snapshot
 from tests.support.cli import ROOT, clean_environment
+from tests.support.leftovers import leftovers
 
 PROGRAMS = ROOT / "tests" / "crash" / "programs"
 EXAMPLES = ROOT / "examples"
@@ -108,17 +110,19 @@ def victim(
 
 def ended(command: Sequence[str | Path], env: dict[str, str], run: Path, *, core_bytes: int = 0) -> Ended:
     """Any command, run to its end beside the run directory."""
+    mark = {"TEST_VICTIM": uuid.uuid4().hex}
     process = subprocess.Popen(
-        [str(word) for word in command], env=env, cwd=run.parent, stdin=subprocess.DEVNULL,
+        [str(word) for word in command], env=env | mark, cwd=run.parent, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_CORE, _core_limit(core_bytes)),
     )  # fmt: skip
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        raise AssertionError(f"{command} did not end within {SECONDS} s\n{out}\n{err}") from None
+        left = leftovers(mark["TEST_VICTIM"], 0)  # all of them: ranks of their own sessions hold the pipes, too
+        out, err = process.communicate(timeout=SECONDS)
+        words = "\n".join([f"{command} did not end within {SECONDS} s", *left, out, err])
+        raise AssertionError(words) from None
     return Ended(process.pid, process.returncode, out, err, run)
 
 

@@ -15,7 +15,7 @@ def leftovers(token: str, grace_seconds: float = GRACE_SECONDS) -> list[str]:
     deadline = time.monotonic() + grace_seconds
     while (left := _with(token)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    found = [f"{pid}: {_read(pid, 'cmdline').replace(chr(0), ' ')}" for pid in left]
+    found = [f"{pid}: {_read(pid, 'cmdline').replace(chr(0), ' ')}(waits in {_read(pid, 'wchan')})" for pid in left]
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)

@@ -8,10 +8,14 @@ range. Kernels run later than they are launched: the call that raised is the fir
 one that launched the kernel. A CUDA graph that is replayed after its input was freed, and a tensor that is used on a
 stream after its memory went to another one, end so, too.
 
+Below `pytracer run`, Xid lines of the kernel's log about the process are told, with the address and what lay there, if
+the log can be read. Some of them mean that the device is broken, not the program.
+
 What to do: run again with CUDA_LAUNCH_BLOCKING=1, then the call that raises is the one that launched; or under
 compute-sanitizer, which names the kernel and the thread.
 
-How it can be wrong: nothing says which kernel failed; what was launched before the call is a suspicion only.
+How it can be wrong: nothing says which kernel failed; what was launched before the call is a suspicion only. Of an Xid
+line without a pid, or in a container, only the time matches.
 """
 
 from __future__ import annotations
@@ -24,8 +28,10 @@ from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.cuda_streams import failed_stream
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import collective_evidence
+from pytracer.analyze.xid import Xid, xid_words, xids_of
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
+_XIDS = 3
 
 
 class CudaErrorRule:
@@ -42,11 +48,11 @@ class CudaErrorRule:
             if error is not None:
                 frame = view.python_frame
                 groups.setdefault((error.text, (frame.file, frame.line) if frame else None), []).append(view)
-        drafts = [self._explain(views) for views in groups.values()]
+        drafts = [self._explain(job, views) for views in groups.values()]
         return Outcome(tuple(drafts)) if drafts else not_found("no process ended with a CUDA error")
 
-    def _explain(self, views: Sequence[ProcessView]) -> Draft:
-        view = views[0]
+    def _explain(self, job: JobView, views: Sequence[ProcessView]) -> Draft:
+        view, xids = views[0], xids_of(job, views[0])
         error, frame = cuda_error(view) or CudaError("?", False), view.python_frame
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
@@ -64,12 +70,13 @@ class CudaErrorRule:
                 None
                 if blocking or not error.sticky
                 else "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                *[xid_words(view, item) for item in xids[:_XIDS]],
                 _earlier(view),
                 _graphs(view),
                 collective_evidence(views),
                 _waiting(view),
             ],
-            _advice(view, error, blocking),
+            _advice(view, error, blocking, xids),
             [] if blocking or not error.sticky else ["which kernel failed: a run with CUDA_LAUNCH_BLOCKING=1"],
         )
 
@@ -100,7 +107,10 @@ def _waiting(view: ProcessView) -> str | None:
     return f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
 
 
-def _advice(view: ProcessView, error: CudaError, blocking: bool) -> str:
+def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid]) -> str:
+    broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
+    if broken is not None:
+        return f"Suspect the device before the program: {broken.what}. {broken.step}"
     if broken_graphs(view.process.snapshot):
         return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
     if "assert" in error.text:

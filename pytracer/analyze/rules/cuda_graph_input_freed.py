@@ -8,7 +8,7 @@ or resized; gradients were set to None. The graph has only the address: it reads
 now, without any error.
 
 What to do: keep a reference to the tensors that a graph was captured with for as long as it is replayed, and copy new
-values into them. `PYTRACER_CUDA_GRAPHS=warn` warns at the first such replay.
+values into them. `pytracer run --cuda-graphs warn` warns at the first such replay.
 
 How it can be wrong: tensors that only Triton or other hand-made kernels use are not seen; an operator that takes a
 tensor and puts work into the graph counts as using it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.xid import MEANINGS
 from scripts.gen_docs import TARGET, rules_page
 from tests.support.cli import ROOT
 
@@ -18,3 +19,10 @@ def test_every_rule_explains_itself() -> None:
     rules = page.count("\n## ")
     for heading in ("**What.**", "**What to do.**", "**How it can be wrong.**", "Needs: "):
         assert page.count(heading) == rules, heading
+
+
+def test_every_known_xid_is_documented() -> None:
+    """With the words of the report."""
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    for number, meaning in MEANINGS.items():
+        assert f"| {number} | {meaning.what} | {meaning.kind} |" in page

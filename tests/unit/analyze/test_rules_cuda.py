@@ -197,3 +197,85 @@ def test_graph_input_freed_does_not_fire_without_a_replay(run: Path) -> None:
     """Freed after the last replay: nobody reads it any more."""
     report = raised(run, with_graph(broken=0), ILLEGAL)
     assert finding(report, "cuda-graph-input-freed") is None
+
+
+# Xid lines of the kernel's log, as drivers write them
+
+
+def with_log(run: Path, box: Box, *lines: str, first_pid_namespace: bool = True) -> Any:
+    """An illegal access, and these lines in the kernel's log 0.3 s before."""
+    box.at(500)
+    seen, log_us = box.now - 200_000_000, (box.now - 300_000_000) // 1000
+    log = {"readable": True, "lines": [{"text": text, "log_us": log_us, "seen_mono_ns": seen} for text in lines]}
+    witness = {"before": {"mono_ns": 1}, "kernel_log": log, "first_pid_namespace": first_pid_namespace}
+    box.exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)]).exit(1)
+    launcher = {"child_pid": 101, "exit_code": 1, "ended_mono_ns": box.now, "witness": witness}
+    return build_report(s.load(run, box, launcher=launcher))
+
+
+MMU = (
+    "NVRM: Xid (PCI:0000:41:00): 31, pid={}, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 "
+    "GPCCLIENT_T1_3 faulted @ 0x{}. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_{}"
+)
+
+
+def test_an_xid_of_the_process_maps_its_address_to_the_block(run: Path) -> None:
+    """Xid 31 tells the page of the access."""
+    report = with_log(run, with_block(), MMU.format(101, "7f60_00001000", "WRITE"))
+    told = evidence(report)
+    assert "Xid 31 of this process on GPU 0000:41:00: a kernel used an address that is not mapped" in told
+    assert "writing 0x7f6000001000 (4096 bytes into a live block of 4.0 MiB on cuda:0;" in told
+    assert "0.300 s before the exception" in told
+
+
+def test_an_xid_outside_of_all_memory_says_so(run: Path) -> None:
+    """A wild address."""
+    report = with_log(run, with_block(), MMU.format(101, "100_05252000", "READ"))
+    assert "reading 0x10005252000, where torch's allocator has no memory" in evidence(report)
+
+
+def test_an_xid_of_another_process_is_not_told(run: Path) -> None:
+    """A neighbour's fault on the same machine."""
+    report = with_log(run, with_block(), MMU.format(1010, "7f60_00001000", "WRITE"))
+    assert "Xid" not in evidence(report)
+
+
+def test_in_a_container_only_the_time_of_an_xid_matches(run: Path) -> None:
+    """The log has pids of the host: 101 there is somebody else."""
+    report = with_log(run, with_block(), MMU.format(101, "7f60_00001000", "WRITE"), first_pid_namespace=False)
+    told = evidence(report)
+    assert "writing 0x7f6000001000; the line does not say whose work it was" in told and "of this process" not in told
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.", "fallen off the bus. Restart the machine"),
+        ("NVRM: Xid (PCI:0000:10:1c): 63, pid=101, Row Remapper: New row marked for remapping, reset gpu to activate.",
+         "is to be remapped after an error. Drain the node"),
+        ("NVRM: Xid (PCI:0000:19:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error) at 0x1 (2,3)",
+         "an uncorrectable ECC error in the device's memory. Drain"),
+    ],
+)  # fmt: skip
+def test_an_xid_about_the_hardware_changes_the_advice(run: Path, line: str, words: str) -> None:
+    """With a pid or without one."""
+    said = advice(with_log(run, Box(pid=101, ppid=99), line))
+    assert said.startswith("Suspect the device before the program: ") and words in said
+
+
+def test_an_unknown_xid_is_quoted(run: Path) -> None:
+    """Numbers are added with every driver."""
+    line = "NVRM: Xid (PCI:0000:23:00): 999, pid=101, name=python, something new"
+    assert f'Xid 999 of this process on GPU 0000:23:00 ("{line}")' in evidence(
+        with_log(run, Box(pid=101, ppid=99), line)
+    )
+
+
+def test_an_xid_long_before_the_end_is_not_told(run: Path) -> None:
+    """Without a pid, only the time could connect them."""
+    box = Box(pid=101, ppid=99).at(500)
+    lines = [{"text": "NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.", "seen_mono_ns": 1}]
+    witness = {"before": {"mono_ns": 1}, "kernel_log": {"readable": True, "lines": lines}, "first_pid_namespace": True}
+    box.later(120_000).exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)]).exit(1)
+    report = build_report(s.load(run, box, launcher={"child_pid": 101, "exit_code": 1, "witness": witness}))
+    assert "Xid" not in evidence(report)
