@@ -188,6 +188,7 @@ enum class Origin : uint32_t {
   kCpuAllocator = 0,
   kDefaultAllocator = 1,
   kBeforeEnable = 2,
+  kPinned = 3,
   kSharedMemory = 16,
   kMappedFile = 17,
   kNumpy = 18,

@@ -107,6 +107,7 @@ class Origin(IntEnum):
     CPU_ALLOCATOR = 0  # the registered CPU allocator: torch.empty and operators
     DEFAULT_ALLOCATOR = 1  # c10::alloc_cpu called past it: torch.UntypedStorage
     BEFORE_ENABLE = 2
+    PINNED = 3  # torch's host allocator for CUDA; a freed one stays in torch's cache
     SHARED_MEMORY = 16
     MAPPED_FILE = 17
     NUMPY = 18
