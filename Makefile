@@ -106,10 +106,12 @@ docs: build
 	$(BIN)/python scripts/gen_layout.py
 	$(BIN)/python scripts/gen_docs.py
 
-# Other tools are measured beside: memray, py-spy. soak.py is a job of half an hour, and has a word of its own.
+# Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/cost.md. soak.py is a job of
+# half an hour, and has a word of its own.
 bench: build $(VENV)/.bench
 	@for file in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do \
-	    echo "== $$file" >&2; $(BIN)/python $$file $(ARGS) || exit 1; done
+	    echo "== $$file" >&2; begun=$$(date +%s); $(BIN)/python $$file $(ARGS) || exit 1; \
+	    echo "== $$file took $$(($$(date +%s) - begun)) s" >&2; done
 
 soak: build
 	$(BIN)/python benchmarks/soak.py $(ARGS)

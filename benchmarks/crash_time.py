@@ -18,7 +18,6 @@ take turns, in changing order. The memory is really written, and in pages of 4 K
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -31,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support import trial
+from support import output, trial
 from support.measuring import machine, progress, spread, version
 from support.trial import Scenario, Trial, TrialError
 
@@ -153,27 +152,32 @@ def attempt(scenario: Scenario, way: str) -> Trial:
         sys.exit(f"crash_time: {scenario.name}, {way}: {error}")
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    head = f"{'ms after the fault':<24}" + "".join(f"{name:>24}" for name in COLUMNS.values())
-    lines = [head + f"{'kept':>12}{'rounds':>8}"]
-    scenario = ""
+def table(rows: list[dict[str, Any]]) -> output.Table:
+    heads = ("ms after the fault", "way", *COLUMNS.values(), "kept", "rounds")
+    cells = []
     for row in rows:
-        if row["scenario"] != scenario:
-            scenario = row["scenario"]
-            lines += ["", f"{scenario}, {resident(rows, scenario) / MB:.0f} MB resident"]
-        if row["skipped"]:
-            lines.append(f"  {row['way']:<22}  {'cut short' if row['rounds'] else 'skipped'}: {row['skipped']}")
         if not row["rounds"]:
             continue
-        cells = "".join(f"{cell(row['ms'].get(name)):>24}" for name in COLUMNS)
         kept = f"{row['kept_bytes'] / MB:.1f} MB" if row["kept_bytes"] >= MB else f"{row['kept_bytes']} bytes"
-        lines.append(f"  {row['way']:<22}{cells}{kept:>12}{row['rounds']:>8}")
+        scenario = f"{row['scenario']}, {resident(rows, row['scenario']) / MB:.0f} MB resident"
+        moments = (cell(row["ms"].get(name)) for name in COLUMNS)
+        cells.append((scenario, row["way"], *moments, kept, str(row["rounds"])))
+    return output.Table(heads, cells)
+
+
+def notes(rows: list[dict[str, Any]]) -> list[str]:
+    """What the table has no column for."""
+    found = []
+    for row in rows:
+        which = f"{row['scenario']}, {row['way']}"
+        if row["skipped"]:
+            found.append(f"{which}: {'cut short' if row['rounds'] else 'skipped'}, {row['skipped']}")
         if row["incomplete_reports"]:
-            lines.append(f"  {'':<22}  {row['incomplete_reports']} of {row['rounds']} reports were incomplete")
+            found.append(f"{which}: {row['incomplete_reports']} of {row['rounds']} reports were incomplete")
         if row["threads_how"]:
             how = " or ".join(row["threads_how"])
-            lines.append(f"  {'':<22}  at least {row['fewest_stacks']} stacks of other threads, by {how}")
-    return "\n".join(lines)
+            found.append(f"{which}: at least {row['fewest_stacks']} stacks of other threads, by {how}")
+    return found
 
 
 def resident(rows: list[dict[str, Any]], scenario: str) -> int:
@@ -194,7 +198,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9, help="of each; a third of them for 8 GB (default 9)")
     parser.add_argument("--only", action="append", choices=[one.name for one in SCENARIOS], help="this scenario only")
     parser.add_argument("--quick", action="store_true", help="two rounds, 1 GB instead of 8")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -211,12 +215,7 @@ def main() -> int:
         "load": f"{os.getloadavg()[0]:.1f}",
     }
     rows = [row.document() for row in measure(scenarios, rounds)]
-    if given.json:
-        document = {"schema": "pytracer-benchmark", "version": 1, "name": "crash_time", "machine": where, "rows": rows}
-        print(json.dumps(document, indent=2))
-        return 0
-    print(", ".join(f"{key} {value}" for key, value in where.items()) + f"; {rounds} rounds\n")
-    print(table(rows))
+    output.deliver("crash_time", given, where, {"rows": rows}, [table(rows)], [f"{rounds} rounds", *notes(rows)])
     return 0
 
 

@@ -9,13 +9,13 @@ The time is that of rank 0, CPU time its own. torch's Flight Recorder is on by d
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.turns import Workload, compare, report, rows, serve, set_threads, split
+from support import turns
+from support.turns import Workload
 from support.variants import AGAIN, ANOMALY, FAULTHANDLER, LEVELS, NO_FLIGHT_RECORDER, PLAIN, PROFILER
 
 COUNTS = {"DDP step": 6, "FSDP2 step": 3}
@@ -61,30 +61,25 @@ def workloads() -> dict[str, tuple[Workload, int]]:
 
 def worker(switch: str) -> None:
     """One rank."""
-    set_threads()
+    turns.set_threads()
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    serve(workloads(), switch, answer=dist.get_rank() == 0)
+    turns.serve(workloads(), switch, answer=dist.get_rank() == 0)
     dist.destroy_process_group()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Ratios of traced to untraced time of a job of two ranks.")
-    parser.add_argument("--turns", type=int, default=20, help="rounds of each variant per generation")
-    parser.add_argument("--generations", type=int, default=2, help="how often jobs are started anew")
-    parser.add_argument("--quick", action="store_true", help="one generation, six turns")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--switch", default="", help=argparse.SUPPRESS)
+    parser = turns.parser(
+        "Ratios of traced to untraced time of a job of two ranks.", turns=20, generations=2, quick_turns=6
+    )
     given = parser.parse_args()
     if given.worker:
         worker(given.switch)
         return 0
-    variants, missing = split((PLAIN, AGAIN, *LEVELS, NO_FLIGHT_RECORDER, FAULTHANDLER, PROFILER, ANOMALY))
-    generations, turns = (1, 6) if given.quick else (given.generations, given.turns)
-    found = compare(__file__, list(COUNTS), variants, generations, turns, ranks=2)
-    report("distributed", rows(found, list(COUNTS), variants), variants, given.json, missing)
+    variants, missing = turns.split((PLAIN, AGAIN, *LEVELS, NO_FLIGHT_RECORDER, FAULTHANDLER, PROFILER, ANOMALY))
+    found = turns.compare(__file__, list(COUNTS), variants, *turns.turns_of(given), ranks=2)
+    turns.deliver("distributed", given, turns.rows(found, list(COUNTS), variants), variants, missing)
     return 0
 
 

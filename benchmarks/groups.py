@@ -11,7 +11,6 @@ each of the two operators once a unit and pass, a communication hook once a buck
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from support import output
 from support.measuring import machine
 
 ROUNDS, CALLS = 60, 300
@@ -90,7 +90,7 @@ def hook_wrapper() -> float:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     parser.add_argument("--quick", action="store_true", help="three rounds")
     asked = parser.parse_args()
     import torch
@@ -115,11 +115,8 @@ def main() -> None:
         }
         result["around a communication hook"] = {"off_ns": 0.0, "added_ns": hook_wrapper()}
         pytracer.disable()
-    if asked.json:
-        json.dump({"machine": machine(), "rows": result}, sys.stdout, indent=2)
-        return
-    for name, row in result.items():
-        print(f"{name:36} {row['off_ns']:9.0f} ns  + {row['added_ns']:6.0f} ns")
+    cells = [(name, f"{row['off_ns']:.0f} ns", f"{row['added_ns']:.0f} ns") for name, row in result.items()]
+    output.deliver("groups", asked, machine(), {"rows": result}, [output.Table(("", "off", "added"), cells)])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ one thread that works, on the processor and in the kernel: what else runs on the
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -26,7 +25,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.measuring import machine, progress, spread
+from support import output
+from support.measuring import half, machine, progress, spread
 
 PLAIN, AGAIN, TRACED = "untraced", "untraced again", "traced"
 GUARDS = ("sample:1000", "sample:100", "min-bytes:64K", "all", "all,mprotect")
@@ -211,26 +211,31 @@ def measure_pairs(generations: int, rounds: int) -> list[dict[str, Any]]:
     return [{"nbytes": size, **{name: spread(times[size, name]) for name in PAIRS}} for size in SIZES]
 
 
-def show(steps: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> None:
-    """Both tables."""
-    print(", ".join(f"{key} {value}" for key, value in machine().items()) + "; one thread, its processor time")
+def tables(steps: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[output.Table]:
+    """Those that were measured."""
+    made = []
     if steps:
-        print(
-            f"\n{'':<18}{'':<16}{'ratio':>7}  {'middle half':<16}{'untraced':>13}  losses ({steps[0]['rounds']} rounds)"
-        )
-    for row in steps:
-        ratio = row["ratio"]
-        half = f"{ratio['low']:.3f} - {ratio['high']:.3f}"
-        print(
-            f"{row['workload']:<18}{row['variant']:<16}{ratio['median']:>6.3f}x  {half:<16}"
-            f"{row['untraced_ns']['median'] / 1000:>10.1f} us  {'identical' if row['same_losses'] else 'DIFFER'}"
-        )
+        cells = [
+            (
+                row["workload"],
+                row["variant"],
+                f"{row['ratio']['median']:.3f}x",
+                half(row["ratio"], 3),
+                f"{row['untraced_ns']['median'] / 1000:.1f} us",
+                "identical" if row["same_losses"] else "DIFFER",
+            )
+            for row in steps
+        ]
+        heads = ("", "with", "ratio", "middle half", "untraced", f"losses of {steps[0]['rounds']} rounds")
+        made.append(output.Table(heads, cells))
     if pairs:
-        print(f"\nallocate, touch, free{'':<3}" + "".join(f"  {name:>24}" for name in PAIRS))
-    for row in pairs:
-        cells = (row[name] for name in PAIRS)
-        texts = (f"{c['median'] / 1000:.1f} ({c['low'] / 1000:.1f} - {c['high'] / 1000:.1f}) us" for c in cells)
-        print(f"{row['nbytes']:>12} bytes{'':<6}" + "".join(f"  {text:>24}" for text in texts))
+
+        def cell(times: dict[str, float]) -> str:
+            return f"{times['median'] / 1000:.1f} ({times['low'] / 1000:.1f} - {times['high'] / 1000:.1f}) us"
+
+        rows = [[f"{row['nbytes']} bytes", *(cell(row[name]) for name in PAIRS)] for row in pairs]
+        made.append(output.Table(["allocate, touch, free", *PAIRS], rows))
+    return made
 
 
 def main() -> int:
@@ -239,7 +244,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10, help="rounds per generation")
     parser.add_argument("--generations", type=int, default=3, help="how often processes are started anew")
     parser.add_argument("--quick", action="store_true", help="one generation, three rounds")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     parser.add_argument("--worker", choices=("steps", "pairs"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
@@ -249,11 +254,8 @@ def main() -> int:
     steps = measure_steps(*turns) if given.only != "pairs" else []
     pairs = measure_pairs(*turns) if given.only != "steps" else []
     progress("")
-    if given.json:
-        document = {"schema": "pytracer-benchmark", "version": 1, "name": "guard", "machine": machine()}
-        print(json.dumps(document | {"rows": steps, "pairs": pairs}, indent=2))
-    else:
-        show(steps, pairs)
+    document = {"rows": steps, "pairs": pairs}
+    output.deliver("guard", given, machine(), document, tables(steps, pairs), ["One thread, its processor time"])
     return 0
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.measuring import machine, machine_words, progress, spread
+from support import output
+from support.measuring import machine, progress, spread
 from support.turns import set_threads, split
 from support.variants import AGAIN, ANOMALY, FAULTHANDLER, LEVELS, MEMRAY, PLAIN, PROFILER, environment, switched_on
 
@@ -76,7 +77,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Memory and disk that tracing takes.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round, fewer steps")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--switch", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -86,25 +87,26 @@ def main() -> int:
     steps, rounds = (QUICK_STEPS, 1) if given.quick else (STEPS, given.rounds)
     rows, missing = measure(steps, rounds)
     progress("")
-    if given.json:
-        head = {"schema": "pytracer-benchmark", "version": 2, "name": "memory", "machine": machine(), "steps": steps}
-        print(json.dumps({**head, "rows": rows, "missing": missing}, indent=2))
-        return 0
-    print(f"{machine_words(machine())}; {steps} transformer steps, {rounds} rounds")
-    print(f"\n{'':<20}{'resident':>12}{'more':>12}{'anonymous':>14}{'more':>12}{'black box':>13}")
-    for row in rows:
-        print(
-            f"{row['variant']:<20}{_mib(row['rss_kib']['median'])}{_mib(row['extra_rss_kib'])}"
-            f"  {_mib(row['anonymous_kib']['median'])}{_mib(row['extra_anonymous_kib'])} "
-            f"{_mib(row['box_kib']['median'])}"
+    heads = ("", "resident", "more", "anonymous", "more", "black box")
+    cells = [
+        (
+            row["variant"],
+            _mib(row["rss_kib"]["median"]),
+            _mib(row["extra_rss_kib"]),
+            _mib(row["anonymous_kib"]["median"]),
+            _mib(row["extra_anonymous_kib"]),
+            _mib(row["box_kib"]["median"]),
         )
-    for line in missing:
-        print(f"not measured: {line}")
+        for row in rows
+    ]
+    notes = [f"{steps} transformer steps, {rounds} rounds", *(f"Not measured: {line}" for line in missing)]
+    document = {"steps": steps, "rows": rows, "missing": missing}
+    output.deliver("memory", given, machine(), document, [output.Table(heads, cells)], notes)
     return 0
 
 
 def _mib(kib: float) -> str:
-    return f"{kib / 1024:>8.1f} MiB"
+    return f"{kib / 1024:.1f} MiB"
 
 
 if __name__ == "__main__":

@@ -29,8 +29,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from support import output
 from support.large_job import write_job
-from support.measuring import machine, progress, spread
+from support.measuring import half, machine, progress, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 MB = 10**6
@@ -97,18 +98,23 @@ def explain(directory: Path, victim: int, row: Row) -> None:
         sys.exit(f"merge: rank {victim} faulted, the verdict is {found['class']}, rank {found['rank']}")
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"{'ranks':>6}{'boxes':>8}{'on disk':>10}{'seconds':>22}{'CPU seconds':>14}{'peak':>10}{'rounds':>8}  target"
-    ]
-    for row in rows:
-        seconds = row["seconds"]
-        words = f"{seconds['median']:.2f} [{seconds['low']:.2f}..{seconds['high']:.2f}]"
-        lines.append(
-            f"{row['ranks']:>6}{row['boxes']:>8}{row['disk_bytes'] / MB:>7.0f} MB{words:>22}"
-            f"{row['cpu_seconds']['median']:>14.2f}{row['peak_bytes'] / MB:>7.0f} MB{row['rounds']:>8}  {met(row)}"
+def table(rows: list[dict[str, Any]]) -> output.Table:
+    heads = ("ranks", "boxes", "on disk", "seconds", "middle half", "CPU seconds", "peak", "rounds", "target")
+    cells = [
+        (
+            str(row["ranks"]),
+            str(row["boxes"]),
+            f"{row['disk_bytes'] / MB:.0f} MB",
+            f"{row['seconds']['median']:.2f}",
+            half(row["seconds"]),
+            f"{row['cpu_seconds']['median']:.2f}",
+            f"{row['peak_bytes'] / MB:.0f} MB",
+            str(row["rounds"]),
+            met(row),
         )
-    return "\n".join(lines)
+        for row in rows
+    ]
+    return output.Table(heads, cells)
 
 
 def met(row: dict[str, Any]) -> str:
@@ -131,7 +137,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="of each (default 3)")
     parser.add_argument("--quick", action="store_true", help="8 and 64 ranks, one round")
     parser.add_argument("--directory", metavar="DIR", help="where the boxes are written for a while")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -140,12 +146,7 @@ def main() -> int:
     sizes, rounds = (RANKS[:2], 1) if given.quick else (given.ranks or RANKS, max(given.rounds, 1))
     rows = [measure(ranks, rounds, given.directory).document() for ranks in sizes]
     where = {**machine(), "load": f"{os.getloadavg()[0]:.1f}"}
-    if given.json:
-        document = {"schema": "pytracer-benchmark", "version": 1, "name": "merge", "machine": where, "rows": rows}
-        print(json.dumps(document, indent=2))
-        return 0
-    print(", ".join(f"{key} {value}" for key, value in where.items()) + "\n")
-    print(table(rows))
+    output.deliver("merge", given, where, {"rows": rows}, [table(rows)])
     return 0
 
 

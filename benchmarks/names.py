@@ -19,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from support import output
 from support.measuring import machine, spread
 
 ROUNDS = 15
@@ -107,10 +108,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tensors", type=int, default=1000, help="parameters of the model")
     parser.add_argument("--quick", action="store_true", help="200 parameters")
-    arguments = parser.parse_args()
-    print(", ".join(f"{key} {value}" for key, value in machine().items()))
-    for label, words in measure(200 if arguments.quick else arguments.tensors):
-        print(f"{label:<50} {words}")
+    output.add_arguments(parser)
+    given = parser.parse_args()
+    rows = measure(200 if given.quick else given.tensors)
+    document = {"rows": [{"act": act, "cost": cost} for act, cost in rows]}
+    output.deliver("names", given, machine(), document, [output.Table(("act", "cost"), rows)])
     return 0
 
 

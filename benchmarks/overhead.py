@@ -13,13 +13,13 @@ outside of the time that is taken.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.turns import Workload, compare, report, rows, serve, set_threads, split
+from support import turns
+from support.turns import Workload
 from support.variants import AGAIN, LEVELS, PEERS, PLAIN
 
 # Iterations of one round: 40 to 100 ms untraced.
@@ -77,27 +77,20 @@ def workloads() -> dict[str, tuple[Workload, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Ratios of traced to untraced time, with spread.")
+    parser = turns.parser("Ratios of traced to untraced time, with spread.", turns=10, generations=3, quick_turns=4)
     parser.add_argument("--only", choices=("levels", "tools"))
     parser.add_argument("--workload", action="append", choices=tuple(COUNTS), help="may be repeated")
-    parser.add_argument("--turns", type=int, default=10, help="rounds of each variant per generation")
-    parser.add_argument("--generations", type=int, default=3, help="how often processes are started anew")
-    parser.add_argument("--quick", action="store_true", help="one generation, four turns")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--switch", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        set_threads()
-        serve(workloads(), given.switch)
+        turns.set_threads()
+        turns.serve(workloads(), given.switch)
         return 0
-    variants, missing = split(
+    variants, missing = turns.split(
         (PLAIN, AGAIN, *(LEVELS if given.only != "tools" else ()), *(PEERS if given.only != "levels" else ()))
     )
     names = given.workload or list(COUNTS)
-    generations, turns = (1, 4) if given.quick else (given.generations, given.turns)
-    found = compare(__file__, names, variants, generations, turns)
-    report("overhead", rows(found, names, variants), variants, given.json, missing)
+    found = turns.compare(__file__, names, variants, *turns.turns_of(given))
+    turns.deliver("overhead", given, turns.rows(found, names, variants), variants, missing)
     return 0
 
 

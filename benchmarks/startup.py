@@ -11,7 +11,6 @@ each process of a job.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import resource
@@ -24,7 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.measuring import machine, machine_words, progress, spread
+from support import output
+from support.measuring import half, machine, progress, spread
 from support.variants import AGAIN, LEVELS, PLAIN, Variant, environment
 
 DEFAULT = next(level for level in LEVELS if level.level == "default")
@@ -80,24 +80,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What tracing adds to the start of a process.")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="five turns")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     given = parser.parse_args()
     os.environ.pop("PYTHONFAULTHANDLER", None)
     rows = measure(5 if given.quick else given.turns)
     progress("")
-    if given.json:
-        head = {"schema": "pytracer-benchmark", "version": 2, "name": "startup", "machine": machine()}
-        print(json.dumps({**head, "rows": rows}, indent=2))
-        return 0
-    print(machine_words(machine()))
-    print(f"\n{'':<26}{'':<20}{'extra CPU':>10}  {'middle half':<16}{'extra wall':>11}{'untraced CPU':>15}")
-    for row in rows:
-        cpu = row["extra_cpu_ms"]
-        half = f"{cpu['low']:.1f} - {cpu['high']:.1f}"
-        print(
-            f"{row['program']:<26}{row['variant']:<20}{cpu['median']:>7.1f} ms  {half:<16}"
-            f"{row['extra_wall_ms']['median']:>8.1f} ms{row['untraced_cpu_ms']['median']:>12.1f} ms"
+    heads = ("", "with", "extra CPU", "middle half", "extra wall", "middle half", "untraced CPU", "rounds")
+    cells = [
+        (
+            row["program"],
+            row["variant"],
+            f"{row['extra_cpu_ms']['median']:.1f} ms",
+            half(row["extra_cpu_ms"], 1),
+            f"{row['extra_wall_ms']['median']:.1f} ms",
+            half(row["extra_wall_ms"], 1),
+            f"{row['untraced_cpu_ms']['median']:.1f} ms",
+            str(row["rounds"]),
         )
+        for row in rows
+    ]
+    output.deliver("startup", given, machine(), {"rows": rows}, [output.Table(heads, cells)])
     return 0
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
-import json
 import os
 import random
 import shutil
@@ -33,7 +32,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.measuring import machine, progress, spread
+from support import output
+from support.measuring import half, machine, progress, spread
 
 PLAIN = "untraced"
 THREADS = (1, 2, 4)
@@ -236,27 +236,25 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--pairs", type=int, default=20_000, help="allocations and frees of one thread in a round")
     parser.add_argument("--quick", action="store_true", help="5 rounds")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    output.add_arguments(parser)
     given = parser.parse_args()
     times, missing = measure(given.nbytes, 5 if given.quick else given.rounds, given.pairs)
     rows = rows_of(times)
-    if given.json:
-        document = {"schema": "pytracer-benchmark", "version": 1, "name": "storages", "nbytes": given.nbytes,
-                    "machine": machine(), "missing": missing, "rows": rows}  # fmt: skip
-        print(json.dumps(document, indent=2))
-        return 0
-    words = ", ".join(f"{key} {value}" for key, value in machine().items())
-    print(f"{words}; {given.nbytes} bytes, {rows[0]['rounds']} rounds")
-    print(f"\n{'':<22}{'threads':>8}{'ratio':>9}  {'middle half':<16}{'extra':>10}{'per pair':>12}")
-    for row in rows:
-        ratio = row["ratio"]
-        half = f"{ratio['low']:.2f} - {ratio['high']:.2f}"
-        print(
-            f"{row['configuration']:<22}{row['threads']:>8}{ratio['median']:>8.2f}x  {half:<16}"
-            f"{row['extra_ns']['median']:>7.1f} ns{row['ns']['median']:>9.1f} ns"
+    cells = [
+        (
+            row["configuration"],
+            str(row["threads"]),
+            f"{row['ratio']['median']:.2f}x",
+            half(row["ratio"]),
+            f"{row['extra_ns']['median']:.1f} ns",
+            f"{row['ns']['median']:.1f} ns",
         )
-    for name in missing:
-        print(f"{name:<22}{'not available here':>20}")
+        for row in rows
+    ]
+    table = output.Table(("", "threads", "ratio", "middle half", "extra", "per pair"), cells)
+    notes = [f"{given.nbytes} bytes, {rows[0]['rounds']} rounds", *(f"Not measured: {name}" for name in missing)]
+    document = {"nbytes": given.nbytes, "missing": missing, "rows": rows}
+    output.deliver("storages", given, machine(), document, [table], notes)
     return 0
 
 

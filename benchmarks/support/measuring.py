@@ -7,7 +7,7 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -44,9 +44,14 @@ def machine() -> dict[str, str]:
     }
 
 
-def machine_words(about: dict[str, str]) -> str:
+def machine_words(about: Mapping[str, str]) -> str:
     """The machine in one line."""
     return ", ".join(f"{key} {value}" for key, value in about.items())
+
+
+def half(values: Mapping[str, float], digits: int = 2) -> str:
+    """The middle half in words."""
+    return f"{values['low']:.{digits}f} - {values['high']:.{digits}f}"
 
 
 def progress(line: str) -> None:

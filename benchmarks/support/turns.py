@@ -6,6 +6,7 @@ worker, "untraced again", shows by its ratio what is noise.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.measuring import machine, machine_words, progress, spread
+from support import output
+from support.measuring import half, machine, progress, spread
 from support.variants import PLAIN, Sampler, Variant, environment, switched_on, versions
 
 Workload = Callable[[int], None]
@@ -185,38 +187,49 @@ def rows(
     return result
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """The table for people."""
-    width = max(len(row["variant"]) for row in rows) + 2
-    heads = f"{'CPU time':>9}  {'middle half':<15}{'wall':>7}  {'middle half':<15}{'extra CPU':>13}{'untraced':>13}"
-    print(f"\n{'':<18}{'':<{width}}{heads}")
-    for row in rows:
-        cpu, wall = row["cpu_ratio"], row["ratio"]
-        print(
-            f"{row['workload']:<18}{row['variant']:<{width}}{cpu['median']:>8.3f}x  {_half(cpu):<15}"
-            f"{wall['median']:>6.2f}x  {_half(wall):<15}{row['extra_cpu_ns']['median'] / 1000:>10.3f} us"
-            f"{row['untraced_cpu_ns']['median'] / 1000:>10.2f} us"
-        )
-
-
-def _half(values: dict[str, float]) -> str:
-    return f"{values['low']:.3f} - {values['high']:.3f}"
-
-
-def report(
-    name: str, rows: list[dict[str, Any]], variants: Sequence[Variant], as_json: bool, missing: Sequence[str]
+def deliver(
+    name: str,
+    given: argparse.Namespace,
+    rows: list[dict[str, Any]],
+    variants: Sequence[Variant],
+    missing: Sequence[str],
 ) -> None:
-    """JSON on stdout, or the table."""
+    """Table, JSON, docs."""
+    heads = ("", "with", "CPU time", "middle half", "wall", "middle half", "extra CPU", "untraced")
+    cells = [
+        (
+            row["workload"],
+            row["variant"],
+            f"{row['cpu_ratio']['median']:.3f}x",
+            half(row["cpu_ratio"], 3),
+            f"{row['ratio']['median']:.2f}x",
+            half(row["ratio"]),
+            f"{row['extra_cpu_ns']['median'] / 1000:.3f} us",
+            f"{row['untraced_cpu_ns']['median'] / 1000:.2f} us",
+        )
+        for row in rows
+    ]
+    notes = [f"{rows[0]['rounds']} rounds", *(f"Not measured: {line}" for line in missing)]
     about = machine() | versions(tuple(variants))
-    if as_json:
-        head = {"schema": "pytracer-benchmark", "version": 2, "name": name, "machine": about}
-        document = {**head, "rows": rows, "missing": list(missing)}
-        print(json.dumps(document, indent=2))
-        return
-    print(f"{machine_words(about)}; {rows[0]['rounds']} rounds")
-    show(rows)
-    for line in missing:
-        print(f"not measured: {line}")
+    output.deliver(name, given, about, {"rows": rows, "missing": list(missing)}, [output.Table(heads, cells)], notes)
+
+
+def parser(description: str, turns: int, generations: int, quick_turns: int) -> argparse.ArgumentParser:
+    """The options of a benchmark whose workers take turns; read back by `turns_of`."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--turns", type=int, default=turns, help="rounds of each variant per generation")
+    made.add_argument("--generations", type=int, default=generations, help="how often processes are started anew")
+    made.add_argument("--quick", action="store_true", help=f"one generation, {quick_turns} turns")
+    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument("--switch", default="", help=argparse.SUPPRESS)
+    made.set_defaults(quick_turns=quick_turns)
+    output.add_arguments(made)
+    return made
+
+
+def turns_of(given: argparse.Namespace) -> tuple[int, int]:
+    """Generations, and turns in each."""
+    return (1, given.quick_turns) if given.quick else (given.generations, given.turns)
 
 
 def split(variants: Sequence[Variant]) -> tuple[list[Variant], list[str]]:

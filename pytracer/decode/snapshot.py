@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, CudaStream, DeviceSegment, OutOfMemory, Pool
+from pytracer.decode.device_parts import (
+    DEFAULT_POOL,
+    CudaGraph,
+    CudaStream,
+    DeviceSegment,
+    GpuCore,
+    GpuCoreWish,
+    OutOfMemory,
+    Pool,
+)
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -531,6 +540,7 @@ class LauncherRecord:
     signal: int | None
     usage: Usage | None = None
     witness: Witness | None = None
+    gpu_core: GpuCoreWish | None = None
 
 
 @dataclass(frozen=True)
@@ -586,6 +596,7 @@ class Job:
     damage: tuple[Damage, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     flight: tuple[FlightUse, ...] = ()
+    gpu_cores: tuple[GpuCore, ...] = ()
 
     @property
     def ranks(self) -> tuple[Process, ...]:
