@@ -18,6 +18,12 @@ PYTRACER_API void pytracer_stop(void);
 /// Goes on in the same box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
+/// This process is one of many: when it ends well, its box gives its tables back (docs/blackbox.md).
+PYTRACER_API void pytracer_keep_little(void);
+
+/// The process is about to end with `code`. Seen without asking where the library is preloaded, and at exit().
+PYTRACER_API void pytracer_note_exit(int code);
+
 /// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
 PYTRACER_API void pytracer_arm_thread(void);
 

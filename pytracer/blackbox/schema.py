@@ -421,7 +421,8 @@ FILE_HEADER = Struct(
         _f("device_unknown_frees", "u32", "frees of blocks that were never seen", "count"),
         _f("reserved_progress", "u32", "zero"),
         _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
-        _f("reserved_end", "u8[104]", "zero"),
+        _f("trimmed", "u32", "1: the process ended well, and its tables were given back; what is not there says nothing"),
+        _f("reserved_end", "u8[100]", "zero"),
     ),
 )
 
