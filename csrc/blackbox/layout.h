@@ -152,6 +152,7 @@ enum class CrashState : uint32_t {
   kChained = 3,
   kRepaired = 4,
   kLive = 5,
+  kExit = 6,
 };
 
 enum class ThreadsHow : uint32_t {

@@ -12,6 +12,7 @@ from pytracer.analyze.build import build_counts, build_damage, build_run, build_
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.deaths import find_deaths
+from pytracer.analyze.gpu_core import gpu_core_report
 from pytracer.analyze.matching import match_job
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.view import Draft, JobView, ProcessView
@@ -66,6 +67,8 @@ def _judged(job: Job, clock: RunClock) -> JobView:
     for death in deaths:
         death.view.report.primary = death.primary
         death.view.report.why = death.why
+    for view in views:
+        view.report.gpu_core = gpu_core_report(job, view.process)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 

@@ -18,6 +18,9 @@ from pytracer.analyze.report_parts import CudaStream as CudaStream
 from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
 from pytracer.analyze.report_parts import Fault as Fault
 from pytracer.analyze.report_parts import Fsdp as Fsdp
+from pytracer.analyze.report_parts import GpuCoreReport as GpuCoreReport
+from pytracer.analyze.report_parts import GpuExceptionReport as GpuExceptionReport
+from pytracer.analyze.report_parts import GpuPointer as GpuPointer
 from pytracer.analyze.report_parts import GuardDamage as GuardDamage
 from pytracer.analyze.report_parts import GuardReport as GuardReport
 from pytracer.analyze.report_parts import Holder as Holder
@@ -299,6 +302,7 @@ class ProcessReport(Part):
     attempt: int | None = None
     worker: DataLoaderWorker | None = None
     guard: GuardReport | None = None
+    gpu_core: GpuCoreReport | None = None
 
 
 class MismatchVariant(Part):

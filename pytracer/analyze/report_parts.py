@@ -187,6 +187,45 @@ class CudaStream(Part):
     error: int | None = None
 
 
+class GpuPointer(Part):
+    """A register or a parameter of a kernel that points into memory of a device; `found` says which."""
+
+    found: str | None = None
+    addr: str | None = None
+    says: str | None = None
+
+
+class GpuExceptionReport(Part):
+    """Warps of a device that met the same exception at the same place. `pc_exact`: the device told the place itself.
+
+    `function` lies at the pc, `offset` bytes before it; `kernel` is what was launched.
+    """
+
+    code: int | None = None
+    name: str | None = None
+    pc: str | None = None
+    pc_exact: bool | None = None
+    kernel: str | None = None
+    function: str | None = None
+    offset: int | None = None
+    sm: int | None = None
+    block: list[int] | None = None
+    thread: list[int] | None = None
+    grid: list[int] | None = None
+    block_size: list[int] | None = None
+    warps: int | None = None
+    pointers: list[GpuPointer] | None = None
+
+
+class GpuCoreReport(Part):
+    """The core dump of a device that a process left. `problem`: why it could not be read, or not as a whole."""
+
+    file: str | None = None
+    device: str | None = None
+    problem: str | None = None
+    exceptions: list[GpuExceptionReport] | None = None
+
+
 class MappingReport(Part):
     """The mapping that the fault address lies in; `file_size` is the file's size when the report was made.
 

@@ -333,7 +333,10 @@ class GuardMechanism(IntEnum):
 
 
 class CrashState(IntEnum):
-    """`CrashHeader.state`. LIVE: nothing crashed; the stacks of a running process, taken on request."""
+    """`CrashHeader.state`. LIVE, EXIT: nothing crashed.
+
+    LIVE: the stacks of a running process, taken on request. EXIT: those of the thread that ends the process.
+    """
 
     NONE = 0
     CLAIMED = 1
@@ -341,6 +344,7 @@ class CrashState(IntEnum):
     CHAINED = 3
     REPAIRED = 4
     LIVE = 5
+    EXIT = 6
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity: each is declared once

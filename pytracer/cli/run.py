@@ -21,6 +21,7 @@ import click
 from pytracer._errors import PytracerError
 from pytracer.cli.attendance import Attendance
 from pytracer.record import launch
+from pytracer.record.gpu_core import gpu_core_variables
 from pytracer.record.guard import ALL, VARIABLE, parse_guard
 from pytracer.record.helper import helper
 from pytracer.record.orphans import adopt
@@ -93,6 +94,11 @@ class RunCommand(click.Command):
     help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/gpu.md).",
 )
 @click.option(
+    "--gpu-core",
+    is_flag=True,
+    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it (docs/gpu.md).",
+)
+@click.option(
     "--subreaper",
     is_flag=True,
     help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/witness.md).",
@@ -107,6 +113,7 @@ def command(
     hang_timeout: float | None,
     guard: str | None,
     cuda_graphs: str | None,
+    gpu_core: bool,
     subreaper: bool,
     job: tuple[str, ...],
 ) -> int:
@@ -123,6 +130,11 @@ def command(
     if guarded is not None and guarded.warning:
         say(guarded.warning)
     environment = launch.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
+    if gpu_core:
+        added, record["gpu_core"], notes = gpu_core_variables(run.directory, environment)
+        environment |= added
+        for note in notes:
+            say(note)
     ending = _attend(run, record, program, job, environment, hang_timeout, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage

@@ -1,8 +1,11 @@
-"""Memory of CUDA devices and CUDA graphs, as frozen data. Blocks of the caching allocator are `snapshot.Storage`."""
+"""Memory of CUDA devices, CUDA graphs and core dumps of devices, as frozen data.
+
+Blocks of the caching allocator are `snapshot.Storage`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -119,3 +122,83 @@ class OutOfMemory:
     segment_count: int
     who: Who
     users: tuple[OutOfMemoryUser, ...]
+
+
+# cudadebugger.h, CUDBGException_t
+EXCEPTIONS = {
+    1: "lane illegal address",
+    2: "lane user stack overflow",
+    3: "device hardware stack overflow",
+    4: "warp illegal instruction",
+    5: "warp out-of-range address",
+    6: "warp misaligned address",
+    7: "warp invalid address space",
+    8: "warp invalid pc",
+    9: "warp hardware stack overflow",
+    10: "device illegal address",
+    11: "lane misaligned address",
+    12: "warp assert",
+    13: "lane syscall error",
+    14: "warp illegal address",
+    15: "lane non-migratable system atomic",
+    16: "lane invalid system atomic",
+    17: "cluster out-of-range address",
+    18: "cluster block not present",
+    19: "warp stack canary",
+    20: "warp tensor memory access",
+    21: "warp tensor memory leak",
+    22: "warp call requires a newer driver",
+}
+
+
+@dataclass(frozen=True)
+class GpuException:
+    """Warps that met the same exception at the same place; the first of their threads that did.
+
+    `pc_exact`: the device itself told where the error was; otherwise it is where the thread stood when it was stopped.
+    `kernel` is None when the file holds no image around it; `offset` is that of the pc in `function`.
+    """
+
+    code: int
+    pc: int
+    pc_exact: bool
+    kernel: str | None
+    function: str | None
+    offset: int | None
+    sm: int
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    grid: tuple[int, int, int] | None
+    block_size: tuple[int, int, int] | None
+    warps: int
+    registers: tuple[int, ...]
+    parameters: bytes
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return EXCEPTIONS.get(self.code, f"exception {self.code}")
+
+
+@dataclass(frozen=True)
+class GpuCore:
+    """One file. `pid` and `host` are from its name. `problem`: why it could not be read, or not as a whole."""
+
+    path: str
+    host: str | None
+    pid: int | None
+    device: str | None = None
+    exceptions: tuple[GpuException, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuCoreWish:
+    """What `run --gpu-core` arranged: `file` is the user's own CUDA_COREDUMP_FILE, None for the run's own folder.
+
+    `set`: variables that the launcher added for the job; `kept`: those that the user had set.
+    """
+
+    file: str | None = None
+    set: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)

@@ -61,7 +61,8 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
             found.setdefault((box.host, box.boot_id, box.pid, box.start_ticks, box.created_mono_ns), process)
     processes = sorted(found.values(), key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
     damage = dict.fromkeys(item for _, job in jobs for item in job.damage)
-    return replace(first, processes=tuple(processes), damage=tuple(damage))
+    cores = tuple(core for _, job in jobs for core in job.gpu_cores)
+    return replace(first, processes=tuple(processes), damage=tuple(damage), gpu_cores=cores)
 
 
 def _refuse_strangers(jobs: Sequence[tuple[str, Job]]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pytracer.decode.device_parts import GpuCoreWish
 from pytracer.decode.snapshot import Damage, LauncherRecord
 from pytracer.decode.witness import Usage, Witness
 
@@ -28,6 +29,7 @@ class _RunFile(msgspec.Struct):
     signal: int | None = None
     usage: Any = None
     witness: Any = None
+    gpu_core: Any = None
 
 
 def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | None:
@@ -58,6 +60,7 @@ def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | Non
         signal=run.signal,
         usage=_part("usage", run.usage, Usage, damage),
         witness=_part("witness", run.witness, Witness, damage),
+        gpu_core=_part("gpu_core", run.gpu_core, GpuCoreWish, damage),
     )
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import InputError
+from pytracer.decode.device_parts import GpuCore
+from pytracer.decode.gpu_core import read_gpu_cores
 from pytracer.decode.launcher import RUN_FILE, read_launcher
 from pytracer.decode.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.roles import Standing, decide_roles
@@ -80,7 +82,16 @@ def load_job(
         damage.extend(snapshot.damage)
     replaced = [b.path for lineage in lineages for b in lineage.boxes[:-1]]
     extra: dict[str, Any] = {"replaced_by_exec": replaced} if replaced else {}
-    return Job(os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), extra)
+    cores = _gpu_cores(directory, launcher) if target.is_dir() else ()
+    return Job(
+        os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), extra, gpu_cores=cores
+    )
+
+
+def _gpu_cores(directory: Path, launcher: LauncherRecord | None) -> tuple[GpuCore, ...]:
+    if launcher is None or launcher.gpu_core is None:
+        return ()
+    return read_gpu_cores(directory, launcher.gpu_core.file, launcher.started_wall_ns)
 
 
 def _find(target: Path) -> tuple[Path, list[Path]]:

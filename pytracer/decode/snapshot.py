@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, CudaStream, DeviceSegment, OutOfMemory, Pool
+from pytracer.decode.device_parts import (
+    DEFAULT_POOL,
+    CudaGraph,
+    CudaStream,
+    DeviceSegment,
+    GpuCore,
+    GpuCoreWish,
+    OutOfMemory,
+    Pool,
+)
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -500,6 +509,7 @@ class Snapshot:
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
     live: Crash | None = None  # all stacks of the running process, taken on request; nothing crashed
+    ending: Crash | None = None  # the stacks of the thread that ended the process by exit() or _exit(); nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
@@ -530,6 +540,7 @@ class LauncherRecord:
     signal: int | None
     usage: Usage | None = None
     witness: Witness | None = None
+    gpu_core: GpuCoreWish | None = None
 
 
 @dataclass(frozen=True)
@@ -585,6 +596,7 @@ class Job:
     damage: tuple[Damage, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
     flight: tuple[FlightUse, ...] = ()
+    gpu_cores: tuple[GpuCore, ...] = ()
 
     @property
     def ranks(self) -> tuple[Process, ...]:

@@ -28,6 +28,7 @@ LEVELS = ("light", "default", "ops")
 CUDA_GRAPHS = ("warn",)
 RUN_FILE = "run.json"
 BOXES = "boxes"
+GPU_CORES = "gpu-cores"
 BOX_SUFFIX = ".blackbox"
 REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
@@ -259,6 +260,7 @@ def _prepare_output(directory: Path, force: bool) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         old = [path for name in OWN_FILES if (path := directory / name).exists()]
         old += sorted((directory / BOXES).glob("*" + BOX_SUFFIX))
+        old += sorted((directory / GPU_CORES).glob("*"))
         if old and not force:
             raise UsageError(
                 f"{directory} already holds a recording", "choose another directory, or --force to delete it"

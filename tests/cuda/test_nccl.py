@@ -45,10 +45,13 @@ def test_a_fault_in_a_bucket_is_named(run: Path) -> None:
 
 
 def test_a_fault_in_a_shard_is_named(run: Path) -> None:
-    """FSDP2: the block of the shard, and who made it."""
+    """FSDP2: unit and parameter of the shard, its block, and who made it."""
     done = job("nccl_jobs", "fsdp_fault", run=run)
     assert verdict_of(done) == ("device-pointer-on-host", 1)
-    storage = (only_victim(done.report).fault or pytest.fail("no fault")).storage
+    fault = only_victim(done.report).fault or pytest.fail("no fault")
+    assert fault.fsdp is not None
+    assert (fault.fsdp.unit, fault.fsdp.what, fault.fsdp.parameter) == ("0", "local-shard", "0.weight")
+    storage = fault.storage
     assert storage is not None and storage.device == "cuda:1"
     assert storage.allocated is not None and storage.allocated.caller is not None
     assert storage.allocated.caller.function == "fsdp_fault"

@@ -12,8 +12,9 @@ from pytracer.analyze.report import Fault, ProcessReport, Report, Verdict
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import traced_run
 
-# glibc gives every block of 16 KiB and more a mapping of its own, which ends when it is freed: a late read faults.
-UNMAPPED_BYTES = 16 * 1024
+# glibc gives every block of 16 KiB and more a mapping of its own, which ends when it is freed: a late read faults. The
+# heap grows by what is needed only: such a block would be taken from its top otherwise.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(16 * 1024), "MALLOC_TOP_PAD_": "0"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def faulted(program: str, function: str, run: Path, *, ranks: int = 2, victim: i
     store = run.parent / f"store.{run.name}"
     path = PROGRAMS / f"{program}.py"
     words = [sys.executable, str(path), function, "--spawn", str(ranks), str(store)]
-    done = traced_run(*words, run=run, MALLOC_MMAP_THRESHOLD_=str(UNMAPPED_BYTES))
+    done = traced_run(*words, run=run, **MALLOC)
     said = [line.removeprefix("TRUTH ") for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
     assert len(said) == 1, f"{done.stdout}\n{done.stderr}"
     report = done.report

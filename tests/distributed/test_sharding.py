@@ -45,7 +45,7 @@ def test_live_storage_is_named(function: str, run: Path) -> None:
     assert [what for pair in gathers for what in pair if what is not None and "FSDP unit" not in what] == []
 
 
-@pytest.mark.every_job  # now and then a later mapping fills the hole, and nothing faults
+@pytest.mark.every_job
 @pytest.mark.parametrize("function", ["resharded", "flat_resharded"])
 def test_address_in_a_parameter_that_is_sharded_by_now(function: str, run: Path) -> None:
     """Use after free: which parameter, that it is sharded now, and where its storage was resized to zero."""

@@ -9,13 +9,15 @@ one that launched the kernel. A CUDA graph that is replayed after its input was 
 stream after its memory went to another one, end so, too.
 
 Below `pytracer run`, Xid lines of the kernel's log about the process are told, with the address and what lay there, if
-the log can be read. Some of them mean that the device is broken, not the program.
+the log can be read. Some of them mean that the device is broken, not the program. With `--gpu-core`, the device's core
+dump tells the kernel, the place in it, and which tensors its parameters and registers point at.
 
-What to do: run again with CUDA_LAUNCH_BLOCKING=1, then the call that raises is the one that launched; or under
-compute-sanitizer, which names the kernel and the thread.
+What to do: run again with `pytracer run --gpu-core`, or with CUDA_LAUNCH_BLOCKING=1: then the call that raises is the
+one that launched. compute-sanitizer names the kernel, the thread and the address.
 
-How it can be wrong: nothing says which kernel failed; what was launched before the call is a suspicion only. Of an Xid
-line without a pid, or in a container, only the time matches.
+How it can be wrong: without a core dump nothing says which kernel failed; what was launched before the call is a
+suspicion only. A core dump does not say which address was used: a tensor that a register points at need not be the one.
+Of an Xid line without a pid, or in a container, only the time matches.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pytracer._words import count_words, time_words
 from pytracer.analyze.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.cuda_streams import failed_stream
+from pytracer.analyze.gpu_core import core_error, core_evidence, failed_kernel
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import collective_evidence
 from pytracer.analyze.xid import Xid, xid_words, xids_of
@@ -44,7 +47,7 @@ class CudaErrorRule:
         """One finding for all processes with the same error from the same line."""
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in job.suspects:
-            error = cuda_error(view)
+            error = cuda_error(view) or core_error(job, view)
             if error is not None:
                 frame = view.python_frame
                 groups.setdefault((error.text, (frame.file, frame.line) if frame else None), []).append(view)
@@ -53,31 +56,36 @@ class CudaErrorRule:
 
     def _explain(self, job: JobView, views: Sequence[ProcessView]) -> Draft:
         view, xids = views[0], xids_of(job, views[0])
-        error, frame = cuda_error(view) or CudaError("?", False), view.python_frame
+        error, frame = cuda_error(view) or core_error(job, view) or CudaError("?", False), view.python_frame
+        kernel, core = failed_kernel(job, view), core_evidence(job, view)
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
         watchdog = view.report.exception is not None and view.report.exception.language == "C++"
         told = "which launched the kernel that failed" if blocking else "the first call that met it"
         if watchdog:
             at, told = "", "which a thread of the communication backend met first"
+        by = f" by kernel {kernel}" if kernel else ""
         return draft(
             self.id,
             "cuda-error",
             "certain",
             views,
-            f"{subject_words(views)} ended with a CUDA error: {error.text}{at}, {told}.",
+            f"{subject_words(views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
             [
                 None
                 if blocking or not error.sticky
                 else "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                *core,
                 *[xid_words(view, item) for item in xids[:_XIDS]],
                 _earlier(view),
                 _graphs(view),
                 collective_evidence(views),
                 _waiting(view),
             ],
-            _advice(view, error, blocking, xids),
-            [] if blocking or not error.sticky else ["which kernel failed: a run with CUDA_LAUNCH_BLOCKING=1"],
+            _advice(view, error, blocking, xids, kernel),
+            []
+            if blocking or kernel or not error.sticky
+            else ["which kernel failed: `pytracer run --gpu-core` tells it"],
         )
 
 
@@ -107,7 +115,7 @@ def _waiting(view: ProcessView) -> str | None:
     return f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
 
 
-def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid]) -> str:
+def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid], kernel: str | None) -> str:
     broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
     if broken is not None:
         return f"Suspect the device before the program: {broken.what}. {broken.step}"
@@ -118,10 +126,15 @@ def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[
             "Read what the kernel's assertion printed; most often an index or a label is out of range. "
             "The same code on the CPU names it."
         )
+    if kernel:
+        return f"Look at what is passed to {kernel}: shapes, indices, and whether its tensors still lived when it ran."
     if blocking:
         return (
             "Look at the operator of that line: its kernel failed. compute-sanitizer names the thread and the address."
         )
     if error.sticky:
-        return "Run again with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
+        return (
+            "Run again with `pytracer run --gpu-core`, which names the kernel, or with CUDA_LAUNCH_BLOCKING=1: then "
+            "the line that raises is the one whose kernel failed."
+        )
     return "Read CUDA's message: the call of that line was refused."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ from typing import Any
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Snapshot
+from pytracer.record.gpu_core import gpu_core_variables
 
 _TRY = """
-import json, torch
+import ctypes, json, torch
 seen = {"cuda": torch.version.cuda, "devices": torch.cuda.device_count()}
 if seen["devices"]:
     seen["name"] = torch.cuda.get_device_name(0)
+    version = ctypes.c_int(0)
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    seen["driver"] = version.value
     kept = torch.ones(5, device="cuda")
     torch.cuda.synchronize()
     try:
@@ -62,6 +67,15 @@ def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
     graphs = any(graph.replays for box in found for graph in box.cuda_graphs)
     what = "blocks and CUDA graphs" if graphs else f"blocks; no CUDA graph: {seen.get('graph') or 'none was seen'}"
     plural = "" if devices == 1 else "s"
-    return Check(
-        "cuda", WORKS if graphs else LIMITED, f"{devices} device{plural} ({seen.get('name')}): {what} followed"
-    )
+    said = f"{devices} device{plural} ({seen.get('name')}): {what} followed; {_core_words(seen)}"
+    return Check("cuda", WORKS if graphs else LIMITED, said)
+
+
+def _core_words(seen: dict[str, Any]) -> str:
+    """Core dumps of devices are not tried: a fault of a device is written into the kernel's log, which others watch."""
+    unwanted = gpu_core_variables(None, os.environ)[2]
+    if unwanted:
+        return f"with --gpu-core, {unwanted[0]}"
+    driver = int(seen.get("driver") or 0)
+    which = f"the driver, for CUDA {driver // 1000}.{driver % 1000 // 10}," if driver else "the driver"
+    return f"{which} can write core dumps of devices (run --gpu-core; not tried)"

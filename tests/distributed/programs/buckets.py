@@ -6,7 +6,7 @@ from job import main
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
-from touch import PAGE, fill_heap, floats_at, page_in, read, say, touch
+from touch import PAGE, fill_heap, fill_holes, floats_at, leave_room, make_room, page_in, read_freed, touch
 
 import pytracer
 
@@ -114,29 +114,37 @@ def gradient_as_bucket_view(rank):
     dist.barrier()
 
 
-def old_generation(rank):
-    """Rank 1 reads where a gradient was before DDP rebuilt its one bucket as three, which leave the lower end free."""
+def one_bucket():
+    """After a step: the model, and its bucket before it is rebuilt, which is outside of the heap and below the room."""
+    step(DistributedDataParallel(nn.Linear(WIDTH, WIDTH)))  # imports of torch's would let the heap grow
+    make_room()
     model = wrapped(gradient_as_bucket_view=True)
     step(model)
-    ((index, addr, _, held),) = layout(model)
+    (bucket,) = layout(model)
+    return model, bucket
+
+
+def old_generation(rank):
+    """Rank 1 reads where a gradient was before DDP rebuilt its one bucket as three, which lie elsewhere."""
+    model, (index, addr, _, held) = one_bucket()
     name = min(held, key=lambda item: item[1])[0]
     assert model.module.get_parameter(name).grad.data_ptr() == addr
     at = page_in(model.module.get_parameter(name).grad)
-    model(torch.randn(4, WIDTH))  # rebuilds; a backward would put gradients into the hole
+    leave_room()
+    model(torch.randn(4, WIDTH))  # rebuilds
     if rank == 1:
-        say(addr=hex(at), kind="freed-storage", bucket={"module": "Net", "index": index, "parameter": name},
-            base=hex(addr), offset=at - addr, generation=0)  # fmt: skip
-        read(at)
+        read_freed(at, bucket={"module": "Net", "index": index, "parameter": name}, base=hex(addr), offset=at - addr,
+                   generation=0)  # fmt: skip
     dist.barrier()
 
 
 def reused_address(rank):
     """The memory of an old bucket belongs to another tensor by now: that one is named, and the bucket as earlier."""
-    model = wrapped(gradient_as_bucket_view=True)
-    step(model)
-    ((_, addr, nbytes, _),) = layout(model)
+    model, (_, addr, nbytes, _) = one_bucket()
+    leave_room()
     model(torch.randn(4, WIDTH))
     if rank == 1:
+        fill_holes()
         caches = []  # each as large as to get a mapping of its own, until one lies where the bucket was
         while not caches or not addr <= page_in(caches[-1]) < addr + nbytes:
             caches.append(torch.zeros(5000))

@@ -1,7 +1,5 @@
 """FSDP1, FSDP2, hybrid sharding and DTensor on gloo; rank 1 faults in one of their storages."""
 
-import functools
-
 import torch
 import torch.distributed as dist
 from job import main
@@ -11,7 +9,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, Sha
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from touch import PAGE, fill_heap, page_in, read, say, touch
+from touch import PAGE, fill_heap, leave_room, make_room, page_in, read_freed, touch
 
 WIDTH = 128
 
@@ -110,27 +108,29 @@ def unsharded(rank):
     step(model)
 
 
-def _remember(model, found):
-    """In every forward: where the second block's first weight is while it is whole, and where that storage begins."""
-    weight = model.blocks[1].up.weight
-    found[:] = [page_in(weight, 20000), weight.data_ptr(), weight.untyped_storage().data_ptr()]
-
-
 def resharded(rank):
     """An address from the last forward, whose storage was resized to zero since."""
-    model, found = sharded(), []
-    model.blocks[1].between = functools.partial(_remember, model, found)
+    model = sharded()
+    _late(rank, model, model.blocks[1], lambda: model.blocks[1].up.weight, "unsharded-parameter")
+
+
+def _late(rank, model, block, whole, what):
+    """Rank 1 reads 20000 bytes behind where `whole()` was in the last forward, while the block was unsharded."""
     step(model)
+    found = []
+
+    def remember():
+        tensor = whole()
+        found[:] = [page_in(tensor, 20000), tensor.data_ptr(), tensor.untyped_storage().data_ptr()]
+        leave_room()
+
+    make_room()
+    block.between = remember
     with torch.no_grad():
         model(torch.randn(4, WIDTH))
-    at_rank_1(rank, lambda: late(found, unit("unsharded-parameter", "blocks.1.up.weight", state="sharded")))
-
-
-def late(found, fsdp):
     at, start, base = found
-    fsdp["parameter_offset_bytes"] = at - start
-    say(addr=hex(at), kind="freed-storage", base=hex(base), offset=at - base, fsdp=fsdp)
-    read(at)
+    truth = unit(what, "blocks.1.up.weight", offset=at - start, state="sharded")
+    at_rank_1(rank, lambda: read_freed(at, base=hex(base), offset=at - base, fsdp=truth))
 
 
 def gathered(rank):
@@ -236,18 +236,10 @@ def flat_original(rank):
 
 def flat_resharded(rank):
     """An address in the flat parameter from the last forward."""
-    model, found = flat(sharding_strategy=ShardingStrategy.FULL_SHARD), []
+    model = flat(sharding_strategy=ShardingStrategy.FULL_SHARD)
     block = model.blocks[1]
-
-    def remember():
-        whole = block._handle.flat_param._full_param_padded
-        found[:] = [page_in(whole, 20000), whole.data_ptr(), whole.untyped_storage().data_ptr()]
-
-    block._fsdp_wrapped_module.between = remember
-    step(model)
-    with torch.no_grad():
-        model(torch.randn(4, WIDTH))
-    at_rank_1(rank, lambda: late(found, unit("unsharded-flat-parameter", "blocks.1.up.weight", state="sharded")))
+    inner = block._fsdp_wrapped_module
+    _late(rank, model, inner, lambda: block._handle.flat_param._full_param_padded, "unsharded-flat-parameter")
 
 
 # ---- DTensor ----

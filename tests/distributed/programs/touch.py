@@ -6,10 +6,12 @@ import json
 import torch
 
 PAGE = 4096
+MIB = 1 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)
-
+LIBC.sbrk.restype = LIBC.mmap.restype = ctypes.c_void_p
 
 _held = []
+_room = []
 
 
 def fill_heap(nbytes=16 * 1024):
@@ -17,9 +19,46 @@ def fill_heap(nbytes=16 * 1024):
 
     The threshold that faults.py sets counts only where no free block of the heap fits.
     """
-    while not _held or _held[-1].data_ptr() >> 40 != 0x7F:
+    for _ in range(10000):
         _held.append(torch.empty(nbytes, dtype=torch.uint8))
-        assert len(_held) < 10000
+        if _held[-1].data_ptr() > LIBC.sbrk(ctypes.c_long(0)):
+            return
+    raise AssertionError("every block came from the heap")
+
+
+def make_room():
+    """Reserves address space above all that is mapped from now on; give it back before the memory in question is freed.
+
+    Later mappings then go there, because the kernel takes the highest hole that is large enough, and the hole that the
+    freed memory leaves stays one.
+    """
+    _room[:] = [_reserve(256 * MIB)]
+    fill_holes()
+    fill_heap()
+
+
+def fill_holes():
+    """Takes all holes above the reserved room in which a block could get its mapping."""
+    for nbytes in (MIB, 4 * PAGE):
+        while (addr := _reserve(nbytes)) > _room[0]:
+            pass
+        _give_back(addr, nbytes)
+
+
+def leave_room():
+    """Gives it back."""
+    _give_back(_room[0], 256 * MIB)
+
+
+def _reserve(nbytes):
+    private_anonymous = 0x22
+    addr = LIBC.mmap(None, ctypes.c_size_t(nbytes), 0, private_anonymous, -1, ctypes.c_long(0))
+    assert addr != ctypes.c_void_p(-1).value
+    return addr
+
+
+def _give_back(addr, nbytes):
+    assert LIBC.munmap(ctypes.c_void_p(addr), ctypes.c_size_t(nbytes)) == 0
 
 
 def page_in(tensor, nbytes=0):
@@ -43,6 +82,17 @@ def touch(addr, **truth):
     """Faults at `addr`, in live memory that lies on a page of its own."""
     say(addr=hex(addr), **truth)
     assert LIBC.mprotect(ctypes.c_void_p(addr & ~(PAGE - 1)), PAGE, 0) == 0
+    read(addr)
+
+
+def read_freed(addr, **truth):
+    """Faults at `addr`, in memory that was unmapped after `leave_room()`."""
+    say(addr=hex(addr), kind="freed-storage", **truth)
+    assert addr < _room[0]
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        for line in maps:
+            start, end = (int(word, 16) for word in line.split()[0].split("-"))
+            assert not start <= addr < end, f"a later mapping filled the hole: {line}"
     read(addr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, evidence, finding, summary, verdict
+from tests.support.gpu_cores import Core, faulting, halves
 from tests.support.synth import Box
 
 DEVICE = 0x7F60_0000_0000
@@ -130,8 +132,6 @@ def test_cuda_error_does_not_fire_for_other_exceptions(run: Path) -> None:
 
 
 def oom_entry(box: Box, wanted: int, *users: tuple[tuple[int, int], int, int]) -> None:
-    import struct
-
     live = sum(nbytes for _, nbytes, _ in users)
     head = struct.pack("<IIQQQQQIIII", 0, len(users), wanted, 10 * MIB, live, 0, 8192 * MIB, 7, 3, 0, 0)
     box.entry(48, head + b"".join(struct.pack("<IIQII", *by, nbytes, count, 0) for by, nbytes, count in users))
@@ -279,3 +279,54 @@ def test_an_xid_long_before_the_end_is_not_told(run: Path) -> None:
     box.later(120_000).exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)]).exit(1)
     report = build_report(s.load(run, box, launcher={"child_pid": 101, "exit_code": 1, "witness": witness}))
     assert "Xid" not in evidence(report)
+
+
+# core dumps of devices
+
+
+def with_core(run: Path, box: Box, core: Core, *, abort: bool = False, host: str = "node0") -> Any:
+    """An illegal access of process 101 that left this dump."""
+    core.write(run / "gpu-cores" / f"{host}.101.nvcudmp")
+    launcher = {"child_pid": 101, "gpu_core": {"file": None, "set": {}, "kept": {}}}
+    if abort:
+        return died(run, box=box, signal=6, code=-6, launcher=launcher)
+    box.at(500).exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)]).exit(1)
+    return build_report(s.load(run, box, launcher=launcher | {"exit_code": 1, "ended_mono_ns": box.now}))
+
+
+def test_a_core_dump_names_the_kernel_and_what_it_worked_on(run: Path) -> None:
+    """Registers and parameters that point into the allocator's memory."""
+    registers = (1, 2, *halves(DEVICE + 64), 5)
+    parameters = struct.pack("<QQQ", 40, DEVICE, 0xDEAD)
+    report = with_core(run, with_block(), faulting(*registers, parameters=parameters))
+    assert "illegal memory access was encountered by kernel scatter_add at train.py:40" in summary(report)
+    told = evidence(report)
+    assert 'kernel scatter_add+0x1a0 met "warp illegal address" at 0x7f49c2e9c1a0, in 1 warp' in told
+    assert "first block (2, 0, 0), thread (33, 0, 0)" in told
+    assert "register R2 points 64 bytes into a live block of 4.0 MiB on cuda:0" in told
+    assert "parameter at 0x8 points 0 bytes into a live block of 4.0 MiB on cuda:0" in told
+    assert "what is passed to scatter_add" in advice(report)
+    assert not (finding(report, "cuda-error") or Any).missing
+    core = next(p for p in report.processes if p.pid == 101).gpu_core
+    assert [item.found for item in core.exceptions[0].pointers] == ["register R2", "parameter at 0x8"]
+
+
+def test_a_core_dump_that_cannot_be_read_is_told(run: Path) -> None:
+    """The finding stays."""
+    report = with_core(run, Box(pid=101, ppid=99), Core(machine=62))
+    assert verdict(report) == ("cuda-error", "certain")
+    assert "node0.101.nvcudmp: it is an ELF file, but not a core dump of a CUDA device" in evidence(report)
+    assert "which kernel failed" in (finding(report, "cuda-error") or Any).missing[0]
+
+
+def test_an_abort_of_the_driver_after_a_core_dump_is_a_cuda_error(run: Path) -> None:
+    """Without skip_abort in the user's own flags, no exception ever comes."""
+    report = with_core(run, Box(pid=101, ppid=99), faulting(), abort=True)
+    assert verdict(report) == ("cuda-error", "certain")
+    assert "ended with a CUDA error: warp illegal address by kernel scatter_add" in summary(report)
+
+
+def test_a_core_dump_of_another_host_is_not_taken(run: Path) -> None:
+    """Pids repeat."""
+    report = with_core(run, Box(pid=101, ppid=99), faulting(), host="node2")
+    assert "core dump" not in evidence(report)

@@ -1,0 +1,247 @@
+"""A core dump of a CUDA device: which kernel met which exception, where, and with what in its registers.
+
+Such a file is an ELF core for EM_CUDA whose sections are tables: devices, grids (launches), SMs, CTAs (blocks), warps
+and lanes (threads). The section of a table says in sh_link and sh_info to which row of which other table its rows
+belong. The layout is NVIDIA's cudacoredump.h; newer drivers append members to rows, whose size is sh_entsize, so that
+only the oldest members are read, or those that the size covers.
+
+The file tells where the program stood, not which address it used: that is in the registers of the thread, or in the
+parameters of the kernel, somewhere.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from pytracer.decode.demangle import demangle
+from pytracer.decode.device_parts import GpuCore, GpuException
+from pytracer.decode.elf_sections import Elf, NotElf, Section
+
+DIRECTORY = "gpu-cores"
+SUFFIX = ".nvcudmp"
+_EM_CUDA, _ET_CORE = 190, 4
+_FIRST_TYPE = 0x80000000
+_REGISTERS, _RELOCATED_IMAGE = _FIRST_TYPE + 5, _FIRST_TYPE + 7
+_DEVICES, _SMS, _GRIDS, _CTAS = _FIRST_TYPE + 9, _FIRST_TYPE + 11, _FIRST_TYPE + 12, _FIRST_TYPE + 13
+_WARPS, _LANES, _PARAMETERS = _FIRST_TYPE + 14, _FIRST_TYPE + 15, _FIRST_TYPE + 18
+_DEVICE = struct.Struct("<QQQIII")  # name, type, architecture: in the string table; id, PCI bus, PCI device
+_GRID = struct.Struct(
+    "<QQQQQQQIIIIIIIIII"
+)  # id, context, function, entry ... kind, origin, state, registers, dimensions
+_SM = struct.Struct("<IIIIQ")  # id, -; since CUDA 12: exception, whether its pc is valid, pc
+_CTA = struct.Struct("<QIII")  # grid, index
+_WARP = struct.Struct("<QIIIII")  # pc of the error, id, valid lanes, active lanes, broken, whether that pc is valid
+_LANE = struct.Struct("<QQIIIII")  # pc, physical pc, number, index, exception
+_TEXT = ".text."
+_MOST_EXCEPTIONS = 16
+_MOST_REGISTERS = 256
+_MOST_PARAMETER_BYTES = 8192
+
+
+def read_gpu_cores(directory: Path, pattern: str | None, since_ns: int = 0) -> tuple[GpuCore, ...]:
+    """Every core dump of a run.
+
+    Args:
+        directory: the run directory, whose own folder is looked at in any case: it may have been copied here.
+        pattern: CUDA_COREDUMP_FILE of the user's, if that sent them elsewhere.
+        since_ns: files there that are older are another run's.
+    """
+    own = _matching(str(directory / DIRECTORY / f"%h.%p{SUFFIX}"), 0)
+    return own + (_matching(pattern, since_ns) if pattern else ())
+
+
+def _matching(pattern: str, since_ns: int) -> tuple[GpuCore, ...]:
+    folder, name = os.path.split(pattern)
+    if not os.path.isdir(folder):
+        return ()
+    form = re.escape(name).replace("%h", "(?P<host>.+)", 1).replace("%p", r"(?P<pid>\d+)", 1)
+    form = re.sub("%[a-zA-Z]", ".*", form)
+    found = []
+    for path in sorted(Path(folder).iterdir()):
+        match = re.fullmatch(form, path.name)
+        if match is not None and path.is_file() and path.stat().st_mtime_ns >= since_ns:
+            parts = match.groupdict()
+            found.append(read_gpu_core(path, parts.get("host"), int(parts["pid"]) if parts.get("pid") else None))
+    return tuple(found)
+
+
+def read_gpu_core(path: Path, host: str | None = None, pid: int | None = None) -> GpuCore:
+    """One file; anything that is wrong with it is its `problem`."""
+    core = GpuCore(str(path), host, pid)
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return replace(core, problem="the file is empty: the driver did not get to write it")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _read(core, content)
+    except OSError as error:
+        return replace(core, problem=f"cannot be read: {error.strerror}")
+    except (NotElf, struct.error, ValueError, IndexError) as error:
+        return replace(core, problem=f"cannot be understood: {error}")
+
+
+def _read(core: GpuCore, content: mmap.mmap) -> GpuCore:
+    if content[:2] == b"\x1f\x8b":
+        return replace(core, problem="it is compressed: unpack it with gunzip")
+    elf = Elf(content)
+    if elf.machine != _EM_CUDA or elf.type != _ET_CORE:
+        return replace(core, problem="it is an ELF file, but not a core dump of a CUDA device")
+    tables = _Tables(elf)
+    exceptions = tuple(tables.exceptions())
+    cut = elf.truncated or tables.broken
+    problem = "it is truncated or damaged: some of its tables are missing" if cut else None
+    if not exceptions and problem is None:
+        problem = "it holds no exception"
+    return replace(core, device=tables.device(), exceptions=exceptions, problem=problem)
+
+
+class _Tables:
+    """The tables of one file, by section; rows are looked up by (section, row)."""
+
+    def __init__(self, elf: Elf) -> None:
+        self.elf = elf
+        self.broken = 0  # tables that could not be used
+        self.by_type: dict[int, list[Section]] = {}
+        for section in elf.sections:
+            if section.type >= _FIRST_TYPE:
+                self.by_type.setdefault(section.type, []).append(section)
+
+    def device(self) -> str | None:
+        """Name and PCI bus of the first device."""
+        for section in self.by_type.get(_DEVICES, ()):
+            for row in self._rows(section):
+                name, _, kind, _, bus, slot = _DEVICE.unpack_from(row)
+                words = self.elf.string(name) or self.elf.string(kind) or "a device"
+                return f"{words} (PCI {bus:02x}:{slot:02x})"
+        return None
+
+    def exceptions(self) -> Iterator[GpuException]:
+        """Alike ones are counted together; those whose place the device told itself come first."""
+        found: dict[tuple[int, int, bool], list[tuple[Section, int, bytes]]] = {}
+        for section in self.by_type.get(_LANES, ()):
+            try:
+                code, pc, exact, row = self._of_warp(section)
+                if code:
+                    self._up(section, _DEVICES)
+                    found.setdefault((code, pc, exact), []).append((section, row, self._row(section, row)))
+            except (ValueError, IndexError, struct.error):
+                self.broken += 1
+        ordered = sorted(found.items(), key=lambda item: (not item[0][2], -len(item[1])))
+        for (code, pc, exact), lanes in ordered[:_MOST_EXCEPTIONS]:
+            yield self._describe(code, pc, exact, lanes)
+
+    def _of_warp(self, lanes: Section) -> tuple[int, int, bool, int]:
+        """Exception, pc, whether the device told it, and the row of the first lane that met it."""
+        pc, _, _, _, _, told = _WARP.unpack_from(self._row(self.elf.sections[lanes.link], lanes.info))
+        for number, row in enumerate(self._rows(lanes)):
+            lane_pc, _, _, _, _, _, code = _LANE.unpack_from(row)
+            if code:
+                return code, pc if told else lane_pc, bool(told), number
+        if told:
+            return self._of_sm(lanes), pc, True, 0
+        return 0, 0, False, 0
+
+    def _of_sm(self, lanes: Section) -> int:
+        """Drivers of CUDA 12 and later say it once for the SM."""
+        sms, number = self._up(lanes, _SMS)
+        row = self._row(sms, number)
+        return int(_SM.unpack_from(row)[2]) if len(row) >= _SM.size else 0
+
+    def _up(self, section: Section, type: int) -> tuple[Section, int]:
+        """The row of a table above."""
+        for _ in range(4):
+            parent, number = self.elf.sections[section.link], section.info
+            if parent.type == type:
+                return parent, number
+            section = parent
+        raise ValueError("a table has no parent")
+
+    def _describe(self, code: int, pc: int, exact: bool, lanes: list[tuple[Section, int, bytes]]) -> GpuException:
+        section, number, lane = lanes[0]
+        ctas, cta = self._up(section, _CTAS)
+        grid_id, *block = _CTA.unpack_from(self._row(ctas, cta))
+        sms, sm = self._up(section, _SMS)
+        grid, where = self._grid(grid_id, self._up(section, _DEVICES)[1])
+        function = self._function(pc)
+        kernel = self._function(grid[3]) if grid else None
+        return GpuException(
+            code=code,
+            pc=pc,
+            pc_exact=exact,
+            kernel=(kernel or function or (None, 0))[0],
+            function=function[0] if function else None,
+            offset=pc - function[1] if function else None,
+            sm=_SM.unpack_from(self._row(sms, sm).ljust(_SM.size, b"\0"))[0],
+            block=(block[0], block[1], block[2]),
+            thread=_LANE.unpack_from(lane)[3:6],
+            grid=(grid[11], grid[12], grid[13]) if grid else None,
+            block_size=(grid[14], grid[15], grid[16]) if grid else None,
+            warps=len(lanes),
+            registers=self._registers(section, number),
+            parameters=self._parameters(where) if where else b"",
+        )
+
+    def _grid(self, grid_id: int, device: int) -> tuple[tuple[int, ...] | None, tuple[Section, int] | None]:
+        for section in self.by_type.get(_GRIDS, ()):
+            if section.info != device:
+                continue
+            for number, row in enumerate(self._rows(section)):
+                if struct.unpack_from("<Q", row)[0] == grid_id and len(row) >= _GRID.size:
+                    return _GRID.unpack_from(row), (section, number)
+        return None, None
+
+    def _registers(self, lanes: Section, number: int) -> tuple[int, ...]:
+        for section in self.by_type.get(_REGISTERS, ()):
+            if (section.link, section.info) == (lanes.index, number):
+                data = self.elf.content(section)[: _MOST_REGISTERS * 4]
+                return struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
+        return ()
+
+    def _parameters(self, grid: tuple[Section, int]) -> bytes:
+        for section in self.by_type.get(_PARAMETERS, ()):
+            if (section.link, section.info) == (grid[0].index, grid[1]):
+                return self.elf.content(section)[:_MOST_PARAMETER_BYTES]
+        return b""
+
+    def _function(self, addr: int) -> tuple[str, int] | None:
+        """The function around an address, and its start."""
+        for name, start, nbytes in self._functions:
+            if start <= addr < start + nbytes:
+                return demangle(name), start
+        return None
+
+    @cached_property
+    def _functions(self) -> list[tuple[str, int, int]]:
+        """Of the images as they were loaded: a kernel has a section of its own, at its address."""
+        found = []
+        for section in self.by_type.get(_RELOCATED_IMAGE, ()):
+            try:
+                parts = Elf(self.elf.content(section)).sections
+            except (NotElf, struct.error):
+                self.broken += 1
+                continue
+            found += [
+                (part.name[len(_TEXT) :], part.addr, part.nbytes) for part in parts if part.name.startswith(_TEXT)
+            ]
+        return found
+
+    def _row(self, section: Section, number: int) -> bytes:
+        stride = section.row_bytes
+        content = self.elf.content(section)
+        row = content[number * stride : (number + 1) * stride]
+        if not row or len(row) < stride:
+            raise ValueError(f"section {section.index} has no row {number}")
+        return row
+
+    def _rows(self, section: Section) -> Iterator[bytes]:
+        content, stride = self.elf.content(section), section.row_bytes
+        if stride:
+            for start in range(0, len(content) - stride + 1, stride):
+                yield content[start : start + stride]

@@ -1,0 +1,50 @@
+"""`pytracer run --gpu-core`: the driver writes a core dump of a device when a kernel fails, in the run directory.
+
+All of it is NVIDIA's own: environment variables that the CUDA driver reads when it makes a context. What the user has
+set stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytracer.record.launch import GPU_CORES
+
+_ENABLE, _FILE = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE"
+_FLAGS, _LIGHT, _HOST = (
+    "CUDA_COREDUMP_GENERATION_FLAGS",
+    "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP",
+    "CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION",
+)
+# Without memory a dump is small. skip_abort: otherwise the driver ends the process by abort() after the dump, and the
+# exception that the program would have seen never comes.
+_LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort"
+
+
+def gpu_core_variables(
+    directory: Path | None, base: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, Any], list[str]]:
+    """What to set for the job, what run.json says about it, and lines for the user.
+
+    `directory` is the run directory, in which the folder for the dumps is made; None: only look.
+    """
+    file = str(directory / GPU_CORES / "%h.%p.nvcudmp") if directory is not None else ""
+    ours = {_ENABLE: "1", _FILE: file, _FLAGS: _LIGHT_FLAGS}
+    if _FLAGS not in base:  # drivers before CUDA 12.5 know the same by these names
+        ours |= {_LIGHT: "1", _HOST: "0"}
+    kept = {name: base[name] for name in (_ENABLE, _FILE, _FLAGS, _LIGHT, _HOST) if name in base}
+    notes = []
+    if kept.get(_ENABLE, "1") != "1":
+        notes.append(f"{_ENABLE}={kept[_ENABLE]} is set: devices write no core dump")
+    if "skip_abort" not in kept.get(_FLAGS, "skip_abort"):
+        notes.append(f"{_FLAGS} is set without skip_abort: the driver calls abort() after a core dump")
+    if _FILE not in kept and "%" in str(directory):
+        notes.append(f"devices write no core dump: the driver would misread the % in {directory}; use another -o DIR")
+        return {}, {"file": None, "set": {}, "kept": kept}, notes
+    added = {name: value for name, value in ours.items() if name not in kept}
+    if _FILE in added and directory is not None:
+        os.makedirs(directory / GPU_CORES, mode=0o700, exist_ok=True)
+    return added, {"file": kept.get(_FILE), "set": added, "kept": kept}, notes

@@ -1,0 +1,49 @@
+"""CUDA errors: told later than they happened, and what a core dump of the device adds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.jobs import finding, line_of, only_victim, program
+
+pytestmark = pytest.mark.fake_cuda
+
+
+def test_an_error_is_raised_later_than_its_cause(run: Path) -> None:
+    """The report names the line that met it, and says that it need not be the one."""
+    done = program("late_error", run=run)
+    assert done.status == 1
+    report = done.report
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.confidence) == ("cuda-error", "certain")
+    found = finding(report, "cuda-error")
+    assert found is not None and found.summary is not None and found.evidence is not None
+    assert (
+        f"at late_error.py:{line_of('late_error', '# told here')} in main, the first call that met it" in found.summary
+    )
+    assert any("that line need not be the one whose kernel failed" in item for item in found.evidence)
+    assert found.missing == ["which kernel failed: `pytracer run --gpu-core` tells it"]
+    assert only_victim(report).gpu_core is None
+
+
+def test_the_core_dump_of_a_device_is_read_and_mapped(run: Path) -> None:
+    """`--gpu-core` tells the driver where to; kernel, place and tensors are in the finding."""
+    done = program("late_error", "core", run=run, options=("--gpu-core",))
+    assert done.status == 1, done.stderr
+    wish = json.loads((run / "run.json").read_text(encoding="utf-8"))["gpu_core"]
+    assert wish["file"] is None and wish["set"]["CUDA_COREDUMP_FILE"] == f"{run}/gpu-cores/%h.%p.nvcudmp"
+    found = finding(done.report, "cuda-error")
+    assert found is not None and found.summary is not None and found.evidence is not None
+    assert "by kernel scatter_add at late_error.py" in found.summary and found.missing == []
+    told = "\n".join(found.evidence)
+    assert "register R0 points 4096 bytes into a live block of 4.0 MiB on cuda:0" in told
+    assert "parameter at 0x8 points 0 bytes into a live block of 4.0 MiB on cuda:0" in told
+    core = only_victim(done.report).gpu_core
+    assert core is not None and core.problem is None and core.exceptions is not None
+    assert (core.exceptions[0].kernel, core.exceptions[0].offset) == (
+        "scatter_add(float*, long const*, float const*, int)", 0x1A0,
+    )  # fmt: skip
+    assert "scatter_add" in done.stderr

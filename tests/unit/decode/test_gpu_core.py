@@ -1,0 +1,118 @@
+"""Core dumps of CUDA devices, in NVIDIA's documented layout; and files that are none, or not whole."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+
+from pytracer.decode.gpu_core import read_gpu_core, read_gpu_cores
+from tests.support.gpu_cores import KERNEL_ADDR, Core, Lane, Warp, faulting
+
+PC = KERNEL_ADDR + 0x1A0
+
+
+def test_kernel_place_and_thread(tmp_path: Path) -> None:
+    """All that a dump tells about one illegal access."""
+    core = read_gpu_core(faulting(1, 2, 3, 4, parameters=b"12345678").write(tmp_path / "node1.42.nvcudmp"), "node1", 42)
+    assert (core.host, core.pid, core.device, core.problem) == ("node1", 42, "NVIDIA H200 (PCI 41:00)", None)
+    (item,) = core.exceptions
+    assert (item.code, item.name, item.pc, item.pc_exact) == (14, "warp illegal address", PC, True)
+    assert (item.kernel, item.offset) == ("scatter_add(float*, long const*, float const*, int)", 0x1A0)
+    assert (item.sm, item.block, item.thread, item.warps) == (3, (2, 0, 0), (33, 0, 0), 1)
+    assert (item.grid, item.block_size) == ((40, 1, 1), (256, 1, 1))
+    assert (item.registers, item.parameters) == ((1, 2, 3, 4), b"12345678")
+
+
+def test_rows_of_newer_drivers_are_longer(tmp_path: Path) -> None:
+    """Members are appended; sh_entsize says where the next row begins."""
+    (old,) = read_gpu_core(faulting(9).write(tmp_path / "old")).exceptions
+    (new,) = read_gpu_core(faulting(9, tail=24).write(tmp_path / "new")).exceptions
+    assert old == new
+
+
+def test_an_exception_that_only_the_sm_tells(tmp_path: Path) -> None:
+    """No lane has it, but the warp has the place."""
+    core = Core([Warp([Lane(PC + 32)], PC)], sm_exception=10)
+    (item,) = read_gpu_core(core.write(tmp_path / "core")).exceptions
+    assert (item.name, item.pc, item.pc_exact) == ("device illegal address", PC, True)
+
+
+def test_without_a_told_place_the_threads_own_is_marked(tmp_path: Path) -> None:
+    """It stood somewhere behind."""
+    (item,) = read_gpu_core(Core([Warp([Lane(PC, 5)])]).write(tmp_path / "core")).exceptions
+    assert (item.pc, item.pc_exact) == (PC, False)
+
+
+def test_alike_exceptions_are_counted(tmp_path: Path) -> None:
+    """Thousands of warps run into the same."""
+    warps = [Warp([Lane(PC, 14)], PC, (number // 8, 0, 0)) for number in range(40)]
+    warps += [Warp([Lane(PC)], None, (9, 0, 0)), Warp([Lane(PC, 6)], PC + 64, (9, 0, 0))]
+    first, second = read_gpu_core(Core(warps).write(tmp_path / "core")).exceptions
+    assert (first.warps, first.block, second.warps, second.code) == (40, (0, 0, 0), 1, 6)
+
+
+def test_without_an_image_the_kernel_has_no_name(tmp_path: Path) -> None:
+    """Images may be left out of a dump."""
+    (item,) = read_gpu_core(faulting(kernel=None).write(tmp_path / "core")).exceptions
+    assert (item.kernel, item.function, item.offset, item.pc) == (None, None, None, PC)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "the file is empty"),
+        (b"hello", "it is no ELF file"),
+        (b"\x7fELF\x01\x01\x01", "another kind"),
+        (Core(machine=62).content(), "not a core dump of a CUDA device"),
+        (gzip.compress(faulting().content()), "compressed"),
+        (faulting().content()[:500], "its table of sections is cut off"),
+        (Core([Warp([Lane(PC)])]).content(), "it holds no exception"),
+    ],
+)
+def test_other_files_are_told(tmp_path: Path, content: bytes, problem: str) -> None:
+    """A sentence, no exception."""
+    path = tmp_path / "core"
+    path.write_bytes(content)
+    core = read_gpu_core(path)
+    assert core.exceptions == () and problem in str(core.problem)
+
+
+def test_every_truncation_and_every_changed_byte_is_survived(tmp_path: Path) -> None:
+    """What is left is used, or the problem told."""
+    whole = faulting(*range(32), parameters=bytes(64)).content()
+    path = tmp_path / "core"
+    for size in range(0, len(whole), 37):
+        path.write_bytes(whole[:size])
+        assert read_gpu_core(path).problem
+    for at in range(0, len(whole), 11):
+        for value in (0, 0xFF):
+            path.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+            core = read_gpu_core(path)
+            assert core.problem or core.exceptions
+
+
+def test_a_table_that_is_its_own_parent_ends(tmp_path: Path) -> None:
+    """sh_link of damaged files goes in circles."""
+    content = bytearray(faulting().content())
+    (table,) = struct.unpack_from("<Q", content, 40)
+    (count,) = struct.unpack_from("<H", content, 60)
+    for number in range(count):
+        struct.pack_into("<I", content, table + 64 * number + 40, number)
+    path = tmp_path / "core"
+    path.write_bytes(content)
+    assert read_gpu_core(path).exceptions == ()
+
+
+def test_dumps_of_a_run_are_found_by_their_pattern(tmp_path: Path) -> None:
+    """In the run's own folder, and where the user's variable sends them; older ones there are others'."""
+    faulting().write(tmp_path / "run" / "gpu-cores" / "node1.7.nvcudmp")
+    faulting().write(tmp_path / "elsewhere" / "core_node-2.8.1763000000")
+    faulting().write(tmp_path / "elsewhere" / "unrelated")
+    pattern = str(tmp_path / "elsewhere" / "core_%h.%p.%t")
+    found = read_gpu_cores(tmp_path / "run", pattern)
+    assert [(item.host, item.pid) for item in found] == [("node1", 7), ("node-2", 8)]
+    assert [item.pid for item in read_gpu_cores(tmp_path / "run", pattern, since_ns=1 << 62)] == [7]
+    assert read_gpu_cores(tmp_path / "nothing", None) == ()
