@@ -330,8 +330,7 @@ void* add_region(RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t 
     } else {
       Failure failure;
       int fd = open(path_, O_RDWR | O_CLOEXEC);  // reopened by name: programs close descriptors they do not know
-      if (fd >= 0 && preallocate(fd, file_bytes_, nbytes, failure))
-        mapped = map_file(fd, file_bytes_, nbytes);
+      if (fd >= 0 && preallocate(fd, file_bytes_, nbytes, failure)) mapped = map_file(fd, file_bytes_, nbytes);
       if (fd >= 0) close(fd);
     }
     if (mapped != MAP_FAILED) {
