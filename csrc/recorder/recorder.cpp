@@ -236,7 +236,7 @@ void pytracer_stop(void) {
 }
 
 void pytracer_keep_little(void) { recorder::keep_little(); }
-void pytracer_note_exit(int code) { recorder::note_exit(code); }
+void pytracer_note_exit(int code) { recorder::note_exit(code, true); }
 
 void pytracer_resume(void) {
   if (!recorder::recording()) return;
