@@ -15,7 +15,7 @@ from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, fsdp_units, recent_collectives
 from pytracer.analyze.cuda_graphs import graph_reports, graph_use
-from pytracer.analyze.cuda_streams import stream_reports
+from pytracer.analyze.cuda_streams import current_stream, stream_reports
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
@@ -83,6 +83,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         if crash and crash.node
         else None,
         last_op=_last_op(snapshot, crash),
+        current_stream=current_stream(snapshot, crash.tid if crash else None),
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
