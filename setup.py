@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,7 @@ CORE = [
     "-ftls-model=initial-exec",
     "-fno-stack-protector",
     "-fasynchronous-unwind-tables",
-    f'-DPYTRACER_VERSION=\\"{VERSION}\\"',
+    f'-DPYTRACER_VERSION="{VERSION}"',
 ]
 # nodelete: live storages hold our deleter, threads our stacks. now: nothing binds lazily while the process dies.
 CORE_LINK = [
@@ -53,8 +54,13 @@ CORE_LINK = [
 
 
 def quote(words: list[str]) -> str:
-    """Words for a ninja variable."""
-    return " ".join(word.replace(" ", "$ ") for word in words)
+    """Words for a ninja variable that a shell will read."""
+    return shlex.join(words).replace("$", "$$")
+
+
+def place(path: object) -> str:
+    """A path in a build line of ninja's."""
+    return re.sub(r"[$ :]", r"$\g<0>", str(path))
 
 
 class Ninja:
@@ -82,14 +88,18 @@ class Ninja:
         for source in sources:
             name = f"{target.name.split('.')[0]}/{source.relative_to(CSRC)}.o"
             objects.append(name)
-            self.lines += [f"build {name}: cxx {source}", f"  compiler = {compiler}", f"  flags = {quote(flags)}"]
-        order = " | " + " ".join(map(str, after)) if after else ""
+            self.lines += [
+                f"build {place(name)}: cxx {place(source)}",
+                f"  compiler = {compiler}",
+                f"  flags = {quote(flags)}",
+            ]
+        order = " | " + " ".join(map(place, after)) if after else ""
         self.lines += [
-            f"build {target}: link {' '.join(objects)}{order}",
+            f"build {place(target)}: link {' '.join(map(place, objects))}{order}",
             f"  compiler = {compiler}",
             f"  flags = {quote(link)}",
         ]
-        self.targets.append(str(target))
+        self.targets.append(place(target))
 
     def run(self) -> None:
         """Builds everything."""
@@ -195,7 +205,7 @@ class BuildWithNinja(build_ext):
             *[f"-isystem{path}" for path in includes],
             f"-I{CSRC}",
         ]
-        link = ["-shared", "-Wl,-z,nodelete", f"-L{package}", "-lpytracer_core", "-Wl,-rpath,$$ORIGIN"]
+        link = ["-shared", "-Wl,-z,nodelete", f"-L{package}", "-lpytracer_core", "-Wl,-rpath,$ORIGIN"]
         link += [f"-L{path}" for path in cpp_extension.library_paths()] + [
             "-lc10",
             "-ltorch_cpu",

@@ -152,6 +152,7 @@ enum class CrashState : uint32_t {
   kChained = 3,
   kRepaired = 4,
   kLive = 5,
+  kExit = 6,
 };
 
 enum class ThreadsHow : uint32_t {
@@ -188,6 +189,7 @@ enum class Origin : uint32_t {
   kCpuAllocator = 0,
   kDefaultAllocator = 1,
   kBeforeEnable = 2,
+  kPinned = 3,
   kSharedMemory = 16,
   kMappedFile = 17,
   kNumpy = 18,

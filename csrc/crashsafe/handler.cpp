@@ -262,6 +262,13 @@ void report(int signal, siginfo_t* info, ucontext_t* context) {
   std::atomic_ref(g_box.crash.data->state).store(static_cast<uint32_t>(CrashState::kComplete), std::memory_order_release);
 }
 
+// Becomes the reporter when there is none; then nothing waits.
+bool claim_at_once() {
+  uint64_t seen = owner.load(std::memory_order_acquire);
+  uint64_t mine = ((seen >> 32) + 1) << 32 | static_cast<uint32_t>(sys_gettid());
+  return (seen & 0xffffffff) == 0 && owner.compare_exchange_strong(seen, mine, std::memory_order_acq_rel);
+}
+
 // Somebody asks for the stacks of this running process (pytracer attach). A crash at the same time comes first or waits.
 void on_request(int signal, siginfo_t* info, void* raw_context) {
   int saved_errno = errno;
@@ -272,9 +279,8 @@ void on_request(int signal, siginfo_t* info, void* raw_context) {
     errno = saved_errno;
     return;
   }
-  uint64_t seen = owner.load(std::memory_order_acquire), old_mask = 0;
-  uint64_t mine = ((seen >> 32) + 1) << 32 | static_cast<uint32_t>(sys_gettid());
-  if ((seen & 0xffffffff) == 0 && owner.compare_exchange_strong(seen, mine, std::memory_order_acq_rel)) {
+  if (claim_at_once()) {
+    uint64_t old_mask = 0;
     sys_mask(SIG_BLOCK, nullptr, &old_mask);
     begin_report(signal, info, context, CrashState::kLive);
     run_steps(Step::kSignal, Step::kOtherThreads, context, in_kernel[signal]);
@@ -409,6 +415,19 @@ void note_normal_exit() noexcept {
   if (crash.state != static_cast<uint32_t>(CrashState::kChained)) return;
   crash.state = static_cast<uint32_t>(CrashState::kRepaired);
   g_box.header->state = static_cast<uint32_t>(State::kRecording);
+}
+
+void write_exit(ucontext_t* context) noexcept {
+  auto before = static_cast<CrashState>(g_box.crash.data->state);
+  if (!handlers_installed() || (before != CrashState::kNone && before != CrashState::kLive) || !claim_at_once()) return;
+  uint64_t old_mask = 0;
+  sys_mask(SIG_BLOCK, nullptr, &old_mask);
+  set_pc(context, reinterpret_cast<uint64_t>(__builtin_return_address(0)));  // the walk begins at our caller
+  siginfo_t none{};
+  begin_report(0, &none, context, CrashState::kExit);
+  run_steps(Step::kSignal, Step::kImages, context, in_kernel[SIGSEGV]);
+  release();
+  sys_mask(SIG_SETMASK, &old_mask, nullptr);
 }
 
 bool handlers_installed() noexcept { return installed.load(std::memory_order_acquire); }

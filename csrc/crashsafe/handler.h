@@ -2,6 +2,7 @@
 #pragma once
 #include "sys.h"
 
+#include <ucontext.h>
 #include <csignal>
 #include <cstdint>
 
@@ -29,6 +30,10 @@ bool handlers_installed() noexcept;
 
 /// The program ends by exit(): a signal that was reported, and that its own handler then dealt with, was no death.
 void note_normal_exit() noexcept;
+
+/// Writes the stacks of this thread, which ends the process, outside a signal handler. `context`: where that is done; only
+/// what called it is shown. Nothing is written when something crashed before, or another thread reports.
+void write_exit(ucontext_t* context) noexcept;
 
 void set_node_probe(NodeProbeFn probe) noexcept;
 

@@ -107,7 +107,7 @@ PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options)
 // ---- _exit passes by on_exit handlers; os._exit and multiprocessing children use it ----
 
 PYTRACER_EXPORT void _exit(int code) {
-  recorder::note_exit(code);
+  recorder::note_exit(code, true);
   auto real = PYTRACER_REAL(_exit);
   if (real != nullptr) real(code);
   for (;;) syscall(SYS_exit_group, code);

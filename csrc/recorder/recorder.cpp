@@ -135,7 +135,17 @@ void find_doorbell(const char* directory) {
   crashsafe::set_doorbell(bell, box_name());
 }
 
-void at_exit(int code, void*) { note_exit(code); }
+// How a process that ends itself came to that. By exit() when Python still runs on this thread or the thread is not the
+// interpreter's main one: otherwise the interpreter has just ended in order, and there is nothing to tell.
+__attribute__((noinline)) void keep_exit_place(int code, bool at_once) {
+  if (g_box.header->python_minor == 0) return;
+  crashsafe::FrameView frame;
+  bool in_order = at_once ? code == 0 : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
+  ucontext_t here;
+  if (!in_order && getcontext(&here) == 0) crashsafe::write_exit(&here);
+}
+
+void at_exit(int code, void*) { note_exit(code, false); }
 
 // Once per process: they cannot be taken back.
 void set_process_hooks() {
@@ -165,12 +175,13 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
   return true;
 }
 
-void note_exit(int code) noexcept {
+void note_exit(int code, bool at_once) noexcept {
   if (!recording() || crashsafe::sys_getpid() != g_box_pid) return;
   FileHeader& header = *g_box.header;
   crashsafe::note_normal_exit();
   if (header.state == static_cast<uint32_t>(State::kCrashed)) return;
   guard::look_at_live();
+  keep_exit_place(code, at_once);
   header.exit_code = code;
   if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();
   std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kExiting), std::memory_order_release);

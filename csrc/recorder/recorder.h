@@ -15,8 +15,8 @@ bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failu
 bool recording() noexcept;
 bool announces() noexcept;
 
-/// exit() or _exit() was called.
-void note_exit(int code) noexcept;
+/// exit() or, `at_once`, _exit() was called.
+void note_exit(int code, bool at_once) noexcept;
 
 /// A child of this process was reaped. `usage`: what it used, or null when the call did not say.
 void note_wait(int pid, int status, int code, bool via_waitid, const struct rusage* usage) noexcept;

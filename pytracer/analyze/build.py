@@ -110,6 +110,9 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         report.python_stack = [python_frame(frame) for frame in crash.python_stack]
     elif report.exception is not None:
         report.python_stack = report.exception.python_stack
+    elif snapshot.ending is not None:
+        report.python_stack = [python_frame(frame) for frame in snapshot.ending.python_stack]
+        report.native_stack = [native_frame(frame) for frame in snapshot.ending.native_stack]
     return view
 
 

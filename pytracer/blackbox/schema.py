@@ -107,6 +107,7 @@ class Origin(IntEnum):
     CPU_ALLOCATOR = 0  # the registered CPU allocator: torch.empty and operators
     DEFAULT_ALLOCATOR = 1  # c10::alloc_cpu called past it: torch.UntypedStorage
     BEFORE_ENABLE = 2
+    PINNED = 3  # torch's host allocator for CUDA; a freed one stays in torch's cache
     SHARED_MEMORY = 16
     MAPPED_FILE = 17
     NUMPY = 18
@@ -333,7 +334,10 @@ class GuardMechanism(IntEnum):
 
 
 class CrashState(IntEnum):
-    """`CrashHeader.state`. LIVE: nothing crashed; the stacks of a running process, taken on request."""
+    """`CrashHeader.state`. LIVE, EXIT: nothing crashed.
+
+    LIVE: the stacks of a running process, taken on request. EXIT: those of the thread that ends the process.
+    """
 
     NONE = 0
     CLAIMED = 1
@@ -341,6 +345,7 @@ class CrashState(IntEnum):
     CHAINED = 3
     REPAIRED = 4
     LIVE = 5
+    EXIT = 6
 
 
 @dataclass(frozen=True, eq=False)  # compared and hashed by identity: each is declared once

@@ -60,22 +60,19 @@ class CrashReader:
         self._head: dict[str, Any] = {}
 
     @property
-    def live(self) -> bool:
-        """True when what was read is the stacks of a running process, taken on request, and nothing crashed."""
-        return bool(self._head) and self._head["state"] == CrashState.LIVE
+    def state(self) -> CrashState | None:
+        """What the section is about; LIVE and EXIT: nothing crashed. None: not read, or of a newer version."""
+        known = bool(self._head) and self._head["state"] in CrashState.__members__.values()
+        return CrashState(self._head["state"]) if known else None
 
     @property
     def device_sequence(self) -> int | None:
         """Number of the last event of the devices' allocators before the crash; None: nothing crashed for good."""
-        crashed = bool(self._head) and self._head["state"] in (
-            CrashState.CLAIMED,
-            CrashState.COMPLETE,
-            CrashState.CHAINED,
-        )
+        crashed = self.state in (CrashState.CLAIMED, CrashState.COMPLETE, CrashState.CHAINED)
         return self._head["device_sequence"] if crashed else None
 
     def read(self) -> Crash | None:
-        """The crash or, when `live`, the state of the process on request; None when the handler never ran."""
+        """The crash or, as `state` tells, what a running or ending process was doing; None when nothing was written."""
         extent = self._box.region(Region.CRASH, schema.CRASH_HEADER.nbytes)
         if extent is None:
             return None

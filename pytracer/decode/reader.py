@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytracer.blackbox.schema import Entry, Region, State
+from pytracer.blackbox.schema import CrashState, Entry, Region, State
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.collectives import Collectives
 from pytracer.decode.crash import CrashReader
@@ -151,8 +151,9 @@ def read_box(
         cuda_streams=devices.streams(),
         out_of_memory=devices.out_of_memory(),
         waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
-        crash=None if crash_reader.live else crash,
-        live=crash if crash_reader.live else None,
+        crash=None if crash_reader.state in (CrashState.LIVE, CrashState.EXIT) else crash,
+        live=crash if crash_reader.state == CrashState.LIVE else None,
+        ending=crash if crash_reader.state == CrashState.EXIT else None,
         counts=counts,
         damage=_damage(box),
         dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),

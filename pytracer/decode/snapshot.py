@@ -509,6 +509,7 @@ class Snapshot:
     damage: tuple[Damage, ...] = ()
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
     live: Crash | None = None  # all stacks of the running process, taken on request; nothing crashed
+    ending: Crash | None = None  # the stacks of the thread that ended the process by exit() or _exit(); nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then

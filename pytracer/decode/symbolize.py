@@ -47,7 +47,7 @@ class _Place(NamedTuple):
 
 
 def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = None) -> list[Snapshot]:
-    """Fills `NativeFrame.function` of all crashes, in the stacks of all threads.
+    """Fills `NativeFrame.function` of all crashes and endings, in the stacks of all threads.
 
     Args:
         snapshots: any number; each image is read once for all of them.
@@ -59,7 +59,7 @@ def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = N
     names: dict[_Place, Name] = {}
     wanted: dict[tuple[str, str | None], set[_Place]] = {}
     for snapshot in snapshots:
-        for place in _places(snapshot.crash):
+        for place in _places(_written(snapshot)):
             if known and place.build_id and f"{place.build_id}:{place.offset:#x}" in known:
                 names[place] = Name(known[f"{place.build_id}:{place.offset:#x}"], "exact")
             else:
@@ -100,7 +100,7 @@ def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
     target = Path(path)
     names: dict[str, str] = {}
     for process in job.processes:
-        for frame in _frames(process.snapshot.crash):
+        for frame in _frames(_written(process.snapshot)):
             if frame.function and frame.build_id and frame.offset is not None and frame.function_found == "exact":
                 names[f"{frame.build_id}:{frame.offset:#x}"] = frame.function
     aside = target.with_name(f".{target.name}.{os.getpid()}")
@@ -113,6 +113,10 @@ def _place(frame: NativeFrame) -> _Place | None:
     if frame.image is None or frame.offset is None or frame.function is not None:
         return None
     return _Place(frame.image, frame.build_id, frame.offset, frame.offset_is_file)
+
+
+def _written(snapshot: Snapshot) -> Crash | None:
+    return snapshot.crash or snapshot.ending
 
 
 def _frames(crash: Crash | None) -> Iterator[NativeFrame]:
@@ -132,7 +136,7 @@ def _places(crash: Crash | None) -> set[_Place]:
 def _filled(
     snapshot: Snapshot, names: Mapping[_Place, Name], problems: Mapping[tuple[str, str | None], Damage]
 ) -> Snapshot:
-    crash = snapshot.crash
+    crash = _written(snapshot)
     if crash is None:
         return snapshot
     places = _places(crash)
@@ -144,7 +148,8 @@ def _filled(
         code_pointers=_named(crash.code_pointers, names),
         threads=tuple(replace(t, native_stack=_named(t.native_stack, names)) for t in crash.threads),
     )
-    return replace(snapshot, crash=crash, damage=tuple(damage))
+    snapshot = replace(snapshot, damage=tuple(damage))
+    return replace(snapshot, ending=crash) if snapshot.crash is None else replace(snapshot, crash=crash)
 
 
 def _named(stack: Sequence[NativeFrame], names: Mapping[_Place, Name]) -> tuple[NativeFrame, ...]:

@@ -18,6 +18,7 @@ from pytracer.analyze.rules.cuda_error import CudaErrorRule
 from pytracer.analyze.rules.cuda_graph_input_freed import CudaGraphInputFreed
 from pytracer.analyze.rules.cuda_out_of_memory import CudaOutOfMemory
 from pytracer.analyze.rules.device_pointer_on_host import DevicePointerOnHost
+from pytracer.analyze.rules.ended_itself import EndedItself
 from pytracer.analyze.rules.first_death import FirstDeath
 from pytracer.analyze.rules.flipped_bit import FlippedBit
 from pytracer.analyze.rules.forbidden_system_call import ForbiddenSystemCall
@@ -107,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     OomKill(),
     Sigkill(),
     FirstDeath(),
+    EndedItself(),
     OtherDeath(),
     CudaGraphInputFreed(),
     TwoOpenmpRuntimes(),

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -152,3 +153,22 @@ float last_change(const long *tokens, long at) { return (float)(tokens[at] - tok
 static const float *table;
 void use_table(const float *rows) { table = rows; }
 float look_up(long row) { return table[row]; }
+
+// As libraries do that have no way to report an error.
+void open_device(int count) {
+  if (count > 0) return;
+  fputs("libdevice: no device\n", stderr);
+  exit(7);
+}
+
+static void *watch(void *unused) {
+  (void)unused;
+  usleep(20000);
+  exit(8);
+}
+
+// Ends the process from a thread that Python knows nothing of.
+void start_watchdog(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, watch, NULL);
+}

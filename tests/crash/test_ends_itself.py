@@ -1,0 +1,73 @@
+"""Processes that end themselves in mid-work: the status stays, and the report tells who asked for it, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_compiler, needs_core
+from tests.support.crash import line_of, own_frames, victim
+
+pytestmark = [needs_core, needs_compiler]
+
+PROGRAM = "ends_itself.py"
+OS_EXIT = line_of(PROGRAM, "os._exit(code)")
+CALL = line_of(PROGRAM, "library.open_device(0)")
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "says"),
+    [
+        ("os_exit", 3, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up"),
+        ("thread", 4, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up"),
+        ("library", 7, f"exit() was called in open_device (libfaults.so), below {PROGRAM}:{CALL} in train"),
+        ("watchdog", 8, "exit() was called in watch (libfaults.so)"),
+    ],
+)
+def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, run: Path) -> None:
+    """Below preload, by whatever thread and language."""
+    plain = victim(PROGRAM, how, run=run, way="untraced")
+    done = victim(PROGRAM, how, run=run)
+    assert (done.status, done.stdout, done.stderr) == (plain.status, plain.stdout, plain.stderr)
+    assert done.status == status
+    report = done.report
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.confidence) == ("exit", "certain")
+    assert report.verdict.summary == f"Process {done.pid} ({PROGRAM}) ended itself with exit status {status}: {says}."
+    assert done.box.crash is None and done.box.ending is not None
+    assert done.box.exit_code == status
+
+
+def test_worker_that_ends_itself_is_told_from_its_parent(run: Path) -> None:
+    """The parent only hands its status on."""
+    done = victim(PROGRAM, "worker", run=run)
+    assert done.status == 5
+    (worker,) = (box for box in done.boxes if box.ppid == done.pid)
+    assert worker.ending is not None
+    assert own_frames(worker.ending.python_stack)[0] == ("give_up", PROGRAM, OS_EXIT)
+    verdict = done.report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.pid) == ("exit", worker.pid)
+
+
+@pytest.mark.parametrize("way", ["preload", "enable"])
+def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
+    """sys.exit() has unwound all frames; the report says that the place is missing."""
+    done = victim(PROGRAM, "in_order", run=run, way=way)
+    assert done.status == 6
+    assert done.box.ending is None
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ == "unknown"
+
+
+def test_library_that_exits_is_named_after_enable(run: Path) -> None:
+    """Without preload exit() is seen, _exit() is not."""
+    done = victim(PROGRAM, "library", run=run, way="enable")
+    assert done.status == 7
+    assert done.report.verdict is not None
+    assert "open_device (libfaults.so)" in (done.report.verdict.summary or "")
+    done = victim(PROGRAM, "os_exit", run=run.with_name("second"), way="enable")
+    assert done.status == 3
+    assert done.report.verdict is not None
+    assert done.report.verdict.class_ in ("unknown", "clean")
