@@ -8,7 +8,7 @@ from pytracer.decode.snapshot import Crash, Snapshot
 def ending_in_mid_work(snapshot: Snapshot) -> Crash | None:
     """The stacks of exit() or _exit(), when work was going on.
 
-    A child of multiprocessing whose work has ended is ended by os._exit(), too, below the frames of its parent's start().
+    A child of multiprocessing whose work has ended is ended by os._exit(), too, and has frames of its parent.
     """
     ending = snapshot.ending
     if ending is None or any("/multiprocessing/" in frame.file for frame in ending.python_stack[:1]):
