@@ -33,6 +33,7 @@ def origin_phrase(origin: str | None, file: str | None) -> str | None:
         "default-allocator": "allocated past the registered allocator, as torch.UntypedStorage does",
         "torch-load": "allocated by torch.load",
         "before-enable": "older than the recording: who allocated it is unknown",
+        "pinned": "pinned memory, of torch's host allocator for CUDA",
         "shared-memory": "shared memory",
         "mapped-file": "mapped from a file",
         "numpy": "memory of a NumPy array",

@@ -189,6 +189,7 @@ enum class Origin : uint32_t {
   kCpuAllocator = 0,
   kDefaultAllocator = 1,
   kBeforeEnable = 2,
+  kPinned = 3,
   kSharedMemory = 16,
   kMappedFile = 17,
   kNumpy = 18,
@@ -628,12 +629,13 @@ struct NodeRecord {
   char name[48];
   int64_t sequence_nr;
   uint32_t input_count;
-  uint32_t reserved;
-  uint64_t storages[6];
+  uint32_t device;
+  uint64_t stream;
+  uint64_t storages[5];
 };
 static_assert(sizeof(NodeRecord) == 112);
 static_assert(std::is_standard_layout_v<NodeRecord> && std::is_trivially_copyable_v<NodeRecord>);
-static_assert(offsetof(NodeRecord, storages) == 64);
+static_assert(offsetof(NodeRecord, storages) == 72);
 
 /// One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place.
 struct CollectiveSlot {

@@ -18,6 +18,7 @@ extern const Hook kCpuAllocator;
 extern const Hook kDefaultAllocator;
 extern const Hook kForeign;
 extern const Hook kMapped;
+extern const Hook kPinned;
 extern const Hook kAutograd;
 extern const Hook kCollectives;
 extern const Hook kFsdp;

@@ -89,6 +89,8 @@ PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void
 
 /// `state`: schema.CollectiveState.
 PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
+/// Its call has returned: the backend has it.
+PYTRACER_API void pytracer_collective_returned(uint64_t number);
 PYTRACER_API void pytracer_count_hook_error(void);
 
 /// Makes `id`, a journal id of a SCOPE, what the calling thread is busy with; 0: nothing. Returns the one before.

@@ -299,6 +299,9 @@ uint64_t pytracer_start_scheduled_collective(int (*fits)(const void*, const void
 void pytracer_collective_reached(uint64_t number, uint32_t state) {
   if (recorder::recording()) recorder::collective_reached(number, static_cast<blackbox::CollectiveState>(state));
 }
+void pytracer_collective_returned(uint64_t number) {
+  if (recorder::recording()) recorder::collective_returned(number);
+}
 void pytracer_group_reached(const char* group, uint64_t sequence_nr, uint32_t state) {
   if (recorder::recording()) recorder::group_reached(group, sequence_nr, static_cast<blackbox::CollectiveState>(state));
 }

@@ -27,7 +27,7 @@ _MADE = {
     Origin.SHARED_MEMORY: "shared memory",
     Origin.MAPPED_FILE: "mapped files",
 }
-_BOTH = "; never: pinned memory of CUDA; from_blob of libraries loaded after enable(), unless preloaded"
+_BOTH = "; never: pinned memory from before enable(); from_blob of libraries loaded after enable(), unless preloaded"
 
 
 def check_storages() -> Check:
