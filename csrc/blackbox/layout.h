@@ -328,11 +328,12 @@ struct FileHeader {
   uint32_t device_unknown_frees;
   uint32_t reserved_progress;
   uint64_t progress_ns;
-  uint8_t reserved_end[104];
+  uint32_t trimmed;
+  uint8_t reserved_end[100];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_end) == 408);
+static_assert(offsetof(FileHeader, reserved_end) == 412);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {
@@ -628,12 +629,13 @@ struct NodeRecord {
   char name[48];
   int64_t sequence_nr;
   uint32_t input_count;
-  uint32_t reserved;
-  uint64_t storages[6];
+  uint32_t device;
+  uint64_t stream;
+  uint64_t storages[5];
 };
 static_assert(sizeof(NodeRecord) == 112);
 static_assert(std::is_standard_layout_v<NodeRecord> && std::is_trivially_copyable_v<NodeRecord>);
-static_assert(offsetof(NodeRecord, storages) == 64);
+static_assert(offsetof(NodeRecord, storages) == 72);
 
 /// One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place.
 struct CollectiveSlot {

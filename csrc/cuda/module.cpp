@@ -7,6 +7,18 @@
 
 namespace py = pybind11;
 
+namespace {
+
+// Once per replay: pybind11's own way would take longer than the work.
+PyObject* replayed(PyObject*, PyObject* number) {
+  unsigned long value = PyLong_AsUnsignedLong(number);
+  if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) return nullptr;
+  return PyLong_FromUnsignedLong(pytracer_graph_replayed(static_cast<uint32_t>(value)));
+}
+PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A graph is launched. Returns how many of its inputs are not live any more."};
+
+}  // namespace
+
 PYBIND11_MODULE(_native_cuda, m) {
   m.doc() = "CUDA hooks of pytracer; built for one torch minor version";
   m.attr("TORCH_VERSION") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
@@ -21,7 +33,7 @@ PYBIND11_MODULE(_native_cuda, m) {
   m.def("begin_capture", &pytracer::cuda::begin_capture);
   m.def("end_capture", &pytracer::cuda::end_capture);
   m.def("reset", &pytracer::cuda::reset);
-  m.def("replayed", &pytracer_graph_replayed);
+  m.attr("replayed") = py::reinterpret_steal<py::object>(PyCFunction_New(&replayed_definition, nullptr));
   m.def("name", &pytracer_graph_name);
   m.def("events", &pytracer_device_events);
   m.def("group_scheduled", &pytracer_group_scheduled, py::call_guard<py::gil_scoped_release>());

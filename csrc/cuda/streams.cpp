@@ -11,6 +11,8 @@
 
 #include <mutex>
 
+#include <unistd.h>
+
 namespace pytracer::cuda {
 namespace {
 
@@ -19,18 +21,38 @@ using blackbox::StreamState;
 std::mutex captures_mutex;
 int captures = 0;  // that begin, run or end
 
-// Inside collectives on devices only, so that CUDA is initialized.
+pid_t installed_in = 0;
+
+// CUDAStream::stream() guards the device, which takes longer than all the rest; what an id stands for never changes.
+struct Handle {
+  c10::StreamId id = 0;
+  c10::DeviceIndex device = -1;
+  uint64_t stream = 0;
+};
+thread_local Handle last_handle;
+
+uint64_t handle_of(const c10::cuda::CUDAStream& stream) {
+  Handle& known = last_handle;
+  if (known.id != stream.id() || known.device != stream.device_index())
+    known = {stream.id(), stream.device_index(), reinterpret_cast<uint64_t>(stream.stream())};
+  return known.stream;
+}
+
+// In each record, once CUDA is initialized. A child that was forked afterwards has no CUDA: torch would throw in each of them.
 int current_stream(pytracer_stream* out) noexcept {
   try {
     c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
-    out->stream = reinterpret_cast<uint64_t>(stream.stream());
+    out->stream = handle_of(stream);
     out->device = static_cast<uint32_t>(stream.device_index());
     uint32_t graph = capturing();  // asked for first: whether a stream is captured is a call of the runtime's
     bool captured = graph != 0 && c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
     out->graph = captured ? graph : 0;
     return 1;
   } catch (...) {
-    pytracer_count_hook_error();
+    if (getpid() == installed_in)
+      pytracer_count_hook_error();
+    else
+      pytracer_set_stream_probe(nullptr);
     return 0;
   }
 }
@@ -66,6 +88,9 @@ void lock_streams(bool lock) {
   captures += lock ? 1 : -1;
 }
 
-void install_stream_probe() { pytracer_set_stream_probe(&current_stream); }
+void install_stream_probe() {
+  installed_in = getpid();
+  pytracer_set_stream_probe(&current_stream);
+}
 
 }  // namespace pytracer::cuda

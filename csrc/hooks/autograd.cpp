@@ -4,6 +4,7 @@
 #include "../recorder/core.h"
 #include "foreign.h"
 #include "hooks.h"
+#include "stream.h"
 #include "tensors.h"
 #include "who.h"
 
@@ -21,6 +22,7 @@ void write(RecordKind kind, const at::RecordFunction& function, bool with_inputs
     blackbox::NodeRecord record{};
     copy_name(record.name, function.name());
     record.sequence_nr = function.seqNr();
+    note_stream(record);
     if (with_inputs)
       each_tensor(function, [&](const at::Tensor& tensor) {
         if (record.input_count < std::size(record.storages)) record.storages[record.input_count] = storage_addr(tensor);

@@ -216,9 +216,11 @@ void dispatch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   } catch (...) {
     current = outer;
     reached(here.number, CollectiveState::kFailed);
+    pytracer_collective_returned(here.number);
     throw;
   }
   current = outer;
+  pytracer_collective_returned(here.number);
   if (!returns_work) reached(here.number, CollectiveState::kCompleted);
 }
 

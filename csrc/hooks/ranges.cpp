@@ -4,6 +4,7 @@
 #include "../recorder/core.h"
 #include "collectives.h"
 #include "hooks.h"
+#include "stream.h"
 #include "tensors.h"
 
 #include <algorithm>
@@ -110,6 +111,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     } else {
       copy_name(range->range.name, function.name());
       range->range.sequence_nr = function.seqNr();
+      note_stream(range->range);
       pytracer_record(static_cast<uint32_t>(RecordKind::kRangeBegin), &range->range, sizeof range->range);
       range->scope = scope_named(function.name());
       if (range->scope != 0) range->outer_scope = pytracer_scope(range->scope);

@@ -14,8 +14,8 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kRecent = 256;      // a backend's queue is shorter
-constexpr uint32_t kPointToPoint = 1;  // CollectiveSlot.flags
+constexpr uint64_t kRecent = 256;                     // a backend's queue is shorter
+constexpr uint32_t kPointToPoint = 1, kReturned = 8;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};
 
@@ -112,8 +112,21 @@ void group_reached(const char* group, uint64_t sequence_nr, CollectiveState stat
 
 uint64_t group_scheduled(const char* group) noexcept {
   uint64_t last = 0;
-  each_of_group(group, [&](const CollectiveSlot& slot) { last = slot.sequence_nr > last ? slot.sequence_nr : last; });
-  return last;
+  bool returned = false;
+  each_of_group(group, [&](CollectiveSlot& slot) {
+    if (slot.sequence_nr <= last) return;
+    last = slot.sequence_nr;
+    returned = (std::atomic_ref(slot.flags).load(std::memory_order_acquire) & kReturned) != 0;
+  });
+  return returned ? last : 0;
+}
+
+void collective_returned(uint64_t number) noexcept {
+  CollectiveSlot* slots = ring.load(std::memory_order_acquire);
+  if (slots == nullptr || number == 0) return;
+  CollectiveSlot& slot = *slot_of(slots, number);
+  if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
+  std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_release);
 }
 
 void forget_collectives() noexcept {

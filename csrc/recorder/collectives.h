@@ -25,8 +25,11 @@ void collective_reached(uint64_t number, blackbox::CollectiveState state) noexce
 /// operations are numbered otherwise.
 void group_reached(const char* group, uint64_t sequence_nr, blackbox::CollectiveState state) noexcept;
 
-/// The highest number of the group's collectives in the ring; 0: none.
+/// The highest number of the group's collectives in the ring. 0: none, or its call has not returned.
 uint64_t group_scheduled(const char* group) noexcept;
+
+/// The backend has it, queued or done.
+void collective_returned(uint64_t number) noexcept;
 
 /// In a forked child: its parent's collectives are not its own.
 void forget_collectives() noexcept;

@@ -18,6 +18,12 @@ PYTRACER_API void pytracer_stop(void);
 /// Goes on in the same box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
+/// This process is one of many: when it ends well, its box gives its tables back (docs/blackbox.md).
+PYTRACER_API void pytracer_keep_little(void);
+
+/// The process is about to end with `code`. Seen without asking where the library is preloaded, and at exit().
+PYTRACER_API void pytracer_note_exit(int code);
+
 /// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
 PYTRACER_API void pytracer_arm_thread(void);
 
@@ -83,6 +89,8 @@ PYTRACER_API uint64_t pytracer_start_scheduled_collective(int (*fits)(const void
 
 /// `state`: schema.CollectiveState.
 PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
+/// Its call has returned: the backend has it.
+PYTRACER_API void pytracer_collective_returned(uint64_t number);
 PYTRACER_API void pytracer_count_hook_error(void);
 
 /// Makes `id`, a journal id of a SCOPE, what the calling thread is busy with; 0: nothing. Returns the one before.

@@ -74,7 +74,7 @@ PYTRACER_API void pytracer_progress_read(void);
 /// (blackbox::CollectiveState).
 PYTRACER_API void pytracer_group_reached(const char* group, uint64_t sequence_nr, uint32_t state);
 
-/// The number of the last collective of a group that was called; 0: none.
+/// The number of the last collective of a group that was called; 0: none, or the call has not returned.
 PYTRACER_API uint64_t pytracer_group_scheduled(const char* group);
 
 #ifdef __cplusplus

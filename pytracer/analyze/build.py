@@ -15,7 +15,8 @@ from pytracer.analyze.address_report import add_surroundings
 from pytracer.analyze.clock import RunClock
 from pytracer.analyze.communication import ddp_modules, fsdp_units, recent_collectives
 from pytracer.analyze.cuda_graphs import graph_reports, graph_use
-from pytracer.analyze.cuda_streams import stream_reports
+from pytracer.analyze.cuda_streams import current_stream, stream_reports
+from pytracer.analyze.ending import ending_in_mid_work
 from pytracer.analyze.facts import objects_in
 from pytracer.analyze.guard_report import guard_notes, guard_report
 from pytracer.analyze.instruction import (
@@ -83,6 +84,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         if crash and crash.node
         else None,
         last_op=_last_op(snapshot, crash),
+        current_stream=current_stream(snapshot, crash.tid if crash else None),
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
         ddp=ddp_modules(snapshot),
@@ -109,9 +111,9 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         report.python_stack = [python_frame(frame) for frame in crash.python_stack]
     elif report.exception is not None:
         report.python_stack = report.exception.python_stack
-    elif snapshot.ending is not None:
-        report.python_stack = [python_frame(frame) for frame in snapshot.ending.python_stack]
-        report.native_stack = [native_frame(frame) for frame in snapshot.ending.native_stack]
+    elif (ending := ending_in_mid_work(snapshot)) is not None:
+        report.python_stack = [python_frame(frame) for frame in ending.python_stack]
+        report.native_stack = [native_frame(frame) for frame in ending.native_stack]
     return view
 
 

@@ -29,7 +29,7 @@ def graph_use(snapshot: Snapshot, place: Place | None, clock: RunClock) -> r.Cud
         item = next((item for item in graph.inputs if item.base <= place.addr < item.base + item.nbytes), None)
         if item is not None:
             return _use(snapshot, graph, clock, "static-input", _input_note(snapshot, graph, item))
-    owner = graph_of_pool(snapshot, pool_of(place))
+    owner = graph_of_pool(snapshot, pool_of(place), place.storage)
     return _use(snapshot, owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
 
 
@@ -40,11 +40,18 @@ def pool_of(place: Place) -> Pool:
     return place.segment.pool if place.segment is not None else DEFAULT_POOL
 
 
-def graph_of_pool(snapshot: Snapshot, pool: Pool) -> CudaGraph | None:
-    """The last graph that was captured into a private pool."""
+def graph_of_pool(snapshot: Snapshot, pool: Pool, storage: Storage | None = None) -> CudaGraph | None:
+    """The graph in whose capture a live block of a private pool was allocated, else the last one of the pool.
+
+    Graphs may share a pool, as those of inductor's trees do.
+    """
     if pool == DEFAULT_POOL:
         return None
-    return next((graph for graph in reversed(snapshot.cuda_graphs) if graph.pool == pool), None)
+    graphs = [graph for graph in reversed(snapshot.cuda_graphs) if graph.pool == pool]
+    if storage is not None and storage.state == "live" and not storage.awaited:
+        allocated = storage.order[1]
+        graphs = [graph for graph in graphs if graph.capture_order <= allocated] or graphs
+    return next(iter(graphs), None)
 
 
 def broken_graphs(snapshot: Snapshot) -> list[CudaGraph]:
@@ -78,8 +85,9 @@ def owner_words(snapshot: Snapshot, item: GraphInput) -> str:
 
 
 def graph_words(graph: CudaGraph) -> str:
-    """`CUDA graph 1, captured at train.py:20 in main`."""
-    return f"CUDA graph {graph.number}, {_by('captured', graph.captured_by)}"
+    """`CUDA graph 1, captured at train.py:20 in main`; with the compiled function's name if it has one."""
+    name = f" of {graph.name}" if graph.name else ""
+    return f"CUDA graph {graph.number}{name}, {_by('captured', graph.captured_by)}"
 
 
 def _names(snapshot: Snapshot, storage: Storage | None) -> tuple[str, ...]:
@@ -97,6 +105,7 @@ def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note:
     frame = graph.captured_by.caller or graph.captured_by.python
     return r.CudaGraphUse(
         id=graph.number,
+        name=graph.name,
         pool=pool_words(graph.pool),
         captured_at=clock.relative(snapshot, graph.captured_ns),
         captured_by=python_frame(frame) if frame else None,
@@ -129,6 +138,7 @@ def _report(snapshot: Snapshot, graph: CudaGraph, clock: RunClock) -> r.CudaGrap
     frame = graph.captured_by.caller or graph.captured_by.python
     return r.CudaGraph(
         id=graph.number,
+        name=graph.name,
         device=f"cuda:{graph.device}",
         pool=pool_words(graph.pool),
         state=graph.state,

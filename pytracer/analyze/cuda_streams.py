@@ -8,6 +8,8 @@ from pytracer.analyze.clock import RunClock
 from pytracer.decode.device_parts import CudaStream
 from pytracer.decode.snapshot import Snapshot
 
+_WITH_STREAM = ("NODE", "OP", "RANGE_BEGIN", "RANGE_END")
+
 
 def stream_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaStream] | None:
     """All that the program used; None without CUDA."""
@@ -23,6 +25,26 @@ def stream_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaStream] | 
         for item in snapshot.cuda_streams
     ]
     return found or None
+
+
+def current_stream(snapshot: Snapshot, tid: int | None) -> r.CurrentStream | None:
+    """Where a thread worked last; without one, or without a record of it, where any thread did."""
+    told = [event for event in snapshot.events if event.kind in _WITH_STREAM and event.data["device"] is not None]
+    last = next(reversed([event for event in told if event.tid == tid] or told), None)
+    if last is None:
+        return None
+    return r.CurrentStream(
+        device=f"cuda:{last.data['device']}",
+        stream=hex_addr(last.data["stream"]),
+        record=f"{last.kind} {last.data['name']}",
+        thread=f"{last.thread} ({last.tid})",
+        crashed_thread=tid is not None and last.tid == tid,
+    )
+
+
+def stream_words(current: r.CurrentStream) -> str:
+    """`the default stream of cuda:0`, `stream 0x55d0.. of cuda:1`."""
+    return f"{'the default stream' if current.stream == '0x0' else f'stream {current.stream}'} of {current.device}"
 
 
 def failed_stream(snapshot: Snapshot) -> CudaStream | None:

@@ -143,6 +143,19 @@ class LastOp(Part):
     phase: str | None = None
 
 
+class CurrentStream(Part):
+    """The CUDA stream that a thread worked on when `record` was made, its last one: "NODE AddmmBackward0".
+
+    `crashed_thread`: it is the thread that crashed.
+    """
+
+    device: str | None = None
+    stream: str | None = None
+    record: str | None = None
+    thread: str | None = None
+    crashed_thread: bool | None = None
+
+
 class CollectiveBuffer(Part):
     """The first input of a collective, or its first output.
 
@@ -279,6 +292,7 @@ class ProcessReport(Part):
     step: int | None = None
     autograd_node: AutogradNode | None = None
     last_op: LastOp | None = None
+    current_stream: CurrentStream | None = None
     last_collective: LastCollective | None = None
     recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
     ddp: list[Ddp] | None = None

@@ -143,6 +143,7 @@ class CudaGraphUse(Part):
     """How a CUDA graph used the memory at the fault address."""
 
     id: int | None = None
+    name: str | None = None
     pool: str | None = None
     captured_at: int | None = None
     replays: int | None = None
@@ -152,13 +153,14 @@ class CudaGraphUse(Part):
 
 
 class CudaGraph(Part):
-    """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset".
+    """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset". `name`: of the compiled function.
 
     `inputs`: storages that it uses and did not allocate, `unknown_inputs` those that the allocator does not know.
     `broken_replays`: replays after one of them was freed; `broken_inputs` says which, in words.
     """
 
     id: int | None = None
+    name: str | None = None
     device: str | None = None
     pool: str | None = None
     state: str | None = None

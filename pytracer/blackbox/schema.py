@@ -426,7 +426,8 @@ FILE_HEADER = Struct(
         _f("device_unknown_frees", "u32", "frees of blocks that were never seen", "count"),
         _f("reserved_progress", "u32", "zero"),
         _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
-        _f("reserved_end", "u8[104]", "zero"),
+        _f("trimmed", "u32", "1: the process ended well, and its tables were given back; what is not there says nothing"),
+        _f("reserved_end", "u8[100]", "zero"),
     ),
 )
 
@@ -607,7 +608,7 @@ CUDA_GRAPH = Struct(
         _f("broken_replays", "u64", "replays with such inputs", "count"),
         _f("broken_replayed_ns", "u64", "CLOCK_MONOTONIC of the first of these", "ns"),
         _f("capture_sequence", "u32", "last event of the devices before the capture"),
-        _f("name_id", "u32", "journal id of a NOTE with its name, e.g. of a compiled function; 0: none"),
+        _f("name_id", "u32", "journal id of its NAME, e.g. that of a compiled function; 0: none"),
         _f("broken_sequence", "u32", "last event of the devices before the last of these"),
         _f("reserved", "u32", "zero"),
     ),
@@ -742,8 +743,9 @@ NODE_RECORD = Struct(
         _f("name", "char[48]", "cut to fit"),
         _f("sequence_nr", "i64", "autograd sequence number; -1: none"),
         _f("input_count", "u32", "tensors among the inputs", "count"),
-        _f("reserved", "u32", "zero"),
-        _f("storages", "u64[6]", "storage addresses of the first inputs"),
+        _f("device", "u32", "1 + index of the CUDA device that the thread works on; 0: the process does not use CUDA"),
+        _f("stream", "u64", "current cudaStream_t of the thread there; 0 is the default stream"),
+        _f("storages", "u64[5]", "storage addresses of the first inputs"),
     ),
 )
 
@@ -766,7 +768,7 @@ COLLECTIVE_SLOT = Struct(
         _f("peer", "i32", "rank in the group of the other side; -1: none or any"),
         _f("tag", "i32", "of point-to-point operations; -1: none"),
         _f("reduce_op", "i32", "c10d::ReduceOp::RedOpType; -1: none"),
-        _f("flags", "u32", "bit 0 point-to-point, 1 asynchronous, 2 the tensors are outputs only"),
+        _f("flags", "u32", "bit 0 point-to-point, 1 asynchronous, 2 the tensors are outputs only, 3 the call has returned"),
         _f("timeout_ms", "i32", "-1: the group's", "ms"),
         _f("buffer_addr", "u64", "data address of the first input, else output"),
         _f("storage_addr", "u64", "base address of its storage"),

@@ -80,6 +80,7 @@ class CudaGraph:
     broken_replayed_ns: int | None
     broken_order: int | None  # last event of the devices before the last of these replays
     name: str | None = None
+    capture_order: int = 0  # last event of the devices before the capture
 
 
 @dataclass(frozen=True)

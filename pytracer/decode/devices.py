@@ -158,7 +158,13 @@ class Devices:
             broken_replays=item["broken_replays"],
             broken_replayed_ns=item["broken_replayed_ns"] or None,
             broken_order=item["broken_sequence"] or None,
+            name=self._name(item["name_id"]),
+            capture_order=item["capture_sequence"],
         )
+
+    def _name(self, number: int) -> str | None:
+        entry = self._journal.entries.get(number * 8) if number else None
+        return entry.payload.decode("utf-8", "replace") if entry and entry.kind == Entry.NAME else None
 
     def _input(self, item: dict[str, Any]) -> GraphInput:
         who, state = self._journal.who, item["state"]

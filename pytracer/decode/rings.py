@@ -100,4 +100,6 @@ def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
     elif RECORD_PAYLOAD[kind] is NODE_RECORD:
         data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
         data["storages"] = tuple(s for s in data["storages"] if s)
+        device = data.pop("device")
+        data["device"], data["stream"] = (device - 1, data["stream"]) if device else (None, None)
     return data

@@ -44,7 +44,14 @@ class Core:
         self.held.pytracer_name.restype = ctypes.c_uint32
         self.held.pytracer_name_gone.argtypes = [ctypes.c_uint32]
         self.held.pytracer_name_gone.restype = None
-        for name in ("pytracer_stop", "pytracer_resume", "pytracer_count_hook_error", "pytracer_arm_thread"):
+        for name in (
+            "pytracer_stop",
+            "pytracer_resume",
+            "pytracer_count_hook_error",
+            "pytracer_arm_thread",
+            "pytracer_keep_little",
+            "pytracer_note_exit",
+        ):
             getattr(self.lib, name).restype = None
         for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p

@@ -7,11 +7,13 @@ What a graph uses without having allocated it - its static inputs, parameters - 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 import weakref
 from typing import Any
 
-from pytracer.record import config
+from pytracer.blackbox.numbers import Entry
+from pytracer.record import config, cuda_graph_trees
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 
@@ -39,7 +41,7 @@ def install(box: Core, native_cuda: Any) -> None:
         except BaseException:
             native_cuda.lock_streams(False)
             raise
-        _guarded(box, _begin, native_cuda, self, pool)
+        _guarded(box, _begin, box, native_cuda, self, pool)
         return result
 
     @functools.wraps(end)
@@ -55,15 +57,33 @@ def install(box: Core, native_cuda: Any) -> None:
             native_cuda.lock_streams(False)
         return result
 
-    @functools.wraps(replay)
-    def replay_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
-        number = self.__dict__.get(_NUMBER)
-        if number is not None:
-            broken = replayed(number)
-            if broken and warns and number not in warned:
-                warned.add(number)
-                _warn(number, broken)
-        return replay(self, *args, **kwargs)
+    def warn(graph: Any, broken: int) -> None:
+        number = graph.__dict__[_NUMBER]
+        if warns and number not in warned:
+            warned.add(number)
+            _warn(number, broken)
+
+    # A replay is a microsecond of the host's: one that takes no arguments is spared their packing.
+    if len(inspect.signature(replay).parameters) == 1:
+
+        @functools.wraps(replay)
+        def replay_and_count(self: Any) -> Any:
+            try:
+                broken = replayed(self._pytracer_graph)
+            except AttributeError:  # captured before the recording, or reset
+                return replay(self)
+            if broken:
+                warn(self, broken)
+            return replay(self)
+
+    else:
+
+        @functools.wraps(replay)
+        def replay_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
+            broken = replayed(self.__dict__.get(_NUMBER, 0))
+            if broken:
+                warn(self, broken)
+            return replay(self, *args, **kwargs)
 
     @functools.wraps(reset)
     def reset_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -73,6 +93,7 @@ def install(box: Core, native_cuda: Any) -> None:
             _guarded(box, native_cuda.reset, number)
         return result
 
+    cuda_graph_trees.install(box)
     _patches.replace(CUDAGraph, "capture_begin", capture_begin)
     _patches.replace(CUDAGraph, "capture_end", capture_end)
     _patches.replace(CUDAGraph, "replay", replay_and_count)
@@ -81,14 +102,18 @@ def install(box: Core, native_cuda: Any) -> None:
 
 def uninstall() -> None:
     """Puts back what is still ours."""
+    cuda_graph_trees.uninstall()
     _patches.put_back()
 
 
-def _begin(native_cuda: Any, graph: Any, pool: Any) -> None:
+def _begin(box: Core, native_cuda: Any, graph: Any, pool: Any) -> None:
     first, second = getattr(pool, "id", pool) or (0, 0)  # a MemPool, or the pool of another graph
     number = native_cuda.begin_capture(int(first), int(second))
     if number:
         graph.__dict__[_NUMBER] = number
+        name = cuda_graph_trees.name_of_capture()
+        if name is not None:
+            native_cuda.name(number, box.journal(Entry.NAME, name))
         # A graph that is dropped gives its pool back like one that is reset.
         weakref.finalize(graph, native_cuda.reset, number).atexit = False
 
@@ -115,5 +140,5 @@ def _warn(number: int, broken: int) -> None:
         f"CUDA graph {number} is replayed although {what} of it {'was' if broken == 1 else 'were'} freed since its "
         "capture: it reads or writes memory that may belong to another tensor by now",
         CudaGraphWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytracer.blackbox.numbers import CollectiveState
@@ -24,7 +25,6 @@ class Groups:
     def __init__(self, native_cuda: Any) -> None:
         self._native = native_cuda
         self._told: dict[tuple[str, int], int] = {}
-        self._shifts: dict[str, int] = {}  # how far torch's numbers are ahead of the box's, by group
 
     def look(self) -> bool | None:
         """Reads the Flight Recorder once. True when there will never be anything to read."""
@@ -41,24 +41,42 @@ class Groups:
         names = {str(key): _name(value) for key, value in (dump.get("pg_config") or {}).items()}
         for key, status in (dump.get("pg_status") or {}).items():
             name = names.get(str(key), str(key))
-            if name in before:
-                self._compare(name, before[name], int(status.get("last_enqueued_collective", -1)))
+            # Comparable only when nothing was called meanwhile: then both tell of the same moment.
+            if before.get(name) and before[name] == self._native.group_scheduled(name):
+                entries = [item for item in dump.get("entries") or () if _group_of(item) == name]
                 for state, word in _WORDS:
-                    self._tell(name, state, int(status.get(word, -1)))
+                    self._tell(name, state, reached(before[name], status, entries, word))
         return None
 
-    def _compare(self, name: str, scheduled: int, queued: int) -> None:
-        """Where nothing was called meanwhile, both counts are of the same moment."""
-        if scheduled and queued > 0 and scheduled == self._native.group_scheduled(name):
-            self._shifts[name] = queued - scheduled
-
-    def _tell(self, name: str, state: int, number: int) -> None:
-        shift = self._shifts.get(name)
-        # Behind the box: torch counts several that it runs as one. Then it is not known which of them are done.
-        if shift is None or shift < 0 or number <= 0 or self._told.get((name, state)) == number:
+    def _tell(self, name: str, state: int, number: int | None) -> None:
+        if number is None or number <= 0 or self._told.get((name, state)) == number:
             return
         self._told[name, state] = number
-        self._native.group_reached(name, number - shift, state)
+        self._native.group_reached(name, number, state)
+
+
+def reached(scheduled: int, status: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], word: str) -> int | None:
+    """How many of the `scheduled` collectives of a group have got as far as `word`; None when that is not sure.
+
+    torch has numbers of its own: one for all collectives of a coalesced region, one for each batch of sends and
+    receives. So those behind `word` are counted, among the entries that are not completed.
+    """
+    queued, last = int(status.get("last_enqueued_collective", -1)), max(0, int(status.get(word, -1)))
+    behind = [item for item in entries if int(item.get("collective_seq_id", 0)) > last]
+    if queued < last or len({item["collective_seq_id"] for item in behind}) != queued - last:
+        return None  # the recorder is too small, or its watchdog has not come to write everything yet
+    own = [item for item in behind if not item.get("is_p2p") and not _closes_region(item)]
+    return scheduled - len(own)
+
+
+def _closes_region(entry: Mapping[str, Any]) -> bool:
+    """The entry for a coalesced region as a whole, which follows those of its collectives."""
+    return str(entry.get("profiling_name", "")).endswith(":coalesced")
+
+
+def _group_of(entry: Mapping[str, Any]) -> str:
+    group = entry.get("process_group")
+    return str(group[0]) if group else ""
 
 
 def _name(config: Any) -> str:

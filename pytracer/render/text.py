@@ -215,6 +215,10 @@ def _thread(subject: r.ProcessReport, everything: bool) -> str:
     if node is not None:
         number = f" (sequence number {node.sequence_nr})" if node.sequence_nr is not None else ""
         parts.append(f"running autograd node {node.name}{number}")
+    stream = subject.current_stream
+    if stream is not None and stream.crashed_thread:
+        name = "the default stream" if stream.stream == "0x0" else f"stream {stream.stream}"
+        parts.append(f"on {name} of {stream.device}")
     others = subject.threads_total or 0
     crashed = f", {len(subject.also_crashed)} of them crashed as well" if subject.also_crashed else ""
     if others:

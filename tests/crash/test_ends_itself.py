@@ -51,6 +51,17 @@ def test_worker_that_ends_itself_is_told_from_its_parent(run: Path) -> None:
     assert (verdict.class_, verdict.pid) == ("exit", worker.pid)
 
 
+def test_worker_whose_work_has_ended_did_not_ask_for_it(run: Path) -> None:
+    """multiprocessing ends a forked child by os._exit(), below the frames of its parent's start()."""
+    done = victim(PROGRAM, "worker_in_order", run=run)
+    assert done.status == 5
+    report = done.report
+    assert all(item.id != "ended-itself" for item in report.findings or [])
+    assert all(item.python_stack is None for item in report.processes)
+    assert report.verdict is not None
+    assert report.verdict.class_ == "unknown"
+
+
 @pytest.mark.parametrize("way", ["preload", "enable"])
 def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
     """sys.exit() has unwound all frames; the report says that the place is missing."""

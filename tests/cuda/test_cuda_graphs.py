@@ -78,3 +78,24 @@ def test_memory_of_a_graph_that_was_reset(run: Path) -> None:
     assert (fault.cuda_graph.id, fault.cuda_graph.role) == (1, "pool-memory")
     assert fault.cuda_graph.note is not None and "the graph was reset before" in fault.cuda_graph.note
     assert f"graph_replay.py:{line_of('graph_replay', 'graph.reset()')}" in fault.cuda_graph.note
+
+
+def test_graphs_of_compiled_functions_are_named(run: Path) -> None:
+    """By inductor's trees; a healthy program stays silent."""
+    done = program("compiled_graphs", "well", run=run, options=("--cuda-graphs", "warn"))
+    assert done.status == 0, done.stderr
+    assert "CudaGraphWarning" not in done.stderr
+    graphs = {graph.name: graph for process in done.report.processes or [] for graph in process.cuda_graphs or []}
+    assert "compiled function 0 (inference), scaled" in graphs
+    assert "compiled function 1 (inference), model.py:31 in attention" in graphs
+    named = [graph for name, graph in graphs.items() if name]
+    assert all(graph.broken_replays == 0 and (graph.replays or 0) >= 3 for graph in named)
+
+
+def test_a_fault_in_the_memory_of_a_compiled_function_names_it(run: Path) -> None:
+    """Its output lies in the pool of the tree."""
+    done = program("compiled_graphs", "fault", run=run)
+    assert done.status == 128 + signal.SIGSEGV, done.stderr
+    fault = only_victim(done.report).fault
+    assert fault is not None and fault.cuda_graph is not None and fault.cuda_graph.role == "pool-memory"
+    assert fault.cuda_graph.name == "compiled function 1 (inference), model.py:31 in attention"

@@ -34,6 +34,18 @@ def test_collectives_are_completed_when_the_device_has_done_them(run: Path) -> N
         assert box.counts["hook_errors"] == 0
 
 
+def test_coalesced_collectives_are_completed_too(run: Path) -> None:
+    """torch counts those of a region as one; a collective that the device has not done is not called completed."""
+    done = job("nccl_jobs", "coalesced", run=run)
+    for box in (box for box in done.boxes if box.rank is not None):
+        collectives = [(item.op, item.state) for item in box.collectives if not item.point_to_point]
+        names = [op for op, _ in collectives]
+        assert names[:4] == ["all_reduce", "broadcast", "broadcast", "broadcast"] and names[-1] == "all_reduce"
+        assert {state for _, state in collectives[:-1]} == {"completed"}
+        if box.rank == 0:
+            assert collectives[-1][1] == "scheduled"
+
+
 def test_a_fault_in_a_bucket_is_named(run: Path) -> None:
     """Rank 1, DDP bucket 0 on cuda:1, and the parameter there."""
     done = job("nccl_jobs", "bucket_fault", run=run)

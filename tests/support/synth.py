@@ -458,11 +458,18 @@ class Box:
         return self.record(EVENTS["STEP"], struct.pack("<qII", number, source, 0))
 
     def event(
-        self, kind: str, name: str, sequence_nr: int = -1, storages: Sequence[int] = (), tid: int | None = None
+        self,
+        kind: str,
+        name: str,
+        sequence_nr: int = -1,
+        storages: Sequence[int] = (),
+        tid: int | None = None,
+        stream: tuple[int, int] | None = None,
     ) -> Box:
-        """NODE, RANGE_BEGIN, RANGE_END or OP."""
-        some = (list(storages) + [0] * 6)[:6]
-        payload = struct.pack("<48sqII6Q", name.encode()[:48], sequence_nr, len(storages), 0, *some)
+        """NODE, RANGE_BEGIN, RANGE_END or OP. `stream`: index of the CUDA device, and the thread's stream there."""
+        some = (list(storages) + [0] * 5)[:5]
+        device, handle = (stream[0] + 1, stream[1]) if stream else (0, 0)
+        payload = struct.pack("<48sqIIQ5Q", name.encode()[:48], sequence_nr, len(storages), device, handle, *some)
         return self.record(EVENTS[kind], payload, tid)
 
     def group_seen(

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pytracer._words import count_words, time_words
 from pytracer.analyze.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
-from pytracer.analyze.cuda_streams import failed_stream
+from pytracer.analyze.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.gpu_core import core_error, core_evidence, failed_kernel
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.analyze.wording import collective_evidence
@@ -77,6 +77,7 @@ class CudaErrorRule:
                 else "kernels run later than they are launched: that line need not be the one whose kernel failed",
                 *core,
                 *[xid_words(view, item) for item in xids[:_XIDS]],
+                _worked_on(view),
                 _earlier(view),
                 _graphs(view),
                 collective_evidence(views),
@@ -87,6 +88,14 @@ class CudaErrorRule:
             if blocking or kernel or not error.sticky
             else ["which kernel failed: `pytracer run --gpu-core` tells it"],
         )
+
+
+def _worked_on(view: ProcessView) -> str | None:
+    """A hint: which stream the host was filling last."""
+    current = view.report.current_stream
+    if current is None:
+        return None
+    return f"the last recorded work, {current.record}, was put on {stream_words(current)}"
 
 
 def _earlier(view: ProcessView) -> str | None:

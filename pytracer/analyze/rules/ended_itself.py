@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 
+from pytracer.analyze.ending import ending_in_mid_work
 from pytracer.analyze.native import frame_words, image_name, own_frames
 from pytracer.analyze.report import NativeFrame
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
@@ -37,7 +38,9 @@ class EndedItself:
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in job.suspects:
             process = view.process
-            if view.index in job.explained or process.status_kind != "exited" or process.snapshot.ending is None:
+            if view.index in job.explained or process.status_kind != "exited":
+                continue
+            if ending_in_mid_work(process.snapshot) is None:
                 continue
             groups.setdefault((process.exit_code, _says(view)), []).append(view)
         drafts = [self._explain(views) for views in groups.values()]

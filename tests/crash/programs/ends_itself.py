@@ -1,4 +1,4 @@
-"""Ends in mid-work: ends_itself.py os_exit|thread|library|watchdog|worker|in_order."""
+"""Ends in mid-work: ends_itself.py os_exit|thread|library|watchdog|worker|worker_in_order|in_order."""
 
 import ctypes
 import multiprocessing
@@ -27,8 +27,9 @@ def train(how):
         library.open_device(0)
     elif how == "watchdog":
         library.start_watchdog()
-    elif how == "worker":
-        worker = multiprocessing.get_context("fork").Process(target=give_up, args=(5,))
+    elif how in ("worker", "worker_in_order"):
+        leave = give_up if how == "worker" else sys.exit
+        worker = multiprocessing.get_context("fork").Process(target=leave, args=(5,))
         worker.start()
         worker.join()
         sys.exit(worker.exitcode)

@@ -111,6 +111,30 @@ def captured() -> None:
     time.sleep(60)
 
 
+def coalesced() -> None:
+    """Several collectives that torch runs, and counts, as one; then an ordinary one, and a batch of sends."""
+    tensors = [torch.ones(64, device=DEVICE) for _ in range(3)]
+    dist.all_reduce(tensors[0])
+    with dist.distributed_c10d._coalescing_manager(device=DEVICE):
+        for tensor in tensors:
+            dist.broadcast(tensor, 0)
+    with dist.distributed_c10d._coalescing_manager(device=DEVICE):
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    other = 1 - RANK
+    batch = [dist.P2POp(dist.isend, tensors[0], other), dist.P2POp(dist.irecv, tensors[1], other)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    dist.all_reduce(tensors[0])
+    torch.cuda.synchronize()
+    time.sleep(3.5)
+    if RANK == 0:
+        control("hang", 1)  # what is queued from now on is not done
+    dist.all_reduce(tensors[0])
+    time.sleep(2.5)
+    os._exit(0)
+
+
 def bucket_in_graph() -> None:
     """A graph's static input is freed, a bucket of DDP's gets its memory, the graph is replayed; rank 1 faults."""
     layers, graph = model(), torch.cuda.CUDAGraph()
@@ -136,7 +160,8 @@ if __name__ == "__main__":
     torch.backends.cudnn.enabled = False
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE, timeout=timedelta(seconds=6))
-    {f.__name__: f for f in (healthy, bucket_fault, fsdp_fault, hang, illegal_access, captured, bucket_in_graph)}[
-        sys.argv[1]
-    ]()
+    {
+        f.__name__: f
+        for f in (healthy, bucket_fault, fsdp_fault, hang, illegal_access, captured, coalesced, bucket_in_graph)
+    }[sys.argv[1]]()
     dist.destroy_process_group()

@@ -114,6 +114,16 @@ def test_cuda_error_says_when_the_device_was_seen_to_have_failed(run: Path) -> N
     assert "cuda:0 was seen to have failed 0.400 s before (error 700)" in evidence(raised(run, box, ILLEGAL))
 
 
+@pytest.mark.parametrize(("handle", "words"), [(0x77, "stream 0x77 of cuda:1"), (0, "the default stream of cuda:1")])
+def test_cuda_error_says_which_stream_was_filled_last(run: Path, handle: int, words: str) -> None:
+    """Records of a process that uses CUDA carry the stream of their thread."""
+    box = Box(pid=101, ppid=99).event("NODE", "MulBackward0", stream=(1, handle)).event("NODE", "Plain")
+    report = raised(run, box, ILLEGAL)
+    assert f"the last recorded work, NODE MulBackward0, was put on {words}" in evidence(report)
+    current = next(p for p in report.processes if p.pid == 101).current_stream
+    assert (current.device, current.stream, current.crashed_thread) == ("cuda:1", hex(handle), False)
+
+
 def test_cuda_error_that_is_not_sticky_is_told_by_its_own_line(run: Path) -> None:
     """A refused call left the device well."""
     report = raised(run, Box(pid=101, ppid=99), "CUDA error: invalid device ordinal")

@@ -42,7 +42,7 @@ OFFSETS = {
     ("Grave", "free_who_id"): 32,
     ("Grave", "free_sequence"): 52,
     ("RecordHeader", "mono_ns"): 8,
-    ("NodeRecord", "storages"): 64,
+    ("NodeRecord", "storages"): 72,
     ("CollectiveSlot", "name"): 56,
     ("CollectiveSlot", "sizes"): 192,
     ("CollectiveSlot", "step"): 224,
@@ -102,9 +102,9 @@ def test_text_ends_at_the_first_nul_and_bad_bytes_are_marked() -> None:
 
 
 def test_arrays_are_tuples_and_byte_arrays_bytes() -> None:
-    """`u64[6]` decodes to six numbers, `u8[32]` to 32 bytes."""
-    node = layout(schema.NODE_RECORD).decode(struct.pack("<48sqII6Q", b"n", -1, 2, 0, 1, 2, 3, 4, 5, 6))
-    assert (node["sequence_nr"], node["storages"]) == (-1, (1, 2, 3, 4, 5, 6))
+    """`u64[5]` decodes to five numbers, `u8[32]` to 32 bytes."""
+    node = layout(schema.NODE_RECORD).decode(struct.pack("<48sqIIQ5Q", b"n", -1, 2, 0, 0, 2, 3, 4, 5, 6))
+    assert (node["sequence_nr"], node["storages"]) == (-1, (2, 3, 4, 5, 6))
     assert layout(schema.CRASH_HEADER).decode(bytes(1024))["code_bytes"] == bytes(32)
 
 

@@ -1,0 +1,16 @@
+"""What a process was doing when it asked for its own end."""
+
+from __future__ import annotations
+
+from pytracer.decode.snapshot import Crash, Snapshot
+
+
+def ending_in_mid_work(snapshot: Snapshot) -> Crash | None:
+    """The stacks of exit() or _exit(), when work was going on.
+
+    A child of multiprocessing whose work has ended is ended by os._exit(), too, and has frames of its parent.
+    """
+    ending = snapshot.ending
+    if ending is None or any("/multiprocessing/" in frame.file for frame in ending.python_stack[:1]):
+        return None
+    return ending

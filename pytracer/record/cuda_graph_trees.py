@@ -1,0 +1,90 @@
+"""CUDA graphs of `torch.compile(mode="reduce-overhead")`, named by the function that was compiled.
+
+inductor's cudagraph_trees capture graphs through torch.cuda.CUDAGraph, as others do. What they capture is known
+around the capture only, while CUDAGraphTreeManager.record_function runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import threading
+from typing import Any
+
+from pytracer.record.core import Core
+from pytracer.record.patches import Patches
+from pytracer.record.torch_import import when_imported
+
+_MODULE = "torch._inductor.cudagraph_trees"
+_GENERATED = ("call", "run", "unknown")  # what inductor calls every function that it writes
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+_patches = Patches()
+_now = threading.local()
+
+
+def install(box: Core) -> None:
+    """Once the module is imported, which `import torch` does not."""
+    when_imported(_MODULE, functools.partial(_install, box))
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    _patches.put_back()
+
+
+def name_of_capture() -> str | None:
+    """What is being captured on this thread; None outside of inductor's trees."""
+    return getattr(_now, "name", None)
+
+
+def _install(box: Core) -> None:
+    try:
+        manager = importlib.import_module(_MODULE).CUDAGraphTreeManager
+        record = manager.record_function
+    except AttributeError as error:
+        box.note(f"CUDA graphs of compiled functions get no names: {error}")
+        return
+
+    @functools.wraps(record)
+    def record_function(self: Any, new_inputs: Any, function_id: Any, *args: Any, **kwargs: Any) -> Any:
+        _now.name = _name(self, function_id)
+        try:
+            return record(self, new_inputs, function_id, *args, **kwargs)
+        finally:
+            _now.name = None
+
+    _patches.replace(manager, "record_function", record_function)
+
+
+def _name(manager: Any, function_id: Any) -> str | None:
+    """`compiled function 2 (backward, 0/1), train.py:12 in step`: private attributes, with care."""
+    try:
+        words = [word for word in (_mode(manager, function_id), _compile_id(manager, function_id)) if word]
+        name = f"compiled function {function_id.id}" + (f" ({', '.join(words)})" if words else "")
+        function = manager.ids_to_funcs[function_id]
+        own = getattr(function.model, "__name__", "unknown")
+        place = own if own not in _GENERATED else _place(function.placeholders)
+        return f"{name}, {place}" if place else name
+    except Exception:  # a name is no reason to fail: torch changes these often
+        return None
+
+
+def _mode(manager: Any, function_id: Any) -> str:
+    mode = getattr(manager, "id_to_mode", {}).get(function_id)
+    return mode.name.lower() if mode is not None else ""
+
+
+def _compile_id(manager: Any, function_id: Any) -> str:
+    known = getattr(manager, "id_to_compile_id", {}).get(function_id)
+    return str(known) if known is not None else ""
+
+
+def _place(placeholders: Any) -> str | None:
+    """Where the user's program first uses an input of the function."""
+    for item in placeholders:
+        frames = _FRAME.findall(item.stack_trace or "")
+        if frames:
+            file, line, function = frames[-1]
+            return f"{file.rsplit('/', 1)[-1]}:{line} in {function}"
+    return None

@@ -1,0 +1,34 @@
+"""The stream of each record: of autograd nodes, ranges, operators, collectives."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.jobs import only_victim, program
+
+pytestmark = pytest.mark.fake_cuda
+
+
+@pytest.mark.parametrize("level", ["default", "ops"])
+def test_records_carry_the_current_stream_of_their_thread(run: Path, level: str) -> None:
+    """Nodes run where their forward pass did; a forked child, which has no CUDA, records without."""
+    done = program("stream_records", run=run, options=("--level", level))
+    assert done.status == 128 + signal.SIGSEGV, done.stderr
+    handle, child = done.stdout.split()
+    assert child == "0"
+    parent = next(box for box in done.boxes if box.crash is not None)
+    nodes = [event.data for event in parent.events if event.kind == "NODE" and event.data["name"].startswith("Mul")]
+    assert (nodes[-1]["device"], nodes[-1]["stream"]) == (1, int(handle, 16))
+    if level == "ops":
+        ops = {(event.data["device"], event.data["stream"]) for event in parent.events if event.kind == "OP"}
+        assert (1, int(handle, 16)) in ops
+    assert parent.counts["hook_errors"] == 0
+    current = only_victim(done.report).current_stream
+    assert current is not None
+    assert (current.device, current.stream) == ("cuda:1", hex(int(handle, 16)))
+    assert f"on stream {handle} of cuda:1" in done.stderr
+    others = [box for box in done.boxes if box.ppid == parent.pid and box.events]
+    assert others and all(box.counts["hook_errors"] == 0 for box in others)
