@@ -1,6 +1,7 @@
 """How the programs about DDP and FSDP fault: one rank makes a page inaccessible, says what lies there, and reads it."""
 
 import ctypes
+import gc
 import json
 
 import torch
@@ -32,6 +33,7 @@ def make_room():
     Later mappings then go there, because the kernel takes the highest hole that is large enough, and the hole that the
     freed memory leaves stays one.
     """
+    gc.collect()  # what it finds later would leave holes above
     _room[:] = [_reserve(256 * MIB)]
     fill_holes()
     fill_heap()
