@@ -1165,7 +1165,7 @@ NAME_SLOT = Struct(
         _f("role", "u32", "see NameRole; 0: never used"),
         _f("name", "u32", "journal id of its NAME; of a module without parent, its class"),
         _f("parent", "u32", "1 + index of the slot that it belongs to; 0: none"),
-        _f("flags", "u32", "bit 0: a wrapper's child, left out of names; bit 1: the tensor is followed to other storages"),
+        _f("flags", "u32", "bit 0: a wrapper's child, not in names; bit 1: followed; bit 2: followed through its dict"),
         _f("object", "u64", "the Python object, identity only; 0: gone"),
         _f("impl", "u64", "its TensorImpl"),
         _f("storage_impl", "u64", "its StorageImpl"),

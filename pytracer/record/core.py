@@ -40,7 +40,12 @@ class Core:
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
         self.lib.pytracer_refresh_names.restype = ctypes.c_uint64
         self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
-        self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [ctypes.c_uint64, ctypes.c_uint32]
+        self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+        ]
         self.held.pytracer_name.restype = ctypes.c_uint32
         self.held.pytracer_name_gone.argtypes = [ctypes.c_uint32]
         self.held.pytracer_name_gone.restype = None
