@@ -328,11 +328,12 @@ struct FileHeader {
   uint32_t device_unknown_frees;
   uint32_t reserved_progress;
   uint64_t progress_ns;
-  uint8_t reserved_end[104];
+  uint32_t trimmed;
+  uint8_t reserved_end[100];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_end) == 408);
+static_assert(offsetof(FileHeader, reserved_end) == 412);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {

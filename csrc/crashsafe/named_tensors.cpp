@@ -9,7 +9,8 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint32_t kFollowed = 2;  // NameSlot.flags
+constexpr uint32_t kFollowed = 2, kHeld = 4;  // NameSlot.flags
+constexpr uint64_t kMostEntries = 256;
 
 struct Place {
   uint64_t &addr, &base, &earlier_addr, &earlier_base;
@@ -50,6 +51,28 @@ void look_at(NameSlot& slot, const TensorView& tensor, uint32_t epoch) {
   look_at_gradient(slot, tensor.meta, epoch);
 }
 
+// Untouched, and so no memory, except where a slot has the flag.
+struct Held {
+  uint64_t dict, key;
+} held[kNameSlots * ((1u << kNameChunks) - 1)];
+
+// What the dict has under the key now, so that it is alive and nothing else; 0: no tensor.
+uint64_t held_object(const Held& in) {
+  Table table{};
+  uint64_t key = 0, value = 0;
+  if (type_of(in.dict) != python_types().dict || !table_of_dict(in.dict, table)) return 0;
+  for (uint64_t i = 0; i < table.count && i < kMostEntries; i++)
+    if (entry_of(table, i, key, value) && key == in.key) return derives_from(type_of(value), torch_offsets()->tensor_type) ? value : 0;
+  return 0;
+}
+
+bool look_at_held(NameSlot& slot, const Held& in, TensorView& tensor) {
+  uint64_t object = held_object(in);
+  if (object == 0 || !look_at_tensor(object, tensor) || word_at(tensor.impl) != torch_offsets()->impl_vtable) return false;
+  slot.object = object;
+  return true;
+}
+
 // A parameter whose module lives. Its object may have been replaced unseen and be dead: then it has no references, and the vtable of
 // what was its TensorImpl is overwritten.
 bool is_same(const NameSlot& slot, TensorView& tensor) {
@@ -75,17 +98,27 @@ NameSlot* name_slot(uint32_t number) noexcept {
 void look_at_named_tensors(uint32_t epoch) noexcept {
   if (!can_look()) return;
   uint32_t left = g_box.name_count.load(std::memory_order_acquire), slots = kNameSlots;
+  const Held* in = held;
   for (NameSlot* chunk : g_box.names) {
     for (uint32_t i = 0; chunk != nullptr && i < slots && i < left; i++) {
       NameSlot& slot = chunk[i];
       TensorView tensor{};
+      if (slot.object != 0 && (slot.flags & kHeld) != 0) {
+        if (look_at_held(slot, in[i], tensor)) look_at(slot, tensor, epoch);
+        continue;
+      }
       // Others stay where they were when they were noted: a plain tensor may have died, and another one lie in its place.
       if (slot.object != 0 && (slot.flags & kFollowed) != 0 && is_same(slot, tensor)) look_at(slot, tensor, epoch);
     }
     if (left <= slots) return;
     left -= slots;
+    in += slots;
     slots *= 2;
   }
+}
+
+void name_is_held(uint32_t number, uint64_t dict, uint64_t key) noexcept {
+  if (number <= sizeof held / sizeof held[0]) held[number - 1] = {dict, key};
 }
 
 void look_at_new_name(NameSlot& slot, uint32_t epoch) noexcept {

@@ -25,7 +25,7 @@ std::atomic<bool> on{false};
 
 // Stateless, because raw_deleter() promises one function for all: the context is the data.
 void deleter(void* data) {
-  if (is_guarded(data)) return free_guarded(data);
+  if (is_guarded(data)) return free_guarded(data, blackbox::Origin::kCpuAllocator);
   if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
   InsideAllocator inside;
   original_deleter(data);
@@ -34,7 +34,7 @@ void deleter(void* data) {
 class RecordingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    if (void* data = guarded(nbytes)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
+    if (void* data = guarded(nbytes, blackbox::Origin::kCpuAllocator)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
     c10::DataPtr data = original_allocate(nbytes);
     // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
     if (data.get() != nullptr && data.get() == data.get_context() && data.compare_exchange_deleter(original_deleter, &deleter) &&

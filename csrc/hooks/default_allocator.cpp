@@ -3,9 +3,11 @@
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "cpu_allocator.h"
+#include "guarded.h"
 #include "hooks.h"
 #include "redirect.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
@@ -14,32 +16,58 @@ namespace pytracer::hooks {
 namespace {
 
 std::atomic<bool> on{false};
-
-bool is_ours() { return !t_inside_allocator && on.load(std::memory_order_relaxed); }
+std::atomic<bool> guards{false};  // what is allocated here is freed here
+std::atomic<int> seen_while_off{0};
+bool frees_stay_ours = false;
 
 void* allocate(size_t nbytes) {
-  void* data = c10::alloc_cpu(nbytes);  // our own slot is not redirected
-  if (data != nullptr && is_ours()) record_storage(data, nbytes, static_cast<uint32_t>(blackbox::Origin::kDefaultAllocator));
+  if (t_inside_allocator) return c10::alloc_cpu(nbytes);  // our own slot is not redirected
+  if (!on.load(std::memory_order_relaxed)) {
+    seen_while_off |= 1;
+    return c10::alloc_cpu(nbytes);
+  }
+  if (guards.load(std::memory_order_relaxed))
+    if (void* data = guarded(nbytes, blackbox::Origin::kDefaultAllocator)) return data;
+  void* data = c10::alloc_cpu(nbytes);
+  if (data != nullptr) record_storage(data, nbytes, static_cast<uint32_t>(blackbox::Origin::kDefaultAllocator));
   return data;
 }
 
 void release(void* data) {
-  if (data != nullptr && is_ours()) pytracer_storage_freed(data, who_frees);  // before the memory is given back
+  if (is_guarded(data)) return free_guarded(data, blackbox::Origin::kDefaultAllocator);
+  if (!t_inside_allocator) {
+    if (!on.load(std::memory_order_relaxed))
+      seen_while_off |= 2;
+    else if (data != nullptr)
+      pytracer_storage_freed(data, who_frees);  // before the memory is given back
+  }
   c10::free_cpu(data);
 }
 
 const Redirection kThere[] = {{reinterpret_cast<void*>(c10::alloc_cpu), reinterpret_cast<void*>(allocate)},
                               {reinterpret_cast<void*>(c10::free_cpu), reinterpret_cast<void*>(release)}};
 
-const char* install(Level) {
-  if (redirect({kThere[0], kThere[1]}) < 2) return "c10::alloc_cpu is not called between libraries: torch.UntypedStorage is not seen";
-  on.store(true, std::memory_order_release);
-  return nullptr;
+// Whether the default allocator calls us for both: a guarded storage must not reach free().
+bool both_are_ours() {
+  seen_while_off = 0;
+  c10::GetDefaultCPUAllocator()->allocate(1).clear();
+  return seen_while_off == 3;
 }
 
+const char* install(Level) {
+  if (redirect({kThere[0], kThere[1]}) + frees_stay_ours < 2)
+    return "c10::alloc_cpu is not called between libraries: torch.UntypedStorage is not seen";
+  guards.store(both_are_ours(), std::memory_order_relaxed);
+  on.store(true, std::memory_order_release);
+  return guards.load(std::memory_order_relaxed) ? nullptr : "c10's allocator is not seen at both ends: torch.UntypedStorage is not guarded";
+}
+
+// Guarded storages that live on are still freed here.
 void uninstall() {
   on.store(false, std::memory_order_release);
-  redirect({{kThere[0].to, kThere[0].from}, {kThere[1].to, kThere[1].from}});
+  redirect({{kThere[0].to, kThere[0].from}});
+  frees_stay_ours = __atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) != 0;
+  if (!frees_stay_ours) redirect({{kThere[1].to, kThere[1].from}});
 }
 
 }  // namespace

@@ -1,18 +1,19 @@
 // torch's CPU storages in guard mode: what an allocation and a free do instead of going to the allocator.
 #pragma once
+#include "../blackbox/layout.h"
 #include "../recorder/core.h"
 
 #include <c10/core/Allocator.h>
 
 namespace pytracer::hooks {
 
-void* allocate_guarded(size_t nbytes) noexcept;
-void free_guarded(void* data) noexcept;
+void* allocate_guarded(size_t nbytes, blackbox::Origin origin) noexcept;
+void free_guarded(void* data, blackbox::Origin origin) noexcept;
 
 /// The storage's memory, against a guard page; null when it is not chosen, or when guarding it is not possible now.
-inline void* guarded(size_t nbytes) noexcept {
+inline void* guarded(size_t nbytes, blackbox::Origin origin) noexcept {
   if (__builtin_expect((__atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) & 1) == 0, 1)) return nullptr;
-  return pytracer_guard_chooses(nbytes) != 0 ? allocate_guarded(nbytes) : nullptr;
+  return pytracer_guard_chooses(nbytes) != 0 ? allocate_guarded(nbytes, origin) : nullptr;
 }
 
 /// By its address: raw_deleter() promises one function for all. Guarded storages outlive the recording.

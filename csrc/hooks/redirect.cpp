@@ -53,17 +53,19 @@ int each_library(dl_phdr_info* info, size_t, void* argument) {
   }
   if (dynamic == nullptr || base == work.own[0] || base == work.own[1] || strstr(info->dlpi_name, "linux-vdso") != nullptr) return 0;
   uintptr_t tables[2] = {};
-  size_t sizes[2] = {};
+  size_t sizes[2] = {}, first[2] = {};
   for (; dynamic->d_tag != DT_NULL; dynamic++) {
     if (dynamic->d_tag == DT_JMPREL) tables[0] = dynamic->d_un.d_ptr;
     if (dynamic->d_tag == DT_PLTRELSZ) sizes[0] = dynamic->d_un.d_val;
     if (dynamic->d_tag == DT_RELA) tables[1] = dynamic->d_un.d_ptr;
     if (dynamic->d_tag == DT_RELASZ) sizes[1] = dynamic->d_un.d_val;
+    // The linker puts those without a symbol first: in libtorch_cpu 225 970 of 321 106, which nobody needs to bring into memory.
+    if (dynamic->d_tag == DT_RELACOUNT) first[1] = dynamic->d_un.d_val;
   }
   for (int t = 0; t < 2; t++) {
     if (tables[t] == 0) continue;
     const auto* entries = reinterpret_cast<const ElfW(Rela)*>(tables[t]);
-    for (size_t i = 0; i < sizes[t] / sizeof *entries; i++) {
+    for (size_t i = first[t]; i < sizes[t] / sizeof *entries; i++) {
       auto type = static_cast<uint32_t>(ELF64_R_TYPE(entries[i].r_info));
       if (type != kJumpSlot && type != kGlobDat) continue;
       auto* slot = reinterpret_cast<void**>(base + entries[i].r_offset);

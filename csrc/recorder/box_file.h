@@ -25,8 +25,12 @@ void* add_region(blackbox::RegionKind kind, uint32_t item_bytes, uint64_t items,
 /// When no file can be made, private memory replaces the mapping, so that nothing is written to the parent's box.
 void reopen_after_fork() noexcept;
 
-/// Gives the disk blocks of never used regions back at a clean exit of a process that recorded nothing of its own.
-void trim_at_exit() noexcept;
+/// This process is one of many of its kind: when it ends well, its box keeps only who it was, how it ended, records and collectives.
+void keep_little() noexcept;
+
+/// Gives disk blocks back when the process calls exit(): those of a process that recorded nothing of its own, and of one that
+/// keeps little and ends well. Killed in between, the box holds more, and nothing wrong.
+void trim_at_exit(int code) noexcept;
 
 /// Path of this process's file; empty when there is none.
 const char* box_path() noexcept;

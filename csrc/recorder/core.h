@@ -18,6 +18,12 @@ PYTRACER_API void pytracer_stop(void);
 /// Goes on in the same box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
+/// This process is one of many: when it ends well, its box gives its tables back (docs/blackbox.md).
+PYTRACER_API void pytracer_keep_little(void);
+
+/// The process is about to end with `code`. Seen without asking where the library is preloaded, and at exit().
+PYTRACER_API void pytracer_note_exit(int code);
+
 /// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
 PYTRACER_API void pytracer_arm_thread(void);
 
@@ -151,9 +157,10 @@ struct pytracer_torch_probe {
 PYTRACER_API int pytracer_learn_torch(const struct pytracer_torch_probe* learn, const struct pytracer_torch_probe* check);
 
 /// Gives a module or tensor a name, or `slot` (from an earlier call; 0: a new one) to another one. `role`: schema.NameRole, `name`: id of
-/// its NAME entry, `parent`: a slot or 0, `flags`: schema.NameSlot. Returns the slot, 0 when there is no room (counted). Holds the GIL.
+/// its NAME entry, `parent`: a slot or 0, `flags`: schema.NameSlot; `dict`, `key`: objects, where a buffer is followed, else 0. Returns the
+/// slot, 0 when there is no room (counted). Holds the GIL.
 PYTRACER_API uint32_t pytracer_name(uint32_t slot, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object,
-                                    uint32_t item_bytes);
+                                    uint32_t item_bytes, uint64_t dict, uint64_t key);
 
 /// The object is gone, or nobody knows any more what it is: what the slot says about the past stays.
 PYTRACER_API void pytracer_name_gone(uint32_t slot);

@@ -77,7 +77,8 @@ int pytracer_learn_torch(const pytracer_torch_probe* first, const pytracer_torch
   return recorder::can_look() && recorder::learn_torch(*first, *second);
 }
 
-uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object, uint32_t item_bytes) {
+uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object, uint32_t item_bytes,
+                       uint64_t dict, uint64_t key) {
   if (!recorder::can_look()) return 0;
   blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : recorder::new_slot(number);
   if (slot == nullptr) return 0;
@@ -88,6 +89,7 @@ uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t p
   slot->parent = parent;
   slot->flags = flags;
   slot->item_bytes = item_bytes;
+  if (dict != 0) crashsafe::name_is_held(number, dict, key);
   std::atomic_ref(slot->object).store(object, std::memory_order_release);
   if (role != static_cast<uint32_t>(blackbox::NameRole::kModule)) crashsafe::look_at_new_name(*slot, recorder::tick());
   return number;

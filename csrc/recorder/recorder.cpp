@@ -185,7 +185,7 @@ void note_exit(int code, bool at_once) noexcept {
   header.exit_code = code;
   if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();
   std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kExiting), std::memory_order_release);
-  trim_at_exit();
+  trim_at_exit(code);
 }
 
 void note_wait(int pid, int status, int code, bool via_waitid, const struct rusage* usage) noexcept {
@@ -234,6 +234,9 @@ void pytracer_stop(void) {
   crashsafe::uninstall_handlers();
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kDisabled), std::memory_order_release);
 }
+
+void pytracer_keep_little(void) { recorder::keep_little(); }
+void pytracer_note_exit(int code) { recorder::note_exit(code, true); }
 
 void pytracer_resume(void) {
   if (!recorder::recording()) return;

@@ -13,7 +13,7 @@ from pytracer.analyze.facts import lived_at
 from pytracer.decode.snapshot import NamedTensor, Snapshot, Storage
 
 _ORDER = ("user", "parameter", "buffer", "optimizer state", "gradient")
-_LOOKED_AT = ("parameter", "gradient")  # by the handler; the others stay where they were noted
+_LOOKED_AT = ("parameter", "buffer", "gradient")  # by the handler; the others stay where they were noted
 MOST_NAMES = 64
 
 

@@ -426,7 +426,8 @@ FILE_HEADER = Struct(
         _f("device_unknown_frees", "u32", "frees of blocks that were never seen", "count"),
         _f("reserved_progress", "u32", "zero"),
         _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
-        _f("reserved_end", "u8[104]", "zero"),
+        _f("trimmed", "u32", "1: the process ended well, and its tables were given back; what is not there says nothing"),
+        _f("reserved_end", "u8[100]", "zero"),
     ),
 )
 
@@ -1164,7 +1165,7 @@ NAME_SLOT = Struct(
         _f("role", "u32", "see NameRole; 0: never used"),
         _f("name", "u32", "journal id of its NAME; of a module without parent, its class"),
         _f("parent", "u32", "1 + index of the slot that it belongs to; 0: none"),
-        _f("flags", "u32", "bit 0: a wrapper's child, left out of names; bit 1: the tensor is followed to other storages"),
+        _f("flags", "u32", "bit 0: a wrapper's child, not in names; bit 1: followed; bit 2: followed through its dict"),
         _f("object", "u64", "the Python object, identity only; 0: gone"),
         _f("impl", "u64", "its TensorImpl"),
         _f("storage_impl", "u64", "its StorageImpl"),

@@ -22,6 +22,10 @@ from pytracer.decode.snapshot import Damage
 _LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
 _DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes
 _MOST_DAMAGE = 200
+_GIVEN_BACK = (
+    *(schema.Region.EPOCHS, schema.Region.GRAVES, schema.Region.STORAGES, schema.Region.FOREIGN),
+    *(schema.Region.SCOPED_TENSORS, schema.Region.NAMES),
+)
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,8 @@ class BoxFile:
             extent = self._extent(entry, at)
             if extent is None:
                 continue
+            if self.header["trimmed"] and extent.kind in _GIVEN_BACK:
+                continue  # what is still there was written while it was given back
             if any(extent.offset < e.offset + e.nbytes and e.offset < extent.offset + extent.nbytes for e in found):
                 self.note(at, f"region {extent.kind} overlaps another one; skipped")
                 continue

@@ -77,6 +77,8 @@ def read_box(
     """
     box = BoxFile(path, _LIGHT_REGIONS if light else None)
     header = box.header
+    if header["trimmed"] and header["state"] == State.CRASHED:
+        box.note(0, "crashed after exit(0): by then the tables of storages had been given back")
     journal = Journal(box)
     rings = Rings(box)
     clock = Clock(box, journal)

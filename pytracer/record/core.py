@@ -40,11 +40,23 @@ class Core:
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
         self.lib.pytracer_refresh_names.restype = ctypes.c_uint64
         self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
-        self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [ctypes.c_uint64, ctypes.c_uint32]
+        self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+        ]
         self.held.pytracer_name.restype = ctypes.c_uint32
         self.held.pytracer_name_gone.argtypes = [ctypes.c_uint32]
         self.held.pytracer_name_gone.restype = None
-        for name in ("pytracer_stop", "pytracer_resume", "pytracer_count_hook_error", "pytracer_arm_thread"):
+        for name in (
+            "pytracer_stop",
+            "pytracer_resume",
+            "pytracer_count_hook_error",
+            "pytracer_arm_thread",
+            "pytracer_keep_little",
+            "pytracer_note_exit",
+        ):
             getattr(self.lib, name).restype = None
         for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p

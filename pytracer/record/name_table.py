@@ -14,7 +14,7 @@ from typing import Any
 from pytracer.blackbox.numbers import Entry, NameRole
 from pytracer.record.core import Core
 
-TRANSPARENT, FOLLOWED = 1, 2  # NameSlot.flags
+TRANSPARENT, FOLLOWED, HELD = 1, 2, 4  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
 TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
 _PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
@@ -118,14 +118,19 @@ class NameTable:
             slots[id(tensor)] = slot
 
     def _tensor(self, owner: _Owner, role: int, key: str, tensor: Any) -> None:
-        flags = FOLLOWED if role == NameRole.PARAMETER else 0
-        slot = self._note(owner, key, role, key, owner.slot, flags, tensor)
+        flags, held = FOLLOWED if role == NameRole.PARAMETER else 0, (0, 0)
+        if role == NameRole.BUFFER and local_part(tensor) is tensor:
+            flags, held = HELD, (id(owner.ref().__dict__["_buffers"]), id(key))
+        slot = self._note(owner, key, role, key, owner.slot, flags, tensor, held)
         if slot and role == NameRole.PARAMETER:
             self._tensor_slots[id(tensor)] = slot
 
-    def _note(self, owner: _Owner, key: Any, role: int, text: str, parent: int, flags: int, tensor: Any) -> int:
+    def _note(
+        self, owner: _Owner, key: Any, role: int, text: str, parent: int, flags: int, tensor: Any,
+        held: tuple[int, int] = (0, 0),
+    ) -> int:  # fmt: skip
         known, local = owner.tensors.get(key, (0, 0))[0], local_part(tensor)
-        slot = self._write(known, role, text, parent, flags, id(local), item_bytes(local))
+        slot = self._write(known, role, text, parent, flags, id(local), item_bytes(local), held)
         if slot:
             owner.tensors[key] = slot, id(tensor)
         return slot
@@ -159,11 +164,16 @@ class NameTable:
             if self._tensor_slots.get(tensor) == slot:
                 del self._tensor_slots[tensor]
 
-    def _write(self, slot: int, role: int, text: str, parent: int, flags: int, address: int, nbytes: int) -> int:
+    def _write(
+        self, slot: int, role: int, text: str, parent: int, flags: int, address: int, nbytes: int,
+        held: tuple[int, int] = (0, 0),
+    ) -> int:  # fmt: skip
         name = self._text(text)
         if not slot and len(self._gone) > KEPT_GONE:
             slot = self._gone.popleft()
-        return int(self._box.held.pytracer_name(slot, int(role), name, parent, flags, address, nbytes)) if name else 0
+        if not name:
+            return 0
+        return int(self._box.held.pytracer_name(slot, int(role), name, parent, flags, address, nbytes, *held))
 
     def _text(self, text: str) -> int:
         number = self._texts.get(text)

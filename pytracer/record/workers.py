@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
 from pytracer.record.core import Core
@@ -60,6 +61,9 @@ def _begin(box: Core, arguments: dict[str, Any]) -> None:
             "dataset": type(dataset).__qualname__ if dataset is not None else None,
         },
     )
+    box.lib.pytracer_keep_little()
+    if not box.preloaded:
+        _note_exit(box)
     kinds: Any = importlib.import_module("torch.utils.data")._DatasetKind
     create = kinds.create_fetcher
 
@@ -70,6 +74,18 @@ def _begin(box: Core, arguments: dict[str, Any]) -> None:
         return fetcher
 
     kinds.create_fetcher = staticmethod(create_fetcher)
+
+
+def _note_exit(box: Core) -> None:
+    """A forked worker ends by os._exit(), which nobody sees where nothing is preloaded."""
+    leave = os._exit
+
+    @functools.wraps(leave)
+    def note_and_leave(status: int) -> NoReturn:
+        box.lib.pytracer_note_exit(status)
+        leave(status)
+
+    os._exit = note_and_leave
 
 
 def _recorded(box: Core, fetch: Any) -> Any:

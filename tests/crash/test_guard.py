@@ -31,6 +31,16 @@ SILENT = [
     ),
     ("guard_stale_view.py", [], "", "use-after-free", "float(view[10])", "= torch.ones(5000)", "storage.resize_(0)"),
     ("guard_sparse_column.py", [], "", "out-of-bounds", "adjacency @", "= torch.ones(64, 16)", None),
+    ("guard_untyped.py", ["overrun"], "", "out-of-bounds", "kernels.decay(", "torch.UntypedStorage(4096)", None),
+    (
+        "guard_untyped.py",
+        ["freed"],
+        "",
+        "use-after-free",
+        "kernels.look_up(",
+        "torch.UntypedStorage(8192)",
+        "table.resize_(0)",
+    ),
     ("guard_backward.py", [], "", "use-after-free", "mask = torch.tensor(", "(x > 0).float()", "Scale.apply(x)"),
 ]
 NAMES = [f"{program[6:-3]}{'-'.join(['', *words])}{more}" for program, words, more, *_ in SILENT]
@@ -312,14 +322,15 @@ def test_disable_leaves_guarded_storages_alone(tmp_path: Path, run: Path) -> Non
         "from pytracer.record.core import core\nimport ctypes\n"
         "owns = lambda t: bool(core().lib.pytracer_guard_owns(ctypes.c_void_p(t.data_ptr())))\n"
         "a = [torch.ones(100) for _ in range(10)]\n"
-        "pytracer.disable()\nb = [torch.ones(100) for _ in range(10)]\ndel a[:5]\n"
+        "d = [torch.UntypedStorage(400) for _ in range(10)]\nassert all(map(owns, d))\n"
+        "pytracer.disable()\ndel d[:5]\nb = [torch.ones(100) for _ in range(10)]\ndel a[:5]\n"
         f"pytracer.enable({str(run)!r})\nc = torch.ones(100)\n"
         "print(sum(map(torch.sum, [*a, *b, c])).item(), all(map(owns, a)), any(map(owns, b)), owns(c))\n",
         encoding="utf-8",
     )
     done = victim(str(program), run=run, way="untraced")
     assert (done.status, done.stdout) == (0, "1600.0 True False True\n"), done.stderr
-    assert (guard_of(done).quarantined or 0) >= 5
+    assert (guard_of(done).quarantined or 0) >= 10
 
 
 def test_words_nobody_knows_are_noted_and_change_nothing(run: Path) -> None:

@@ -22,6 +22,8 @@ OFFSET = 3 * 4096 + 40
 NAMES = {
     "parameter": "parameter layers.0.weight",
     "buffer": "buffer seen",
+    "buffer_with_new_data": "buffer seen",
+    "buffer_that_was_replaced": "buffer seen",
     "gradient": "gradient of layers.0.weight",
     "gradient_of_this_step": "gradient of first.weight",
     "optimizer_state": "exp_avg_sq of layers.0.weight",
@@ -82,7 +84,7 @@ def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
     assert NAMES[case] in (storage.names or [])
     (named,) = [item for item in storage.named or [] if item.name == NAMES[case]]
     assert named.offset_bytes == OFFSET
-    followed = NAMES[case].startswith(("parameter", "gradient"))
+    followed = NAMES[case].startswith(("parameter", "gradient", "buffer"))
     assert named.how == ("handler" if followed else "recorded")
 
 

@@ -130,3 +130,25 @@ print(*pids)
             grown = children.index(box.pid) % 4 == 0
             assert sum(thread_of(s) >= 300 and thread_of(s) < 500 for s in box.storages) == (48000 if grown else 0)
     print(f"{len(children)} children forked while the box grew")
+
+
+def test_killed_while_it_gives_blocks_back_leaves_a_readable_box(native: Native) -> None:
+    """SIGKILL at any moment around a good end, while threads record: how it ended is there or not, nothing is wrong."""
+    chance = random.Random(20261121)
+    ended = 0
+    for _ in range(KILLS):
+        child = native.start(
+            f"t.testing_background({THREADS}, 64)\ncore.pytracer_keep_little()\nprint('go', flush=True)\nos._exit(0)"
+        )
+        assert child.stdout is not None and child.stdout.readline() == b"go\n"
+        time.sleep(chance.uniform(0.0, 0.002))
+        child.kill()
+        assert child.wait() in (0, -signal.SIGKILL)
+        child.stdout.close()
+        (path,) = (native.run / "boxes").iterdir()
+        box = read_and_remove(path)
+        assert (box.state, box.exit_code) in (("RECORDING", None), ("EXITING", 0))
+        assert box.crash is None and inconsistent(box.storages) == []
+        assert unfinished(box) == []
+        ended += box.state == "EXITING"
+    assert ended > 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.reader import read_box
+from pytracer.decode.snapshot import Fact
 
 _PROGRAM = """
 import torch, torch.distributed as dist
@@ -33,6 +35,11 @@ def check_wrappers() -> Check:
         facts = [fact for path in boxes(directory) for fact in read_box(path).facts]
     if done.returncode:
         return Check("wrappers", LIMITED, f"DDP and FSDP could not be tried: {last_line(done)}")
+    return wrappers(facts)
+
+
+def wrappers(facts: Sequence[Fact]) -> Check:
+    """`facts`: those in the child's box."""
     kinds = {fact.kind for fact in facts}
     lost = [name for name, kind in (("DDP's buckets", "BUCKETS"), ("FSDP's units", "UNIT")) if kind not in kinds]
     if lost:

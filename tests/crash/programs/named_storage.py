@@ -88,6 +88,20 @@ def buffer() -> None:
     fault_in(net.seen)
 
 
+def buffer_with_new_data() -> None:
+    """Since it was noted it was given other memory, which nobody is told of."""
+    net = Net()
+    net.seen.data = torch.ones(SIDE, SIDE)
+    fault_in(net.seen)
+
+
+def buffer_that_was_replaced() -> None:
+    """Past the module's __setattr__, as functional calls do."""
+    net = Net()
+    net._buffers["seen"] = torch.ones(SIDE, SIDE)
+    fault_in(net.seen)
+
+
 def gradient() -> None:
     net = Net()
     trained(net)
