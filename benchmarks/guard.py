@@ -241,8 +241,8 @@ def tables(steps: list[dict[str, Any]], pairs: list[dict[str, Any]]) -> list[out
 def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of guard mode, with spread.")
     parser.add_argument("--only", choices=("steps", "pairs"))
-    parser.add_argument("--rounds", type=int, default=10, help="rounds per generation")
-    parser.add_argument("--generations", type=int, default=3, help="how often processes are started anew")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per generation")
+    parser.add_argument("--generations", type=int, default=2, help="how often processes are started anew")
     parser.add_argument("--quick", action="store_true", help="one generation, three rounds")
     output.add_arguments(parser)
     parser.add_argument("--worker", choices=("steps", "pairs"), help=argparse.SUPPRESS)

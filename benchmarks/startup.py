@@ -78,7 +78,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What tracing adds to the start of a process.")
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="five turns")
     output.add_arguments(parser)
     given = parser.parse_args()

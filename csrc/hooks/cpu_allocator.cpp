@@ -24,7 +24,7 @@ c10::DeleterFnPtr original_deleter = nullptr;
 std::atomic<bool> on{false};
 
 // Stateless, because raw_deleter() promises one function for all: the context is the data.
-void deleter(void* data) {
+__attribute__((hot)) void deleter(void* data) {
   if (is_guarded(data)) return free_guarded(data, blackbox::Origin::kCpuAllocator);
   if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
   InsideAllocator inside;
@@ -33,7 +33,7 @@ void deleter(void* data) {
 
 class RecordingAllocator final : public c10::Allocator {
  public:
-  c10::DataPtr allocate(size_t nbytes) override {
+  __attribute__((hot)) c10::DataPtr allocate(size_t nbytes) override {
     if (void* data = guarded(nbytes, blackbox::Origin::kCpuAllocator)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
     c10::DataPtr data = original_allocate(nbytes);
     // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
@@ -78,12 +78,12 @@ void uninstall() {
 
 bool is_cpu_deleter(c10::DeleterFnPtr asked) noexcept { return asked == &deleter || (asked == original_deleter && asked != nullptr); }
 
-uint64_t who_frees(bool large) {
+__attribute__((hot)) uint64_t who_frees(bool large) {
   Who who = large ? who_is_running_in_detail() : who_is_running();
   return static_cast<uint64_t>(who.where) << 32 | who.id;
 }
 
-void record_storage(const void* data, size_t nbytes, uint32_t origin) {
+__attribute__((hot)) void record_storage(const void* data, size_t nbytes, uint32_t origin) {
   Who who = nbytes >= blackbox::kLargeStorageBytes ? who_is_running_in_detail() : who_is_running();
   pytracer_storage_allocated(data, nbytes, origin, who.id, who.where);
 }

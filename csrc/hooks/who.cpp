@@ -14,6 +14,11 @@
 #include <cstring>
 #include <typeinfo>
 
+// Asked for every storage: without a stub on the way, as core.h has it for the core's.
+#if defined(__GNUC__) && !defined(__clang__)
+extern "C" PyThreadState* PyGILState_GetThisThreadState(void) __attribute__((noplt));
+#endif
+
 namespace pytracer::hooks {
 namespace {
 
@@ -262,7 +267,7 @@ __attribute__((noinline)) static Who who_in_backward() noexcept {
   return python_line(mine);
 }
 
-Who who_is_running() noexcept {
+__attribute__((hot)) Who who_is_running() noexcept {
   Cache* mine = t_cache;
   if (__builtin_expect(mine == nullptr || t_in_backward, 0)) return who_in_backward();
   return python_line(*mine);

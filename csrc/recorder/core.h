@@ -7,6 +7,12 @@
 extern "C" {
 #endif
 #define PYTRACER_API __attribute__((visibility("default")))
+/// Called for every storage: straight through the address table, without a stub that is one more line of code to fetch.
+#if defined(__GNUC__) && !defined(__clang__)
+#define PYTRACER_HOT_API PYTRACER_API __attribute__((noplt))
+#else
+#define PYTRACER_HOT_API PYTRACER_API
+#endif
 
 /// Starts recording into `run_directory` (created when missing). Flags: 1 announce a crash on stderr.
 /// Returns 0, or an errno with `error` filled. Starting twice is an error (EALREADY); stop first.
@@ -46,11 +52,11 @@ PYTRACER_API void pytracer_step(int64_t step, uint32_t source);
 /// Adds the table of live storages and a context for this thread. 0 when there is no room.
 PYTRACER_API int pytracer_open_storages(void);
 /// `origin`: schema.Origin, one below 16.
-PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where);
+PYTRACER_HOT_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where);
 
 /// Before the memory is given back. `who` is asked only when the storage is known: who_where in the upper half, who_id in
 /// the lower one; `large` tells that detail is worth its cost.
-PYTRACER_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
+PYTRACER_HOT_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
 
 /// True when a live storage begins at `addr`, in either table.
 PYTRACER_API int pytracer_storage_known(const void* addr);

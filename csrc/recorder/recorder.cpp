@@ -277,10 +277,6 @@ void pytracer_step(int64_t step, uint32_t source) {
   recorder::refresh_names_sometimes();
 }
 int pytracer_open_storages(void) { return recorder::recording() && recorder::open_storage_table(); }
-void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where) {
-  recorder::storage_allocated(addr, nbytes, origin, {who_id, who_where});
-}
-void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { recorder::storage_freed(addr, who); }
 int pytracer_storage_known(const void* addr) { return recorder::storage_known(addr) || recorder::foreign_known(reinterpret_cast<uint64_t>(addr)); }
 uint64_t pytracer_foreign_allocated(const struct pytracer_foreign* birth) { return recorder::recording() ? recorder::foreign_allocated(*birth) : 0; }
 void pytracer_foreign_freed(uint64_t number, uint64_t (*who)(bool)) { recorder::foreign_freed(number, who); }

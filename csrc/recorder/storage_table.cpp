@@ -2,6 +2,7 @@
 
 #include "../crashsafe/box.h"
 #include "box_file.h"
+#include "core.h"
 #include "journal.h"
 #include "thread_context.h"
 
@@ -178,7 +179,7 @@ __attribute__((noinline)) void take_slow(ThreadContext& context, uint64_t addr, 
 
 bool open_storage_table() noexcept { return g_box.newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
 
-void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
+static inline void allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
@@ -190,7 +191,8 @@ void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who
   fill(slot, context, birth);
 }
 
-void storage_freed(const void* address, AskWho who) noexcept {
+// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
+static inline void freed(const void* address, AskWho who) noexcept {
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   if (__builtin_expect(tier == nullptr, 0)) return;
   ThreadContext& context = this_thread();
@@ -229,3 +231,9 @@ void recount_storages() noexcept {
 }
 
 }  // namespace pytracer::recorder
+
+// Here, so that the table is worked on without another call.
+__attribute__((hot)) void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where) {
+  pytracer::recorder::allocated(addr, nbytes, origin, {who_id, who_where});
+}
+__attribute__((hot)) void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { pytracer::recorder::freed(addr, who); }

@@ -1,5 +1,6 @@
 // Live storages in an open-addressing table that grows in tiers; a free copies the whole life into the thread's graves.
-// Lock-free: a slot is taken by one compare-and-swap and published last (docs/blackbox.md).
+// Lock-free: a slot is taken by one compare-and-swap and published last (docs/blackbox.md). Its users are in core.h:
+// pytracer_storage_allocated and pytracer_storage_freed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,15 +16,8 @@ struct Who {
 /// Adds the first tier. False when there is no room: nothing will be recorded.
 bool open_storage_table() noexcept;
 
-/// `origin`: blackbox::Origin, one that fits into the key.
-void storage_allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept;
-
 /// Who frees: Who.where in the upper half and Who.id in the lower one. `large` tells that detail is worth its cost.
 using AskWho = uint64_t (*)(bool large);
-
-/// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
-/// `who` is asked only when the storage is known.
-void storage_freed(const void* addr, AskWho who) noexcept;
 
 /// True when a live storage begins at `addr`.
 bool storage_known(const void* addr) noexcept;
