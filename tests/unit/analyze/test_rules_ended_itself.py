@@ -1,0 +1,73 @@
+"""ended-itself: who asked for the end of a process, and what only looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.report import Report
+from tests.support import scenarios as s
+from tests.support.deaths import PID, finding, summary, verdict
+from tests.support.synth import Box, Frame
+
+EXIT = 6  # CrashState
+CORE, FFI = "/venv/lib/pytracer/libpytracer_core.so", "/usr/lib/libffi.so.8"
+TRAIN: list[Frame] = [("train", s.SCRIPT, 12)]
+LAUNCH: list[Frame] = [("_launch", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 71), *TRAIN]
+
+
+def ended(
+    run: Path,
+    native: Sequence[str],
+    python: Sequence[Frame] = (),
+    code: int = 3,
+    exception: tuple[str, str] | None = None,
+    **crash: int,
+) -> Report:
+    """The report about a process that asked for its end below these images and Python frames."""
+    box = Box(pid=PID, ppid=99).at(500)
+    if exception is not None:
+        box.exception(*exception, TRAIN)
+    stack = [(image, 0x1000 + 16 * number) for number, image in enumerate(native)]
+    box.crash(0, code=0, state=EXIT, python=python, native=stack, **crash)
+    return build_report(s.load(run, box.exit(code)))
+
+
+@pytest.mark.parametrize(
+    ("native", "python", "says"),
+    [
+        ((CORE, s.PYTHON), TRAIN, "os._exit() was called at train.py:12 in train"),
+        ((CORE, s.LIBC, s.PYTHON), TRAIN, "exit() was called at train.py:12 in train"),
+        ((CORE, s.LIBC, FFI, s.PYTHON), TRAIN, "exit() was called at train.py:12 in train"),
+        ((CORE, s.LIBC, s.VICTIM, s.PYTHON), TRAIN, "exit() was called in libvictim.so+0x"),
+        ((CORE, s.VICTIM, s.PYTHON), TRAIN, "_exit() was called in libvictim.so+0x"),
+        ((CORE, s.LIBC), (), "exit() was called on a thread without Python"),
+    ],
+)
+def test_caller_is_told_by_the_images_below(native: Sequence[str], python: list[Frame], says: str, run: Path) -> None:
+    """The C library and the interpreter only pass the call on."""
+    report = ended(run, native, python)
+    assert verdict(report) == ("exit", "certain")
+    assert f"ended itself with exit status 3: {says}" in summary(report)
+
+
+def test_exception_that_reached_the_top_is_the_cause(run: Path) -> None:
+    """What ends the process after it is its way out."""
+    report = ended(run, (CORE, s.PYTHON), TRAIN, 1, ("ValueError", "shard 3 has 0 rows"))
+    assert verdict(report)[0] == "python-exception"
+    assert finding(report, "ended-itself") is None
+
+
+def test_child_of_multiprocessing_ends_in_order(run: Path) -> None:
+    """It is ended by os._exit(), below the frames of its parent's start()."""
+    report = ended(run, (CORE, s.PYTHON), LAUNCH)
+    assert finding(report, "ended-itself") is None
+    assert verdict(report)[0] == "unknown"
+
+
+def test_status_zero_is_no_death(run: Path) -> None:
+    """A library that ends the process so has its stacks shown, and is blamed by nobody."""
+    assert verdict(ended(run, (CORE, s.LIBC, s.VICTIM), TRAIN, 0)) == ("clean", "certain")
