@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conditions import needs_compiler, needs_core, needs_native
-from tests.support.crash import Ended, line_of, own_frames, victim
+from tests.support.crash import Ended, line_of, new_store, own_frames, victim
 
 pytestmark = [needs_core, needs_compiler]
 
@@ -114,7 +114,7 @@ def test_storm_of_forks_leaves_twenty_whole_boxes(forked: Ended, said: dict[str,
 @needs_native
 def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> None:
     """mp.spawn catches the exception itself; the verdict is python-exception on rank 1, at the line that raised."""
-    done = victim("rank_of_mp_spawn.py", "raise", str(run.parent / "store"), run=run)
+    done = victim("rank_of_mp_spawn.py", "raise", new_store(run), run=run)
     assert done.status == 1
     assert "ValueError: shard 3 has 0 rows" in done.stderr
     report = done.report
@@ -134,7 +134,7 @@ def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> No
 @needs_native
 def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
     """The rank that died of SIGSEGV comes first; the other one and the parent are consequences."""
-    done = victim("rank_of_mp_spawn.py", "fault", str(run.parent / "store"), run=run)
+    done = victim("rank_of_mp_spawn.py", "fault", new_store(run), run=run)
     assert done.status == 1
     report = done.report
     assert report.verdict is not None

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.support.cli import SCRIPT
-from tests.support.crash import PROGRAMS, Ended, ended, environment, own_frames
+from tests.support.crash import PROGRAMS, Ended, ended, environment, new_store, own_frames
 
 pytestmark = [needs_core, needs_compiler]
 
@@ -44,7 +44,7 @@ def test_status_is_the_programs_own(how: str, status: int, run: Path) -> None:
 @needs_native
 def test_ranks_started_one_by_one_are_one_job(run: Path) -> None:
     """Two ranks share PYTRACER_DIR: one report names who died, and the all-reduce in which the other one waited."""
-    base = {"PYTRACER_DIR": str(run), "STORE": str(run.parent / "store"), "WORLD_SIZE": "2"}
+    base = {"PYTRACER_DIR": str(run), "STORE": new_store(run), "WORLD_SIZE": "2"}
     ranks = [
         subprocess.Popen(
             [SCRIPT, sys.executable, PROGRAMS / "rank_started_by_hand.py"], cwd=run.parent,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytracer.analyze.report import Fault, ProcessReport, Report, Verdict
 from tests.distributed.jobs import PROGRAMS
-from tests.support.crash import traced_run
+from tests.support.crash import new_store, traced_run
 
 # glibc gives every block of 16 KiB and more a mapping of its own, which ends when it is freed: a late read faults. The
 # heap grows by what is needed only: such a block would be taken from its top otherwise.
@@ -41,9 +41,8 @@ class Faulted:
 
 def faulted(program: str, function: str, run: Path, *, ranks: int = 2, victim: int = 1) -> Faulted:
     """Runs one function of a program on `ranks` ranks, of which `victim` faults."""
-    store = run.parent / f"store.{run.name}"
     path = PROGRAMS / f"{program}.py"
-    words = [sys.executable, str(path), function, "--spawn", str(ranks), str(store)]
+    words = [sys.executable, str(path), function, "--spawn", str(ranks), new_store(run)]
     done = traced_run(*words, run=run, **MALLOC)
     said = [line.removeprefix("TRUTH ") for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
     assert len(said) == 1, f"{done.stdout}\n{done.stderr}"

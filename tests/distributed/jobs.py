@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytracer.analyze.report import Finding, Report
 from tests.distributed.scenarios import Scenario
-from tests.support.crash import Ended, ended, environment, healthy, torchrun, traced_run
+from tests.support.crash import Ended, ended, environment, healthy, new_store, torchrun, traced_run
 
 PROGRAMS = Path(__file__).parent / "programs"
 # Findings that order the deaths or tell followers; they blame nobody.
@@ -20,8 +20,7 @@ def command(scenario: Scenario, run: Path) -> list[str]:
     """The words that start the job; files that it needs are made beside the run directory."""
     program = PROGRAMS / f"{scenario.program}.py"
     if scenario.start == "spawn":
-        store = run.parent / f"store.{run.name}"
-        return [sys.executable, str(program), scenario.function, "--spawn", str(scenario.ranks), str(store)]
+        return [sys.executable, str(program), scenario.function, "--spawn", str(scenario.ranks), new_store(run)]
     if scenario.start == "agents":
         first, second = agents(scenario)
         return ["sh", "-c", f"{shlex.join(first)} & first=$!; {shlex.join(second)}; wait $first"]

@@ -11,7 +11,7 @@ import pytest
 from pytracer.decode.snapshot import Collective, Job
 from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS
-from tests.support.crash import Ended, healthy, traced_run
+from tests.support.crash import Ended, healthy, new_store, traced_run
 
 pytestmark = [needs_core, needs_native]
 
@@ -24,8 +24,7 @@ def spawned(function: str, run: Path) -> Job:
     """The job of two ranks that runs one function of the program."""
 
     def once(directory: Path) -> Ended:
-        store = directory.parent / f"store.{directory.name}"
-        words = [sys.executable, str(PROGRAM), function, "--spawn", "2", str(store)]
+        words = [sys.executable, str(PROGRAM), function, "--spawn", "2", new_store(directory)]
         return traced_run(*words, run=directory)
 
     done = healthy(lambda: once(run), lambda: once(run.with_name("again")))

@@ -145,6 +145,15 @@ def torchrun(program: str | Path, *arguments: str, ranks: int = 2) -> list[str]:
     return [*start, "--standalone", "--nproc-per-node", str(ranks), str(program), *arguments]
 
 
+def new_store(run: Path) -> str:
+    """A path beside the run directory for the file store of one job.
+
+    Never twice the same: a job that crashes leaves its store, and ranks of the next one would wait for ever for the
+    addresses in it.
+    """
+    return str(run.parent / f"store.{uuid.uuid4().hex}")
+
+
 def healthy(act: Any, again: Any) -> Ended:
     """What `act()` returns; `again()` instead, once, when torch's own abort at interpreter shutdown ended it."""
     done: Ended = act()
