@@ -13,6 +13,9 @@ def install(level: int, library_directories: list[str]) -> list[tuple[str, str]]
 def uninstall() -> None:
     """Takes the hooks back."""
 
+def watch_ranges() -> None:
+    """This process has a process group: its ranges tell of collectives and of FSDP's units from now on."""
+
 def buckets(reducer: Any) -> list[tuple[int, int, int, list[tuple[int, int, int]]]]:
     """Buckets in order of reduction: index, address, bytes, and per parameter (_cdata, offset, bytes)."""
 

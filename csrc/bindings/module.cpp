@@ -1,4 +1,5 @@
 // The one pybind11 file: translation, no decisions.
+#include "../hooks/collectives.h"
 #include "../hooks/foreign.h"
 #include "../hooks/hooks.h"
 #include "../hooks/reducer.h"
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_native, m) {
   // For _native_cuda, which asks under the allocator's lock: the address of a function, no Python.
   m.def("who_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::who_is_running_in_detail); });
   m.def("uninstall", &pytracer::hooks::uninstall_all);
+  m.def("watch_ranges", &pytracer::hooks::watch_ranges);
   m.def(
       "follow_older",
       [](const py::list& objects, uint64_t budget_ns) {

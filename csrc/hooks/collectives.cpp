@@ -204,6 +204,7 @@ void reached(uint64_t number, CollectiveState state) { pytracer_collective_reach
 void dispatch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   Dispatched here;
   try {
+    watch_ranges();
     here.number = describe(op, *stack);
   } catch (...) {
     pytracer_count_hook_error();

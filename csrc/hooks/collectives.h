@@ -14,4 +14,7 @@ struct Dispatched {
 /// Null outside of a dispatch.
 Dispatched* dispatched_here() noexcept;
 
+/// Begins to watch named ranges, by which backends tell how far collectives get. Again and again is no harm. Any thread.
+void watch_ranges();
+
 }  // namespace pytracer::hooks

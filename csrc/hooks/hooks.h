@@ -20,6 +20,7 @@ extern const Hook kForeign;
 extern const Hook kMapped;
 extern const Hook kPinned;
 extern const Hook kAutograd;
+extern const Hook kOperators;
 extern const Hook kCollectives;
 extern const Hook kFsdp;
 extern const Hook kRanges;

@@ -1,5 +1,7 @@
 // Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
 // A range of FSDP's is also the scope of what is called inside of it: its name holds the unit's, e.g. "FSDP::all_gather (layers.0)".
+// Watched once there is a process group: torch copies the list of global callbacks for each autograd node, and optimizers make
+// ranges at each step, which a process without collectives would pay for nothing (docs/cost.md).
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "collectives.h"
@@ -8,6 +10,7 @@
 #include "tensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -20,6 +23,9 @@ namespace {
 using blackbox::CollectiveState;
 using blackbox::RecordKind;
 constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
+enum class State { kOff, kReady, kWatched };
+std::atomic<State> state{State::kOff};
+std::mutex state_mutex;
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
 // Carried from start to end: the name may be gone by then, and a collective may end on another thread.
@@ -142,17 +148,28 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
 }
 
-const char* install(Level) {
-  handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
+const char* install(Level level) {
+  std::unique_lock lock(state_mutex);
+  state.store(State::kReady, std::memory_order_release);
+  lock.unlock();
+  if (level == Level::kOps) watch_ranges();
   return nullptr;
 }
 
 void uninstall() {
-  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(handle);
-  handle = at::INVALID_CALLBACK_HANDLE;
+  std::lock_guard lock(state_mutex);
+  if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatched) at::removeCallback(handle);
 }
 
 }  // namespace
+
+void watch_ranges() {
+  if (state.load(std::memory_order_relaxed) != State::kReady) return;  // asked at each collective
+  std::lock_guard lock(state_mutex);
+  if (state.load(std::memory_order_relaxed) != State::kReady) return;
+  state.store(State::kWatched, std::memory_order_relaxed);
+  handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
+}
 
 const Hook kRanges{"ranges", install, uninstall};
 

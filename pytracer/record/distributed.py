@@ -23,7 +23,7 @@ _noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked
 LEAVING = "destroy_process_group"
 
 
-def install(box: Core) -> None:
+def install(box: Core, native: Any) -> None:
     """Wraps init_process_group and torch.multiprocessing's entry function."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
@@ -32,12 +32,14 @@ def install(box: Core) -> None:
 
     if dist.is_initialized():
         note_rank(box)
+        native.watch_ranges()
     original = distributed_c10d.init_process_group
 
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         note_rank(box)
+        native.watch_ranges()
         return result
 
     _patches.replace(distributed_c10d, "init_process_group", init_process_group)

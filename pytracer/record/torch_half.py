@@ -131,7 +131,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     del objects
     steps.install(box)
     if torch.distributed.is_available():
-        distributed.install(box)
+        distributed.install(box, native)
         ddp.install(box, native)
         fsdp.install(box)
     cuda.install(box, native, level)
