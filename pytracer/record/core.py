@@ -12,6 +12,7 @@ from typing import Any
 from pytracer._errors import RecordingError
 from pytracer.blackbox.numbers import Entry
 from pytracer.record import places
+from pytracer.record.unseen import unseen
 
 ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
@@ -62,6 +63,7 @@ class Core:
             getattr(self.lib, name).restype = ctypes.c_char_p
 
     @property
+    @unseen
     def recording(self) -> bool:
         """True between start and stop."""
         return bool(self.lib.pytracer_recording())
@@ -97,6 +99,7 @@ class Core:
         if error:
             raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
 
+    @unseen
     def journal(self, kind: int, data: dict[str, Any] | str) -> int:
         """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)

@@ -13,6 +13,7 @@ from typing import Any
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.unseen import unseen
 
 MESSAGE_CHARACTERS = 4000
 FRAMES = 64
@@ -57,6 +58,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
+@unseen
 def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
     """Writes an EXCEPTION fact. Never raises: the exception at hand matters more.
 

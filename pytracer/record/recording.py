@@ -16,12 +16,15 @@ from pytracer._errors import PytracerError, UsageError
 from pytracer.record import config, exceptions, handlers, places, threads, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
 from pytracer.record.torch_import import is_imported, when_torch_is_imported
+from pytracer.record.unseen import is_compiling, unseen
 
 Level = Literal["light", "default", "ops"]
 
 _called = False  # enable() was called by the program itself
+_started = False  # what is_enabled() says in compiled code, where the core cannot be asked
 
 
+@unseen
 def enable(
     directory: str | os.PathLike[str] | None = None, *, level: Level | None = None, guard: str | None = None
 ) -> Path | None:
@@ -80,6 +83,8 @@ def enable(
 
 def start_python_half(level: str) -> None:
     """What both ways in share, once the core records: exceptions now, the torch hooks with torch."""
+    global _started
+    _started = True
     box = core()
     if not box.check_python():
         box.note("the frames of this CPython are laid out differently: Python stacks are left out")
@@ -92,15 +97,17 @@ def start_python_half(level: str) -> None:
     when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
 
 
+@unseen
 def disable() -> None:
     """Stops recording: hooks, patches and signal handlers are taken back as far as nobody else stands on them.
 
     The black box stays on disk, and `enable()` goes on in it. Does nothing when nothing is recorded.
     """
-    global _called
+    global _called, _started
     _called = False
     if not is_enabled():
         return
+    _started = False
     torch_half.uninstall()
     exceptions.uninstall()
     handlers.uninstall()
@@ -108,30 +115,36 @@ def disable() -> None:
     core().lib.pytracer_stop()
 
 
+@unseen
 def is_enabled() -> bool:
     """True while this process records, whichever way it started."""
+    if is_compiling():
+        return _started
     try:
         return core().recording
     except PytracerError:
         return False
 
 
+@unseen
 def mark(text: str) -> None:
     """Writes a note of your own into the record, e.g. "epoch 3 begins". At most 112 bytes of UTF-8 are kept.
 
-    About 1 us; does nothing when nothing is recorded.
+    About 1 us; does nothing when nothing is recorded, and in a function that torch.compile compiles: call it outside.
     """
-    if is_enabled():
+    if not is_compiling() and is_enabled():
         payload = text.encode("utf-8", "replace")
         core().lib.pytracer_mark(payload, len(payload))
 
 
+@unseen
 def step(n: int) -> None:
     """Says that training step `n` begins; later records belong to it.
 
-    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded.
+    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded,
+    and in a function that torch.compile compiles: call it outside.
     """
-    if is_enabled():
+    if not is_compiling() and is_enabled():
         core().lib.pytracer_step(int(n), STEP_CALLED)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytracer._version import __version__
 from pytracer.blackbox.numbers import Entry
+from pytracer.record import unseen
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
 
@@ -100,6 +101,7 @@ def _install(box: Core, level: str, late: bool) -> None:
             "pytracer": __version__,
         },
     )
+    unseen.begin(box.note)
     _install_without_native(box)
     reason = mismatch(torch.__version__)
     if reason is not None:
