@@ -2,7 +2,7 @@
 
 Modules tell of themselves when something is registered in them (torch's registration hooks), when they are copied or
 unpickled, moved and loaded. Nothing runs in a forward or backward pass. After an optimizer's step the core looks where
-the tensors lie now, and now and then everything is noted again; each takes at most one part in 500 of the time.
+the tensors lie now, and now and then everything is noted again; each takes at most one part in 1000 of the time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pytracer.record.name_table import NameTable
 from pytracer.record.patches import Patches
 from pytracer.record.unseen import is_compiling, unseen
 
-SHARE = 500  # noting everything again takes at most one part in so many of the time
+SHARE = 1000  # noting everything again takes at most one part in so many of the time
 DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
+
+NEVER = (1 << 63) - 1
 
 T = TypeVar("T")
 
@@ -71,6 +73,12 @@ def name(tensors: T, text: str) -> T:
     return tensors
 
 
+def attend(optimizer: Any) -> int:
+    """After a step: notes an optimizer that is new, or everything when it is time. When to be called again, in ns."""
+    recorder = _recorder
+    return recorder.attend(optimizer) if recorder is not None else NEVER
+
+
 class _Recorder:
     """The hooks of one recording."""
 
@@ -83,14 +91,13 @@ class _Recorder:
 
     def install(self) -> None:
         from torch.nn.modules import module as m
-        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+        from torch.optim.optimizer import Optimizer
 
         _handles.extend(
             (
                 m.register_module_parameter_registration_hook(self._on_parameter),
                 m.register_module_buffer_registration_hook(self._on_buffer),
                 m.register_module_module_registration_hook(self._on_module),
-                register_optimizer_step_post_hook(self._on_step),
             )
         )
         self._after(m.Module, "__setstate__", self._table.contents)  # deepcopy and unpickling register nothing
@@ -154,23 +161,22 @@ class _Recorder:
         if child is not None and not is_compiling():
             self.guarded(self._table.child, module, key, child)
 
-    @unseen
-    def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_compiling():
-            return
-        if time.monotonic_ns() >= self._noted_ns:
+    def attend(self, optimizer: Any) -> int:
+        """See the function of that name."""
+        start = time.monotonic_ns()
+        if start >= self._noted_ns:
             self.guarded(self._note_all, optimizer)
+            end = time.monotonic_ns()
+            self._noted_ns = end + SHARE * (end - start)
         elif not self._table.knows(optimizer):
             self.guarded(self._note_state, optimizer)
+        return self._noted_ns
 
     def _note_all(self, optimizer: Any) -> None:
-        start = time.monotonic_ns()
         for module in self._table.modules():
             self._table.contents(module)
         for one in {id(one): one for one in (optimizer, *self._table.optimizers())}.values():
             self._note_state(one)
-        end = time.monotonic_ns()
-        self._noted_ns = end + SHARE * (end - start)
 
     def _note_state(self, optimizer: Any) -> None:
         self._table.optimizer_state(optimizer, lambda value: isinstance(value, self._torch.Tensor))

@@ -129,9 +129,9 @@ def _install(box: Core, level: str, late: bool) -> None:
     if late:
         older.follow(box, native, objects)
     handlers.install_for_workers(box)
-    names.install(box, objects)  # before steps: a step's end looks where what is named lies
+    names.install(box, objects)
     del objects
-    steps.install(box)
+    steps.install(native, names.attend)
     if torch.distributed.is_available():
         distributed.install(box, native)
         ddp.install(box, native)
