@@ -18,7 +18,7 @@ def optimizer_steps() -> Any:
     """An object whose attribute `last` is told each optimizer that has stepped: counts the steps of the first one."""
 
 def attend_steps(attend: Callable[[Any], int] | None, /) -> None:
-    """`attend` is called with an optimizer that is new, and after the time in ns (CLOCK_MONOTONIC) that it returned last.
+    """`attend` is called with an optimizer that is new, and after the CLOCK_MONOTONIC time in ns that it returned last.
 
     None ends it; either begins anew to count.
     """

@@ -57,8 +57,8 @@ def name(tensors: T, text: str) -> T:
 
     Lists, tuples and dicts give their tensors the names `text[0]`, `text['key']`. About 2 us for a tensor. Nothing is
     kept alive, and nothing changes; the name stays with the storage that the tensor has now. Anything that is no tensor
-    is left out. Does nothing when nothing is recorded, and in a function that torch.compile compiles: what is named there
-    may never exist.
+    is left out. Does nothing when nothing is recorded, and in a function that torch.compile compiles: what is named
+    there may never exist.
 
     Args:
         tensors: a tensor, or a list, tuple or dict of them, also nested.
