@@ -32,22 +32,31 @@ def learn(box: Any) -> bool:
 def _try(box: Any) -> bool:
     import torch
 
-    with torch.inference_mode(False), torch.enable_grad():
-        first, alive = _probe(torch, offset=91, shape=(3, 413))
-        second, alive_too = _probe(torch, offset=67, shape=(7, 83))
-        known = bool(box.lib.pytracer_learn_torch(ctypes.byref(first), ctypes.byref(second)))
+    if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():  # never at the end of `import torch`
+        with torch.inference_mode(False), torch.enable_grad():
+            return _try_here(box, torch)
+    return _try_here(box, torch)
+
+
+def _try_here(box: Any, torch: Any) -> bool:
+    first, alive = _probe(torch, offset=91, shape=(3, 413))
+    second, alive_too = _probe(torch, offset=67, shape=(7, 83))
+    known = bool(box.lib.pytracer_learn_torch(ctypes.byref(first), ctypes.byref(second)))
     del alive, alive_too  # until here
     return known
 
 
 def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[Probe, list[Any]]:
-    numel = shape[0] * shape[1]
-    whole = torch.empty(2048, dtype=torch.float32, device="cpu")
-    tensor = whole[offset : offset + numel].view(shape)
+    def empty(*sizes: int, requires_grad: bool = False) -> Any:
+        return torch.empty(sizes, dtype=torch.float32, device="cpu", requires_grad=requires_grad)
+
+    tensor = empty(2048).as_strided(shape, (shape[1], 1), offset)
     storage = tensor.untyped_storage()
-    leaf = torch.zeros(3, device="cpu", requires_grad=True)
-    leaf.grad = gradient = torch.zeros(3, device="cpu")
-    result = (torch.zeros(5, device="cpu", requires_grad=True) * 2).exp()  # exp() keeps its result for backward
+    leaf, gradient = empty(3, requires_grad=True), empty(3)
+    leaf.grad = gradient
+    # Of the operators that keep a tensor for backward, one that computes nothing here: no code of a kernel is brought into memory.
+    kept = empty(3, 2)
+    result = empty(0, 3, requires_grad=True).mm(kept)
     function = result.grad_fn
     next_function = function.next_functions[0][0]
     probe = Probe(
@@ -57,13 +66,13 @@ def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[Probe, list
         impl=tensor._cdata,
         storage_impl=storage._cdata,
         data=storage.data_ptr(),
-        numel=numel,
+        numel=shape[0] * shape[1],
         offset=offset,
         leaf_impl=leaf._cdata,
         grad_impl=gradient._cdata,
         result_impl=result._cdata,
         function=id(function),
         next_function=id(next_function),
-        saved_data=result.untyped_storage().data_ptr(),
+        saved_data=kept.untyped_storage().data_ptr(),
     )
-    return probe, [whole, tensor, storage, leaf, gradient, result, function, next_function]
+    return probe, [tensor, storage, leaf, gradient, kept, result, function, next_function]
