@@ -41,7 +41,7 @@ class Sought {
 struct Work {
   const std::vector<Redirection>& redirections;
   const Sought sought;
-  uintptr_t own[2];       // load addresses of our libraries
+  uintptr_t own[2];        // load addresses of our libraries
   std::vector<int> slots;  // of each redirection
 };
 

@@ -9,9 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytracer._errors import RecordingError
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import places
 
 ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
@@ -137,6 +135,9 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
+    from pytracer._errors import RecordingError  # here: not below preload
+    from pytracer.record import places
+
     path = places.built_core()
     try:
         return ctypes.CDLL(str(path))

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer.record import config, exceptions, handlers, places, threads, torch_half
+from pytracer.record import config, places, python_half, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
-from pytracer.record.torch_import import is_imported, when_torch_is_imported
 
 Level = Literal["light", "default", "ops"]
 
@@ -74,22 +73,8 @@ def enable(
             _say(f"a process keeps its black box: recording goes on in {box.directory}")
     elif not _start(box, directory):
         return None
-    start_python_half(chosen)
+    python_half.start(chosen)
     return box.directory
-
-
-def start_python_half(level: str) -> None:
-    """What both ways in share, once the core records: exceptions now, the torch hooks with torch."""
-    box = core()
-    if not box.check_python():
-        box.note("the frames of this CPython are laid out differently: Python stacks are left out")
-    elif not box.check_objects():
-        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
-    exceptions.install(box)
-    handlers.install(box)
-    threads.install(box)
-    late = is_imported()
-    when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
 
 
 def disable() -> None:
@@ -101,10 +86,7 @@ def disable() -> None:
     _called = False
     if not is_enabled():
         return
-    torch_half.uninstall()
-    exceptions.uninstall()
-    handlers.uninstall()
-    threads.uninstall()
+    python_half.stop()
     core().lib.pytracer_stop()
 
 
