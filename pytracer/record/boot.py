@@ -1,7 +1,7 @@
 """Run by the preloaded core while torch is being imported: starts the Python half of recording.
 
-Executed by its path in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes wrong
-here is written into the black box, and the program goes on.
+Executed by its path in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes
+wrong here is written into the black box, and the program goes on.
 """
 
 import contextlib

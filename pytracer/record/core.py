@@ -80,6 +80,11 @@ class Core:
         return Path(os.fsdecode(self.lib.pytracer_directory()))
 
     @property
+    def version(self) -> str:
+        """The version of pytracer that the core was built as."""
+        return str(self.lib.pytracer_version().decode())
+
+    @property
     def box(self) -> Path:
         """This process's black box."""
         return Path(os.fsdecode(self.lib.pytracer_box_path()))

@@ -10,7 +10,6 @@ import platform
 import sys
 from typing import Any
 
-from pytracer._version import __version__
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
@@ -100,7 +99,7 @@ def _install(box: Core, level: str, late: bool) -> None:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "pytracer": __version__,
+            "pytracer": box.version,
         },
     )
     _install_without_native(box, late)
