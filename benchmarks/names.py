@@ -94,7 +94,7 @@ def measure(tensors: int) -> list[tuple[str, str]]:
     with_step, without_step = middle(stepped[True]), middle(stepped[False])
     slower = f"{with_made / 1000:.1f} ms, without names {without_made / 1000:.1f} ms"
     ratio = f"{with_step:.0f} us, without names {without_step:.0f} us"
-    share = "at most 1 part in 500 of the time"
+    share = "at most 1 part in 1000 of the time"
     return [
         (f"making {count} parameters", f"{slower}: {(with_made - without_made) / count:.1f} us each"),
         (f"Adam's step, {count} parameters", f"{ratio}: x{with_step / without_step:.3f}"),

@@ -1,5 +1,6 @@
 """Types of the torch half (csrc/bindings/module.cpp)."""
 
+from collections.abc import Callable
 from typing import Any
 
 TORCH_VERSION: tuple[int, int]
@@ -12,6 +13,18 @@ def install(level: int, library_directories: list[str]) -> list[tuple[str, str]]
 
 def uninstall() -> None:
     """Takes the hooks back."""
+
+def optimizer_stepped(optimizer: Any, /) -> None:
+    """An optimizer has made a step: counts those of the first one."""
+
+def attend_steps(attend: Callable[[Any], int] | None, set_eval_frame: Any, /) -> None:
+    """`attend` is called with an optimizer that is new, and after the time in ns (CLOCK_MONOTONIC) that it returned.
+
+    `set_eval_frame`: dynamo's function of that name, or None. None for `attend` ends it; either begins anew to count.
+    """
+
+def forget_optimizer(address: int, /) -> None:
+    """The optimizer at that address is gone."""
 
 def watch_ranges() -> None:
     """This process has a process group: its ranges tell of collectives and of FSDP's units from now on."""

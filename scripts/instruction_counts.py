@@ -29,7 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "cost.md"
 BEGIN, END = "<!-- instructions: begin (scripts/instruction_counts.py --write) -->", "<!-- instructions: end -->"
 TOLERANCE, SLACK = 0.05, 5
-ITERATIONS = 1000
+ITERATIONS, STEPS = 1000, 10
+TRAINING = ("MLP step", "transformer step", "convolution step")  # of benchmarks/overhead.py
 # A hot path that reaches one of these allocates, locks, or enters the kernel.
 FORBIDDEN = re.compile(
     r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|"
@@ -55,8 +56,8 @@ HOOKS = (
     Hook("storage freed, small", "small", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
     Hook("storage allocated, 128 KiB and more", "large", "light", r"RecordingAllocator::allocate\(", r"c10::"),
     Hook("storage freed, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
-    Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bon_node\("),
-    Hook("operator begins (ops)", "small", "ops", r"^pytracer::hooks::.*\bon_op\("),
+    Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bevaluate\(", r"Engine::evaluate_function"),
+    Hook("operator begins (ops)", "small", "ops", r"^pytracer::hooks::.*\bon_operator\("),
     Hook(
         "collective called", "collective", "light", r"^pytracer::hooks::.*\bdescribe\(",
         may="names of groups and their members are strings of torch's",
@@ -104,6 +105,11 @@ def prepare(workload: str) -> Callable[[int], None]:
                 optimizer.step()
 
         return steps
+    if workload in TRAINING:
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        from overhead import workloads
+
+        return workloads()[workload][0]
     import torch.distributed as dist
 
     with tempfile.NamedTemporaryFile() as store:
@@ -126,10 +132,10 @@ def measured(workload: str, level: str, marks: str) -> None:
             chosen: object = level
             pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]
         run = prepare(workload)
-        run(300)
+        run(STEPS if workload in TRAINING else 300)
         library = ctypes.CDLL(marks)
         library.begin()
-        run(ITERATIONS)
+        run(STEPS if workload in TRAINING else ITERATIONS)
         library.end()
         os._exit(0)  # nothing of the end is of interest, and below valgrind it takes long
 
@@ -239,11 +245,13 @@ def count(only: str | None) -> tuple[dict[str, int], list[str]]:
             if bad and not hook.may:
                 complaints.append(f"{hook.title}: reaches {', '.join(bad)}")
         if not only:
-            totals = {level: profile_of("tiny", level, Path(directory)).total for level in ("", "light", "default")}
-            for level in ("light", "default"):
-                found[f"tiny-op iteration, {level}, per mille of untraced"] = round(
-                    1000 * (totals[level] / totals[""] - 1)
-                )
+            for title, workload in (("tiny-op iteration", "tiny"), *((name, name) for name in TRAINING)):
+                print(f"counting: {title}", file=sys.stderr)
+                totals = {
+                    level: profile_of(workload, level, Path(directory)).total for level in ("", "light", "default")
+                }
+                for level in ("light", "default"):
+                    found[f"{title}, {level}, per mille of untraced"] = round(1000 * (totals[level] / totals[""] - 1))
             # As a whole: Python calls the core through libffi, where callgrind loses the function.
             steps = {level: profile_of("step", level, Path(directory)).total for level in ("", "light")}
             found["optimizer step, Python included"] = round((steps["light"] - steps[""]) / ITERATIONS)

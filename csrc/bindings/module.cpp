@@ -2,6 +2,7 @@
 #include "../hooks/collectives.h"
 #include "../hooks/foreign.h"
 #include "../hooks/hooks.h"
+#include "../hooks/optimizer_step.h"
 #include "../hooks/reducer.h"
 #include "../hooks/who.h"
 #include "../recorder/core.h"
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_native, m) {
   // For _native_cuda, which asks under the allocator's lock: the address of a function, no Python.
   m.def("who_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::who_is_running_in_detail); });
   m.def("uninstall", &pytracer::hooks::uninstall_all);
+  if (PyModule_AddFunctions(m.ptr(), pytracer::hooks::optimizer_step_functions) != 0) throw py::error_already_set();
   m.def("watch_ranges", &pytracer::hooks::watch_ranges);
   m.def(
       "follow_older",

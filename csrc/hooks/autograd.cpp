@@ -4,6 +4,7 @@
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "../recorder/core_cuda.h"
+#include "cpu_allocator.h"
 #include "foreign.h"
 #include "hooks.h"
 #include "intern.h"
@@ -54,7 +55,10 @@ std::string without_namespaces(const std::string& name) {
   return name.substr(start);
 }
 
-__attribute__((noinline, cold)) void name_first_seen(Name& to, const Node& node, uint64_t vtable) {
+__attribute__((noinline)) void name_unknown(Name& to, const Node& node, uint64_t vtable) {
+  bool is_python = false;
+  const char* name = node_class(node, is_python);
+  if (is_python) return copy_name(to, name);
   copy_name(to, without_namespaces(node.name()).c_str());
   uint32_t index = name_count.fetch_add(1, std::memory_order_relaxed);
   if (index >= kNames) {
@@ -66,15 +70,12 @@ __attribute__((noinline, cold)) void name_first_seen(Name& to, const Node& node,
 }
 
 void name_of(Name& to, const Node& node) {
-  bool is_python = false;
-  const char* name = node_class(node, is_python);
-  if (is_python) return copy_name(to, name);
   uint64_t vtable;
   memcpy(&vtable, &node, sizeof vtable);
   if (uint32_t index = known_names.find(vtable))
     memcpy(to, names[index - 1], sizeof to);
   else
-    name_first_seen(to, node, vtable);
+    name_unknown(to, node, vtable);
 }
 
 // The engine changes to the node's stream a moment later. What an id stands for never changes, and asking takes longer than all the rest.
@@ -108,7 +109,7 @@ void node_runs(Node& node, const InputBuffer& inputs) noexcept {
       if (!tensor.defined() || !tensor.has_storage()) continue;
       if (record.input_count < std::size(record.storages)) record.storages[record.input_count] = storage_addr(tensor);
       record.input_count++;
-      follow(tensor.storage(), true);
+      if (!is_recorded(tensor.storage().data_ptr())) follow(tensor.storage(), true);
     }
     pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kNode), &record, sizeof record);
   } catch (...) {

@@ -76,6 +76,8 @@ void uninstall() {
 
 }  // namespace
 
+bool is_recorded(const c10::DataPtr& data) noexcept { return data.get_deleter() == &deleter; }
+
 bool is_cpu_deleter(c10::DeleterFnPtr asked) noexcept { return asked == &deleter || (asked == original_deleter && asked != nullptr); }
 
 __attribute__((hot)) uint64_t who_frees(bool large) {

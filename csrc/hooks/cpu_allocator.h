@@ -21,6 +21,9 @@ class InsideAllocator {
   bool before_;
 };
 
+/// Whether the registered allocator's hook handed it out, and so has recorded it, when hooks were on.
+bool is_recorded(const c10::DataPtr& data) noexcept;
+
 /// Whether data of the registered allocator, or of the one below it, goes with this deleter.
 bool is_cpu_deleter(c10::DeleterFnPtr deleter) noexcept;
 

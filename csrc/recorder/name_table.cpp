@@ -15,7 +15,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kShare = 500;  // a look takes at most one part in so many of the time
+constexpr uint64_t kShare = 1000;  // a look takes at most one part in so many of the time
 
 uint64_t next_look_ns = 0;
 bool cannot_grow = false;

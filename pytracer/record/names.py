@@ -2,7 +2,7 @@
 
 Modules tell of themselves when something is registered in them (torch's registration hooks), when they are copied or
 unpickled, moved and loaded. Nothing runs in a forward or backward pass. After an optimizer's step the core looks where
-the tensors lie now, and now and then everything is noted again; each takes at most one part in 500 of the time.
+the tensors lie now, and now and then everything is noted again; each takes at most one part in 1000 of the time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from pytracer.record.patches import Patches
 if TYPE_CHECKING:
     from pytracer.record.name_table import NameTable
 
-SHARE = 500  # noting everything again takes at most one part in so many of the time
+SHARE = 1000  # noting everything again takes at most one part in so many of the time
 DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
+
+NEVER = (1 << 63) - 1
 
 T = TypeVar("T")
 
@@ -70,6 +72,12 @@ def name(tensors: T, text: str) -> T:
     return tensors
 
 
+def attend(optimizer: Any) -> int:
+    """After a step: notes an optimizer that is new, or everything when it is time. When to be called again, in ns."""
+    recorder = _recorder
+    return recorder.attend(optimizer) if recorder is not None else NEVER
+
+
 class _Recorder:
     """The hooks of one recording."""
 
@@ -80,25 +88,25 @@ class _Recorder:
         self._complained = False
         self._noted_ns = 0  # when everything may be noted again
 
-    @functools.cached_property
+    @property
     def _table(self) -> NameTable:
         """Imported with the first module or name: many processes have none."""
         global _table
-        from pytracer.record.name_table import NameTable
+        if _table is None:
+            from pytracer.record.name_table import NameTable
 
-        _table = _table or NameTable(self._box)
+            _table = NameTable(self._box)
         return _table
 
     def install(self) -> None:
         from torch.nn.modules import module as m
-        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+        from torch.optim.optimizer import Optimizer
 
         _handles.extend(
             (
                 m.register_module_parameter_registration_hook(self._on_parameter),
                 m.register_module_buffer_registration_hook(self._on_buffer),
                 m.register_module_module_registration_hook(self._on_module),
-                register_optimizer_step_post_hook(self._on_step),
             )
         )
         self._after(m.Module, "__setstate__", self._note_contents)  # deepcopy and unpickling register nothing
@@ -169,27 +177,34 @@ class _Recorder:
 
     def _on_module(self, module: Any, key: str, child: Any) -> None:
         if child is not None and not self.compiling():
-            self.guarded(self._table.child, module, key, child)
+            self.guarded(self._note_child, module, key, child)
 
-    def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self.compiling():
-            return
-        if time.monotonic_ns() >= self._noted_ns:
+    def attend(self, optimizer: Any) -> int:
+        """See the function of that name."""
+        start = time.monotonic_ns()
+        if start >= self._noted_ns:
             self.guarded(self._note_all, optimizer)
-        elif not self._table.knows(optimizer):
-            self.guarded(self._note_state, optimizer)
+            end = time.monotonic_ns()
+            self._noted_ns = end + SHARE * (end - start)
+        else:
+            self.guarded(self._note_new, optimizer)
+        return self._noted_ns
 
     def _note_all(self, optimizer: Any) -> None:
-        start = time.monotonic_ns()
         for module in self._table.modules():
             self._table.contents(module)
         for one in {id(one): one for one in (optimizer, *self._table.optimizers())}.values():
             self._note_state(one)
-        end = time.monotonic_ns()
-        self._noted_ns = end + SHARE * (end - start)
 
     def _note_state(self, optimizer: Any) -> None:
         self._table.optimizer_state(optimizer, lambda value: isinstance(value, self._torch.Tensor))
+
+    def _note_new(self, optimizer: Any) -> None:
+        if not self._table.knows(optimizer):
+            self._note_state(optimizer)
+
+    def _note_child(self, module: Any, key: str, child: Any) -> None:
+        self._table.child(module, key, child)
 
     def _note_contents(self, module: Any) -> None:
         self._table.contents(module)

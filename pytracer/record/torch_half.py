@@ -130,9 +130,9 @@ def _install(box: Core, level: str, late: bool) -> None:
         from pytracer.record import older
 
         older.follow(box, native, objects)
-    names.install(box, objects)  # before steps: a step's end looks where what is named lies
+    names.install(box, objects)
     del objects
-    steps.install(box)
+    steps.install(native, names.attend)
     if torch.distributed.is_available():
         _watch_groups(box, native, late)
     if torch.version.cuda is not None:

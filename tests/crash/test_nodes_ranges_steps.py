@@ -1,0 +1,73 @@
+"""The history of autograd nodes and of named ranges, and the count of steps, are what the program did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conditions import needs_core, needs_native
+from tests.support.crash import Ended, new_store, victim
+
+pytestmark = [needs_core, needs_native]
+
+PROGRAM = "nodes_ranges_steps.py"
+
+
+def ran(what: str, run: Path, *arguments: str, level: str = "default") -> tuple[Ended, Any]:
+    """The program, and what it says is true."""
+    done = victim(PROGRAM, what, *arguments, run=run, PYTRACER_LEVEL=level)
+    assert (done.status, done.stderr) == (0, "")
+    return done, json.loads(done.stdout)
+
+
+def names(events: list[Any]) -> list[str]:
+    return [event.data["name"] for event in events]
+
+
+@pytest.mark.parametrize("level", ["default", "ops"])
+def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, run: Path) -> None:
+    """In order, once each, by their short names; of autograd.grad() the nodes up to its inputs, which are not run."""
+    done, truth = ran("nodes", run, level=level)
+    events = sorted(done.box.events, key=lambda event: event.mono_ns)
+    marks = [i for i, event in enumerate(events) if event.kind == "MARK"]
+    asked, everything, elsewhere = (
+        [event for event in events[start:end] if event.kind == "NODE"]
+        for start, end in zip(marks, [*marks[1:], len(events)], strict=True)
+    )
+    assert names(asked) == ["SumBackward0"]
+    assert names(everything) == ["SumBackward0", "ExpBackward0", "AddBackward0", "DoubledBackward", "AccumulateGrad"]
+    assert [event.data["sequence_nr"] for event in everything[:4]] == truth["numbers"][:4]
+    assert everything[0].data["storages"] == (truth["gradient"],)
+    assert [event.data["input_count"] for event in everything] == [1] * 5
+    assert names(elsewhere) == ["SumBackward0", "MulBackward0", "AccumulateGrad"]
+    assert len({event.tid for event in elsewhere}) == 1 and elsewhere[0].tid != everything[0].tid
+    assert done.box.counts["hook_errors"] == 0
+
+
+@pytest.mark.parametrize(("level", "seen"), [("light", "after"), ("default", "after"), ("ops", "before after")])
+def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str, run: Path) -> None:
+    """Before, they would cost every autograd node something; level ops records them from the start."""
+    done, _ = ran("ranges", run, new_store(run), level=level)
+    begun = {event.data["name"] for event in done.box.events if event.kind == "RANGE_BEGIN"}
+    assert begun & {"before", "after"} == set(seen.split())
+
+
+def test_steps_of_one_optimizer_are_counted_and_of_the_next_when_it_is_gone(run: Path) -> None:
+    """Three of the first, then two of the second; those that lie where the first one lay are not taken for it."""
+    done, _ = ran("steps", run)
+    counted = [event.data["step"] for event in done.box.events if event.kind == "STEP"]
+    assert counted[:5] == [1, 2, 3, 4, 5]
+    assert counted == list(range(1, len(counted) + 1))
+    assert done.box.step == 5
+    assert done.box.counts["hook_errors"] == 0
+
+
+def test_optimizer_that_cannot_be_looked_at_still_steps_and_is_counted(run: Path) -> None:
+    """An error of ours is counted and noted in the box; the program does not see it."""
+    done, _ = ran("failing", run)
+    assert done.box.step == 6
+    assert done.box.counts["hook_errors"] > 0
+    assert any("not for you" in fact.data for fact in done.box.facts if fact.kind == "NOTE")
