@@ -56,7 +56,7 @@ HOOKS = (
     Hook("storage freed, small", "small", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
     Hook("storage allocated, 128 KiB and more", "large", "light", r"RecordingAllocator::allocate\(", r"c10::"),
     Hook("storage freed, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
-    Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bevaluate\(", r"Engine::evaluate_function"),
+    Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bevaluate\(", r"::evaluate_function"),
     Hook("operator begins (ops)", "small", "ops", r"^pytracer::hooks::.*\bon_operator\("),
     Hook(
         "collective called", "collective", "light", r"^pytracer::hooks::.*\bdescribe\(",
