@@ -33,30 +33,29 @@ def install(box: Core, native: Any) -> None:
     if dist.is_initialized():
         note_rank(box)
         native.watch_ranges()
+    original = distributed_c10d.init_process_group
 
-    def initializing(original: Any) -> Any:
-        @functools.wraps(original)
-        def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            note_rank(box)
-            native.watch_ranges()
-            return result
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        note_rank(box)
+        native.watch_ranges()
+        return result
 
-        return init_process_group
+    _patches.replace(distributed_c10d, "init_process_group", init_process_group)
+    _patches.replace(dist, "init_process_group", init_process_group)
 
-    def leaving(original: Any) -> Any:
-        @functools.wraps(original)
-        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-            group = kwargs.get("group", args[0] if args else None)
-            if group is None or group is dist.group.WORLD:
-                note_leaving(box)
-            return original(*args, **kwargs)
+    destroy = distributed_c10d.destroy_process_group
 
-        return destroy_process_group
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        group = kwargs.get("group", args[0] if args else None)
+        if group is None or group is dist.group.WORLD:
+            note_leaving(box)
+        return destroy(*args, **kwargs)
 
-    for owner in (distributed_c10d, dist):  # each: somebody else may have replaced one of them
-        _patches.replace(owner, "init_process_group", initializing(owner.init_process_group))
-        _patches.replace(owner, "destroy_process_group", leaving(owner.destroy_process_group))
+    _patches.replace(distributed_c10d, "destroy_process_group", destroy_process_group)
+    _patches.replace(dist, "destroy_process_group", destroy_process_group)
 
     for name in ("_new_group_with_tag", "split_group"):
         _note_groups_of(box, name)

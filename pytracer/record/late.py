@@ -44,15 +44,19 @@ class Part:
             return
         self._waits = False
         self._entrances.put_back()  # the part replaces the same functions
-        uncovered = [call for call in self._calls if call.current() is call.original]
+        # Somebody's function stays around what was found here, as if the part had been there from the start.
+        around = [(call, call.current()) for call in self._calls if call.current() is not call.original]
+        for call, _ in around:
+            call.put(call.original)
         try:
             self._install()
+            for call in self._calls:
+                call.to = call.current()
         except Exception as error:
             self._box.lib.pytracer_count_hook_error()
             self._box.note(f"a part of the recording is not installed: {type(error).__name__}: {error}")
-            return
-        for call in uncovered:  # the others are called by somebody's function, which the part has replaced
-            call.to = call.current()
+        for call, function in around:
+            call.put(function)
 
     def forget(self) -> None:
         """Takes the entrances back: the part will not be installed."""
@@ -75,3 +79,6 @@ class _Entrance:
 
     def current(self) -> Any:
         return getattr(self._owner, self._name)
+
+    def put(self, function: Any) -> None:
+        setattr(self._owner, self._name, function)
