@@ -14,13 +14,13 @@ def install(level: int, library_directories: list[str]) -> list[tuple[str, str]]
 def uninstall() -> None:
     """Takes the hooks back."""
 
-def optimizer_stepped(optimizer: Any, /) -> None:
-    """An optimizer has made a step: counts those of the first one."""
+def optimizer_steps() -> Any:
+    """An object whose attribute `last` is told each optimizer that has stepped: counts the steps of the first one."""
 
-def attend_steps(attend: Callable[[Any], int] | None, set_eval_frame: Any, /) -> None:
-    """`attend` is called with an optimizer that is new, and after the time in ns (CLOCK_MONOTONIC) that it returned.
+def attend_steps(attend: Callable[[Any], int] | None, /) -> None:
+    """`attend` is called with an optimizer that is new, and after the CLOCK_MONOTONIC time in ns that it returned last.
 
-    `set_eval_frame`: dynamo's function of that name, or None. None for `attend` ends it; either begins anew to count.
+    None ends it; either begins anew to count.
     """
 
 def forget_optimizer(address: int, /) -> None:

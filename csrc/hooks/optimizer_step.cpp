@@ -11,8 +11,7 @@ namespace {
 
 // A step of a small model is short, and the code of a Python hook has left the caches by the next one: in Python, counting and
 // asking whether there is anything to do took 15 us of a step of 440 us; here 1.
-PyObject* attend = nullptr;          // callable: what it is given is an optimizer, what it returns is when to be called again
-PyObject* set_eval_frame = nullptr;  // of dynamo's, or None: what `attend` calls is not for torch.compile to compile
+PyObject* attend = nullptr;  // callable: what it is given is an optimizer, what it returns is when to be called again
 int64_t due_ns = 0;
 std::unordered_set<const void*> known;  // optimizers that were attended to, and live
 const void* counted = nullptr;          // a GAN has two, and the steps of one of them are enough
@@ -32,37 +31,38 @@ void forget_error() {
   pytracer_count_hook_error();
 }
 
-PyObject* switch_eval_frame(PyObject* to) {
-  if (set_eval_frame == Py_None) return nullptr;
-  PyObject* before = PyObject_CallOneArg(set_eval_frame, to);
-  if (before == nullptr) forget_error();
-  return before;
-}
-
 void attend_to(PyObject* optimizer) {
   known.insert(optimizer);
-  PyObject* before = switch_eval_frame(Py_None);
   PyObject* next = PyObject_CallOneArg(attend, optimizer);
   if (next != nullptr) due_ns = PyLong_AsLongLong(next);
   if (PyErr_Occurred() != nullptr) forget_error();
   Py_XDECREF(next);
-  if (before != nullptr) Py_XDECREF(switch_eval_frame(before));
-  Py_XDECREF(before);
 }
 
-PyObject* optimizer_stepped(PyObject*, PyObject* optimizer) {
-  if (attend == nullptr) Py_RETURN_NONE;
+int stepped(PyObject*, PyObject* optimizer, void*) {
+  if (attend == nullptr || optimizer == nullptr) return 0;
   if (known.count(optimizer) == 0 || now_ns() >= due_ns) attend_to(optimizer);
   if (counted == nullptr) counted = optimizer;
   if (optimizer == counted) pytracer_step(++steps, kCounted);
-  Py_RETURN_NONE;
+  return 0;
 }
 
-PyObject* attend_steps(PyObject*, PyObject* args) {
-  PyObject *callable = nullptr, *switcher = nullptr;
-  if (!PyArg_ParseTuple(args, "OO", &callable, &switcher)) return nullptr;
+PyObject* nothing(PyObject*, void*) { Py_RETURN_NONE; }
+
+// An attribute that calls when it is set. A call of a native function would end dynamo's graph, and fail where it must be one
+// (fullgraph=True); setting an attribute is a side effect that it knows, and repeats whenever it has run what it compiled.
+PyObject* optimizer_steps(PyObject*, PyObject*) {
+  static PyGetSetDef attributes[] = {{"last", nothing, stepped, nullptr, nullptr}, {}};
+  static PyType_Slot slots[] = {{Py_tp_getset, attributes}, {0, nullptr}};
+  static PyType_Spec spec = {"pytracer._native.OptimizerSteps", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  PyObject* type = PyType_FromSpec(&spec);
+  PyObject* made = type != nullptr ? PyObject_CallNoArgs(type) : nullptr;
+  Py_XDECREF(type);
+  return made;
+}
+
+PyObject* attend_steps(PyObject*, PyObject* callable) {
   Py_XSETREF(attend, callable != Py_None ? Py_NewRef(callable) : nullptr);
-  Py_XSETREF(set_eval_frame, Py_NewRef(switcher));
   known.clear();
   counted = nullptr;
   due_ns = steps = 0;
@@ -80,8 +80,8 @@ PyObject* forget_optimizer(PyObject*, PyObject* address) {
 }  // namespace
 
 PyMethodDef optimizer_step_functions[] = {
-    {"optimizer_stepped", optimizer_stepped, METH_O, nullptr},
-    {"attend_steps", attend_steps, METH_VARARGS, nullptr},
+    {"optimizer_steps", optimizer_steps, METH_NOARGS, nullptr},
+    {"attend_steps", attend_steps, METH_O, nullptr},
     {"forget_optimizer", forget_optimizer, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -4,7 +4,7 @@
 
 namespace pytracer::hooks {
 
-/// Functions for the module (pytracer/_native.pyi): optimizer_stepped, attend_steps, forget_optimizer. All with the GIL held.
+/// Functions for the module (pytracer/_native.pyi): optimizer_steps, attend_steps, forget_optimizer. All with the GIL held.
 extern PyMethodDef optimizer_step_functions[];
 
 }  // namespace pytracer::hooks

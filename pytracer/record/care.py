@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytracer.record.core import Core
+from pytracer.record.unseen import unseen
 
 
 class Care:
@@ -14,6 +15,7 @@ class Care:
     def __init__(self) -> None:
         self._told: set[str] = set()
 
+    @unseen
     def __call__(self, box: Core, subject: str, act: Callable[..., Any], *args: Any) -> Any:
         """What `act` returns; None when it failed. `subject` begins the note, e.g. "DDP's buckets"."""
         try:
@@ -24,10 +26,3 @@ class Care:
                 self._told.add(subject)
                 box.note(f"{subject} could not be noted: {type(error).__name__}: {error}")
             return None
-
-
-def is_compiling() -> bool:
-    """True while torch.compile looks at the calling code: what is not torch's must stay out of it."""
-    from torch.compiler import is_compiling
-
-    return bool(is_compiling())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
+from pytracer.record.unseen import unseen
 
 ANNOUNCE = 1
 STEP_CALLED, STEP_COUNTED = 1, 2
@@ -60,6 +61,7 @@ class Core:
             getattr(self.lib, name).restype = ctypes.c_char_p
 
     @property
+    @unseen
     def recording(self) -> bool:
         """True between start and stop."""
         return bool(self.lib.pytracer_recording())
@@ -100,6 +102,7 @@ class Core:
         if error:
             raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
 
+    @unseen
     def journal(self, kind: int, data: dict[str, Any] | str) -> int:
         """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)

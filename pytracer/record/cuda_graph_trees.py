@@ -15,6 +15,7 @@ from typing import Any
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 from pytracer.record.torch_import import when_imported
+from pytracer.record.unseen import unseen
 
 _MODULE = "torch._inductor.cudagraph_trees"
 _GENERATED = ("call", "run", "unknown")  # what inductor calls every function that it writes
@@ -57,6 +58,7 @@ def _install(box: Core) -> None:
     _patches.replace(manager, "record_function", record_function)
 
 
+@unseen
 def _name(manager: Any, function_id: Any) -> str | None:
     """`compiled function 2 (backward, 0/1), train.py:12 in step`: private attributes, with care."""
     try:

@@ -16,6 +16,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record import config, cuda_graph_trees
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.unseen import unseen
 
 _patches = Patches()
 _NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the box
@@ -57,6 +58,7 @@ def install(box: Core, native_cuda: Any) -> None:
             native_cuda.lock_streams(False)
         return result
 
+    @unseen
     def warn(graph: Any, broken: int) -> None:
         number = graph.__dict__[_NUMBER]
         if warns and number not in warned:
@@ -126,6 +128,7 @@ def _end(native_cuda: Any, graph: Any, captured: bool) -> None:
     native_cuda.end_capture(number, captured, int(first), int(second))
 
 
+@unseen
 def _guarded(box: Core, act: Any, *args: Any) -> None:
     try:
         act(*args)

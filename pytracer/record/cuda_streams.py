@@ -13,6 +13,7 @@ from typing import Any
 from pytracer.blackbox.numbers import Record, StreamAction
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.unseen import is_compiling, unseen
 
 _RECORD = struct.Struct("<IIQQQQ")
 _KIND = Record.STREAM
@@ -51,7 +52,10 @@ def _stream(stream: Any) -> int:
     return int(stream.cuda_stream) if stream is not None else 0
 
 
+@unseen
 def _guarded(box: Core, note: Callable[..., None], *args: Any) -> None:
+    if is_compiling():
+        return
     try:
         note(*args)
     except Exception:  # e.g. wrong arguments: the original says it better

@@ -16,10 +16,11 @@ from typing import Any
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record import distributed
-from pytracer.record.care import Care, is_compiling
+from pytracer.record.care import Care
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 from pytracer.record.scopes import scope, within
+from pytracer.record.unseen import unseen, unseen_frame
 
 CLOSE_ITERATIONS = 8  # buckets are rebuilt within the first three
 LATER_EVERY = 64
@@ -51,22 +52,14 @@ def install(box: Core, native: Any) -> None:
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    init, pre_forward = DistributedDataParallel.__init__, DistributedDataParallel._pre_forward
+    def note_module(module: Any) -> None:
+        _care(box, _BUCKETS, _note_module, box, native, module)
 
-    @functools.wraps(init)
-    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        _care(box, _BUCKETS, _note_module, box, native, self)
+    def refresh(module: Any) -> None:
+        _care(box, _BUCKETS, _refresh, box, native, module)
 
-    @functools.wraps(pre_forward)
-    def pre_forward_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = pre_forward(self, *args, **kwargs)  # rebuilds the buckets when it is time
-        if not is_compiling():
-            _care(box, _BUCKETS, _refresh, box, native, self)
-        return result
-
-    _patches.replace(DistributedDataParallel, "__init__", init_and_note)
-    _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_note)
+    _patches.after(DistributedDataParallel, "__init__", note_module)
+    _patches.after(DistributedDataParallel, "_pre_forward", refresh)  # which rebuilds the buckets when it is time
     _install_join(box, native, DistributedDataParallel)
     _install_hooks(box, dist)
 
@@ -107,6 +100,7 @@ def _install_hooks(box: Core, dist: Any) -> None:
         _patches.replace(dist, "_register_builtin_comm_hook", register_and_note)
 
 
+@unseen
 def _module_of(reducer_id: int) -> _Wrapped | None:
     """By id(): a hook that held its Reducer would keep it alive."""
     return next((item for module, item in _wrapped.items() if id(module.reducer) == reducer_id), None)
@@ -122,11 +116,13 @@ def _in_scope(box: Core, reducer: Any, hook: Any) -> Any:
     _note_hook(box, reducer, name)
     scopes: dict[int, int] = {}
 
+    @unseen
     def scope_of(index: int) -> int:
         wrapped = _module_of(reducer_id)
         scopes[index] = scope(box, f"DDP::comm_hook {name} ({wrapped.name if wrapped else '?'} {index})")
         return scopes[index]
 
+    @unseen_frame
     @functools.wraps(hook)
     def hook_in_scope(state: Any, bucket: Any) -> Any:
         index = bucket.index()

@@ -17,6 +17,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record import exceptions
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.unseen import unseen
 
 _patches = Patches()
 _noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked child notes again
@@ -82,6 +83,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
+@unseen
 def note_rank(box: Core) -> None:
     """Writes RANK and the default GROUP, once per process. Never raises."""
     global _noted
@@ -99,6 +101,7 @@ def note_rank(box: Core) -> None:
         box.note(f"the rank could not be noted: {type(error).__name__}: {error}")
 
 
+@unseen
 def note_leaving(box: Core) -> None:
     """Writes RANK with `left`, before it the exception that is on its way, if there is one. Never raises."""
     global _noted
@@ -128,6 +131,7 @@ def _rank() -> dict[str, Any]:
     }
 
 
+@unseen
 def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
     """Writes GROUP: `group` may be GroupMember.NON_GROUP_MEMBER, then it has no name. Never raises."""
     try:

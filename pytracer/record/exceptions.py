@@ -13,6 +13,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 from pytracer.record.torch_import import when_imported
+from pytracer.record.unseen import unseen
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -68,6 +69,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
+@unseen
 def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
     """Writes an EXCEPTION fact. Never raises: the exception at hand matters more.
 

@@ -10,11 +10,11 @@ import importlib
 import weakref
 from typing import Any
 
-from pytracer.record.care import is_compiling
 from pytracer.record.core import Core
 from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
 from pytracer.record.patches import Patches
 from pytracer.record.scopes import within
+from pytracer.record.unseen import is_compiling
 
 _SUBJECT = "the units of FullyShardedDataParallel"
 _WRAPPED = "_fsdp_wrapped_module"

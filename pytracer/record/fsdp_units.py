@@ -9,6 +9,7 @@ from pytracer.record import distributed
 from pytracer.record.care import Care
 from pytracer.record.core import Core
 from pytracer.record.scopes import scope
+from pytracer.record.unseen import unseen
 
 CLOSE_CALLS = 3  # names and shards rarely change after the first steps
 LATER_EVERY = 64
@@ -39,6 +40,7 @@ class Unit:
         self.calls += 1
         return self.calls <= CLOSE_CALLS or self.calls % LATER_EVERY == 0
 
+    @unseen
     def scope(self, step: str, box: Core) -> int:
         """The scope that FSDP2's own range of that name would be, e.g. `FSDP::all_gather (layers.0)`."""
         return scope(box, f"{step} ({self.fqn})" if self.fqn else step)

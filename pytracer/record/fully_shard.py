@@ -6,14 +6,12 @@ A unit's parameters are listed in the order of its FSDPParam objects: the order 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from pytracer.blackbox.numbers import TensorRole
-from pytracer.record.care import is_compiling
 from pytracer.record.core import Core
 from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
 from pytracer.record.patches import Patches
@@ -41,25 +39,17 @@ def install(box: Core) -> None:
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
     from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
-    root_pre_forward, wait_for_unshard = FSDPState._root_pre_forward, FSDPParamGroup.wait_for_unshard
+    def note_root(state: Any) -> None:
+        if getattr(state, "_is_root", False):
+            care(box, _SUBJECT, _note_root, box, state)
 
-    @functools.wraps(root_pre_forward)
-    def root_pre_forward_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = root_pre_forward(self, *args, **kwargs)
-        if getattr(self, "_is_root", False) and not is_compiling():
-            care(box, _SUBJECT, _note_root, box, self)
-        return result
-
-    @functools.wraps(wait_for_unshard)
-    def wait_for_unshard_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = wait_for_unshard(self, *args, **kwargs)
-        unit = None if is_compiling() else _units.get(self)
+    def note_unsharded(group: Any) -> None:
+        unit = _units.get(group)
         if unit is not None and unit.by_hand:
-            care(box, _SUBJECT, _note_unsharded, box, self, unit)
-        return result
+            care(box, _SUBJECT, _note_unsharded, box, group, unit)
 
-    patches.replace(FSDPState, "_root_pre_forward", root_pre_forward_and_note)
-    patches.replace(FSDPParamGroup, "wait_for_unshard", wait_for_unshard_and_note)
+    patches.after(FSDPState, "_root_pre_forward", note_root)
+    patches.after(FSDPParamGroup, "wait_for_unshard", note_unsharded)
 
 
 def _note_root(box: Core, state: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 from pytracer.record.torch_import import when_imported
+from pytracer.record.unseen import is_compiling, unseen
 
 
 class Part:
@@ -38,6 +39,7 @@ class Part:
         when_imported(module, self.arrive)
         return self
 
+    @unseen
     def arrive(self) -> None:
         """Installs it now. An error costs the part, never the program."""
         if not self._waits:
@@ -70,10 +72,14 @@ class _Entrance:
     def __init__(self, part: Part, owner: Any, name: str, original: Any) -> None:
         self._owner, self._name, self.original, self.to = owner, name, original, original
 
+        @unseen
+        def function_by_now() -> Any:
+            part.arrive()
+            return self.to
+
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            part.arrive()
-            return self.to(*args, **kwargs)
+            return (original if is_compiling() else function_by_now())(*args, **kwargs)
 
         self.stand_in = stand_in
 

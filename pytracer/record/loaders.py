@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
@@ -19,17 +18,14 @@ _count = 0
 def install(box: Core) -> None:
     """Wraps DataLoader.__init__."""
     loader: Any = importlib.import_module("torch.utils.data").DataLoader
-    init = loader.__init__
 
-    @functools.wraps(init)
-    def init_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
+    def note_some(loader: Any) -> None:
         global _count
         if _count < NOTED and box.recording:
             _count += 1
-            _note(box, self)
+            _note(box, loader)
 
-    _patches.replace(loader, "__init__", init_and_note)
+    _patches.after(loader, "__init__", note_some)
 
 
 def uninstall() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytracer.blackbox.numbers import Entry, NameRole
 from pytracer.record.core import Core
+from pytracer.record.unseen import unseen
 
 TRANSPARENT, FOLLOWED, HELD = 1, 2, 4  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))
@@ -144,6 +145,7 @@ class NameTable:
         self._tensor(owner, NameRole.PARAMETER, key, param)
         return self._tensor_slots.get(id(param), 0)
 
+    @unseen
     def _owner(self, owners: dict[int, _Owner], thing: Any, role: int, text: str) -> _Owner:
         key = id(thing)
 

@@ -7,7 +7,6 @@ the tensors lie now, and now and then everything is noted again; each takes at m
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytracer.record import torch_probe
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.unseen import is_compiling, unseen
 
 if TYPE_CHECKING:
     from pytracer.record.name_table import NameTable
@@ -52,12 +52,14 @@ def uninstall() -> None:
     _patches.put_back()
 
 
+@unseen
 def name(tensors: T, text: str) -> T:
     """Gives a tensor a name of your own, by which reports call its storage: `pytracer.name(cache, "kv_cache")`.
 
     Lists, tuples and dicts give their tensors the names `text[0]`, `text['key']`. About 2 us for a tensor. Nothing is
     kept alive, and nothing changes; the name stays with the storage that the tensor has now. Anything that is no tensor
-    is left out. Does nothing when nothing is recorded.
+    is left out. Does nothing when nothing is recorded, and in a function that torch.compile compiles: what is named
+    there may never exist.
 
     Args:
         tensors: a tensor, or a list, tuple or dict of them, also nested.
@@ -67,7 +69,7 @@ def name(tensors: T, text: str) -> T:
         `tensors`, unchanged.
     """
     recorder = _recorder
-    if recorder is not None and not recorder.compiling():
+    if recorder is not None and not is_compiling():
         recorder.guarded(recorder.name, tensors, str(text))
     return tensors
 
@@ -114,6 +116,7 @@ class _Recorder:
         self._after(m.Module, "load_state_dict", self._note_tree)  # may swap tensors
         self._after(Optimizer, "load_state_dict", self._note_state)
 
+    @unseen
     def guarded(self, act: Callable[..., Any], *args: Any) -> None:
         """An error costs names, never the program."""
         try:
@@ -148,35 +151,25 @@ class _Recorder:
                 todo += [(f"{said}[{key!r}]", item, depth + 1) for key, item in value.items()]
 
     def _after(self, owner: Any, attribute: str, note: Callable[[Any], None]) -> None:
-        original = getattr(owner, attribute)
+        _patches.after(owner, attribute, lambda thing: self.guarded(note, thing))
 
-        @functools.wraps(original)
-        def and_note(thing: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(thing, *args, **kwargs)
-            if not self.compiling():
-                self.guarded(note, thing)
-            return result
-
-        _patches.replace(owner, attribute, and_note)
-
+    @unseen
     def _on_parameter(self, module: Any, key: str, tensor: Any) -> None:
-        if not self.compiling():
+        if not is_compiling():
             self.guarded(self._register, module, key, tensor, True)
 
+    @unseen
     def _on_buffer(self, module: Any, key: str, tensor: Any) -> None:
-        if not self.compiling():
+        if not is_compiling():
             self.guarded(self._register, module, key, tensor, False)
-
-    def compiling(self) -> bool:
-        """torch.compile looks into hooks, and must not come to a place that it cannot compile (fullgraph=True)."""
-        return bool(self._torch.compiler.is_compiling())
 
     def _register(self, module: Any, key: str, tensor: Any, parameter: bool) -> None:
         if tensor is not None:
             self._table.registered(module, key, tensor, parameter=parameter)
 
+    @unseen
     def _on_module(self, module: Any, key: str, child: Any) -> None:
-        if child is not None and not self.compiling():
+        if child is not None and not is_compiling():
             self.guarded(self._note_child, module, key, child)
 
     def attend(self, optimizer: Any) -> int:

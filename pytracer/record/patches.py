@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
+
+from pytracer.record.unseen import is_compiling, unseen, unseen_frame
 
 
 class Patches:
@@ -12,9 +16,28 @@ class Patches:
         self._made: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, replacement: Any) -> None:
-        """Sets `owner.name`, remembering what was there."""
+        """Sets `owner.name`, remembering what was there. torch.compile does not compile the replacement."""
+        unseen_frame(replacement)
         self._made.append((owner, name, owner.__dict__.get(name, getattr(owner, name)), replacement))
         setattr(owner, name, replacement)
+
+    def after(self, owner: Any, name: str, note: Callable[[Any], Any]) -> None:
+        """Lets `note(self)` follow each call of a method. Where torch.compile traces one, it is the method alone.
+
+        What the wrapper refers to are plain functions: of a method of an object that is made in compiled code, dynamo
+        looks at all that the function holds, and it does not know our objects.
+        """
+        original = getattr(owner, name)
+        unseen(note)
+
+        @functools.wraps(original)
+        def and_note(thing: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(thing, *args, **kwargs)
+            if not is_compiling():
+                note(thing)
+            return result
+
+        self.replace(owner, name, and_note)
 
     def put_back(self) -> None:
         """Undoes everything, last first."""

@@ -9,9 +9,13 @@ from pytracer.record import exceptions, torch_half
 from pytracer.record.core import core
 from pytracer.record.torch_import import is_imported, when_torch_is_imported
 
+started = False  # what is_enabled() says in compiled code
+
 
 def start(level: str) -> None:
     """What both ways in share: `enable()`, and the preloaded core inside `import torch`."""
+    global started
+    started = True
     box = core()
     if not box.check_python():
         box.note("the frames of this CPython are laid out differently: Python stacks are left out")
@@ -29,6 +33,8 @@ def start(level: str) -> None:
 
 def stop() -> None:
     """Takes back what is still ours."""
+    global started
+    started = False
     torch_half.uninstall()
     exceptions.uninstall()
     if not core().preloaded:

@@ -15,12 +15,14 @@ from typing import Literal
 from pytracer._errors import PytracerError, UsageError
 from pytracer.record import config, places, python_half, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
+from pytracer.record.unseen import is_compiling, unseen
 
 Level = Literal["light", "default", "ops"]
 
 _called = False  # enable() was called by the program itself
 
 
+@unseen
 def enable(
     directory: str | os.PathLike[str] | None = None, *, level: Level | None = None, guard: str | None = None
 ) -> Path | None:
@@ -77,6 +79,7 @@ def enable(
     return box.directory
 
 
+@unseen
 def disable() -> None:
     """Stops recording: hooks, patches and signal handlers are taken back as far as nobody else stands on them.
 
@@ -90,30 +93,36 @@ def disable() -> None:
     core().lib.pytracer_stop()
 
 
+@unseen
 def is_enabled() -> bool:
     """True while this process records, whichever way it started."""
+    if is_compiling():
+        return python_half.started  # the core cannot be asked there
     try:
         return core().recording
     except PytracerError:
         return False
 
 
+@unseen
 def mark(text: str) -> None:
     """Writes a note of your own into the record, e.g. "epoch 3 begins". At most 112 bytes of UTF-8 are kept.
 
-    About 1 us; does nothing when nothing is recorded.
+    About 1 us; does nothing when nothing is recorded, and in a function that torch.compile compiles: call it outside.
     """
-    if is_enabled():
+    if not is_compiling() and is_enabled():
         payload = text.encode("utf-8", "replace")
         core().lib.pytracer_mark(payload, len(payload))
 
 
+@unseen
 def step(n: int) -> None:
     """Says that training step `n` begins; later records belong to it.
 
-    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded.
+    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded,
+    and in a function that torch.compile compiles: call it outside.
     """
-    if is_enabled():
+    if not is_compiling() and is_enabled():
         core().lib.pytracer_step(int(n), STEP_CALLED)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
+from pytracer.record.unseen import unseen, unseen_frame
 
 MOST = 4096  # names; a program that makes up new ones for ever is cut off
 
@@ -14,6 +15,7 @@ _ids: dict[str, int] = {}
 _box: Core | None = None
 
 
+@unseen
 def scope(box: Core, name: str) -> int:
     """The journal id of a scope, which is written once; 0 when there are too many."""
     global _box
@@ -28,6 +30,7 @@ def scope(box: Core, name: str) -> int:
     return known
 
 
+@unseen_frame
 def within(box: Core, scope_id: int, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls `act` in a scope, and returns or raises what it does."""
     before = box.lib.pytracer_scope(scope_id)

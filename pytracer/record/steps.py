@@ -2,6 +2,7 @@
 
 The hook itself is native (csrc/hooks/optimizer_step.cpp). It counts the steps of the first optimizer, unless the
 program calls pytracer.step() itself, and calls back for an optimizer that it does not know and when the time has come.
+Optimizers that step within one graph of torch.compile's are seen once for each run of the graph, by the last of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from pytracer.record.unseen import unseen
 
 _handle: Any = None
 _native: Any = None
@@ -20,19 +23,21 @@ def install(native: Any, attend: Callable[[Any], int]) -> None:
     global _handle, _native
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    @unseen
     def follow_and_attend(optimizer: Any) -> int:
         _follow(native, optimizer)
         return attend(optimizer)
 
-    stepped = native.optimizer_stepped
+    steps = native.optimizer_steps()
 
+    @unseen
     def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        stepped(optimizer)
+        steps.last = optimizer  # calls; a call is what dynamo could not compile
 
     _native = native
-    native.attend_steps(follow_and_attend, getattr(_dynamo(), "set_eval_frame", None))
+    native.attend_steps(follow_and_attend)
     if _handle is None:
-        _handle = register_optimizer_step_post_hook(_out_of_dynamos_sight(after_step))
+        _handle = register_optimizer_step_post_hook(after_step)
 
 
 def uninstall() -> None:
@@ -40,7 +45,7 @@ def uninstall() -> None:
     global _handle
     if _handle is not None:
         _handle.remove()
-        _native.attend_steps(None, None)
+        _native.attend_steps(None)
         _followed.clear()
         _handle = None
 
@@ -52,25 +57,10 @@ def _follow(native: Any, optimizer: Any) -> None:
     if known is not None and known() is optimizer:
         return
 
+    @unseen
     def gone(ref: weakref.ref[Any]) -> None:
         if _followed.get(key) is ref:
             del _followed[key]
             native.forget_optimizer(key)
 
     _followed[key] = weakref.ref(optimizer, gone)
-
-
-def _out_of_dynamos_sight(function: Any) -> Any:
-    """In a compiled optimizer step: called, not traced. In its place, a native function would make dynamo warn."""
-    function._torchdynamo_disable = True  # not to be inlined
-    skip = getattr(_dynamo(), "skip_code", None)
-    if skip is not None:
-        skip(function.__code__)  # nor to be compiled by itself
-    return function
-
-
-def _dynamo() -> Any:
-    """The native half of torch._dynamo, there without importing the other one; None where this torch has none."""
-    import torch
-
-    return getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
+from pytracer.record import unseen
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
 from pytracer.record.late import Part
@@ -102,6 +103,7 @@ def _install(box: Core, level: str, late: bool) -> None:
             "pytracer": box.version,
         },
     )
+    unseen.begin(box.note)
     _install_without_native(box, late)
     reason = mismatch(torch.__version__)
     if reason is not None:

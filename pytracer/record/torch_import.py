@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+from pytracer.record.unseen import unseen
+
 
 def is_imported() -> bool:
     """Whether torch is usable now: its import is complete."""
@@ -34,6 +36,7 @@ def when_imported(name: str, act: Callable[[], None]) -> None:
         act()
 
 
+@unseen
 def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
     """importlib clears `_initializing` when exec_module has returned (_bootstrap._load_unlocked, 3.10 to 3.13)."""
     base = type(spec)
@@ -62,11 +65,13 @@ class _Finder:
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._then = name, act
 
+    @unseen
     def _act(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self._then()
 
+    @unseen
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

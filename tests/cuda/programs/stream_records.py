@@ -16,8 +16,7 @@ def child() -> int:
     pid = os.fork()
     if pid == 0:
         for _ in range(3):
-            with torch.autograd.profiler.record_function("child"):
-                torch.ones(8).sum()
+            torch.ones(8).sum()
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
