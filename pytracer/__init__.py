@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
-from pytracer._version import __version__
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
+    from pytracer._version import __version__
     from pytracer.analyze.report import Evidence, Finding, Report
     from pytracer.analyze.where_report import WhereReport
     from pytracer.decode.snapshot import Job
@@ -44,12 +43,17 @@ __all__ = [
 ]
 
 _LAZY = {
-    "disable": "pytracer.record",
-    "enable": "pytracer.record",
-    "is_enabled": "pytracer.record",
-    "mark": "pytracer.record",
-    "name": "pytracer.record",
-    "step": "pytracer.record",
+    "InputError": "pytracer._errors",
+    "PytracerError": "pytracer._errors",
+    "RecordingError": "pytracer._errors",
+    "UsageError": "pytracer._errors",
+    "__version__": "pytracer._version",
+    "disable": "pytracer.record.recording",
+    "enable": "pytracer.record.recording",
+    "is_enabled": "pytracer.record.recording",
+    "mark": "pytracer.record.recording",
+    "name": "pytracer.record.names",
+    "step": "pytracer.record.recording",
     "Evidence": "pytracer.analyze.report",
     "Finding": "pytracer.analyze.report",
     "Report": "pytracer.analyze.report",

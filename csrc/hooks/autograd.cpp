@@ -144,10 +144,15 @@ bool probe(pytracer_node* out) {
   return true;
 }
 
+std::vector<Redirection> redirections(Level level) {
+  if (level == Level::kLight) return {};
+  return {kThere};
+}
+
 const char* install(Level level) {
   pytracer_set_node_probe(probe);
   if (level == Level::kLight) return nullptr;
-  if (redirect({kThere}) == 0) return "torch's engine does not call its nodes as known: there is no history of them";
+  if (slots_led_to(kThere.to) == 0) return "torch's engine does not call its nodes as known: there is no history of them";
   on.store(true, std::memory_order_release);
   return nullptr;
 }
@@ -160,6 +165,6 @@ void uninstall() {
 
 }  // namespace
 
-const Hook kAutograd{"autograd-nodes", install, uninstall};
+const Hook kAutograd{"autograd-nodes", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

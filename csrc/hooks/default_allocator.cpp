@@ -18,7 +18,6 @@ namespace {
 std::atomic<bool> on{false};
 std::atomic<bool> guards{false};  // what is allocated here is freed here
 std::atomic<int> seen_while_off{0};
-bool frees_stay_ours = false;
 
 void* allocate(size_t nbytes) {
   if (t_inside_allocator) return c10::alloc_cpu(nbytes);  // our own slot is not redirected
@@ -54,8 +53,10 @@ bool both_are_ours() {
   return seen_while_off == 3;
 }
 
+std::vector<Redirection> redirections(Level) { return {kThere[0], kThere[1]}; }
+
 const char* install(Level) {
-  if (redirect({kThere[0], kThere[1]}) + frees_stay_ours < 2)
+  if (slots_led_to(kThere[0].to) == 0 || slots_led_to(kThere[1].to) == 0)
     return "c10::alloc_cpu is not called between libraries: torch.UntypedStorage is not seen";
   guards.store(both_are_ours(), std::memory_order_relaxed);
   on.store(true, std::memory_order_release);
@@ -66,12 +67,11 @@ const char* install(Level) {
 void uninstall() {
   on.store(false, std::memory_order_release);
   redirect({{kThere[0].to, kThere[0].from}});
-  frees_stay_ours = __atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) != 0;
-  if (!frees_stay_ours) redirect({{kThere[1].to, kThere[1].from}});
+  if (__atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) == 0) redirect({{kThere[1].to, kThere[1].from}});
 }
 
 }  // namespace
 
-const Hook kDefaultAllocator{"default-allocator", install, uninstall};
+const Hook kDefaultAllocator{"default-allocator", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

@@ -107,15 +107,21 @@ at::Tensor make_tensor(at::TensorMaker* maker) {
   return tensor;
 }
 
+std::vector<Redirection> redirections(Level) {
+  void* torchs = nullptr;
+  pytracer_register_make_tensor(nullptr, &torchs);
+  original_make_tensor = reinterpret_cast<MakeTensor>(torchs);
+  if (torchs == nullptr) return {};
+  through_core = pytracer_register_make_tensor(reinterpret_cast<void*>(make_tensor), nullptr) != 0;
+  if (through_core) return {};
+  return {{torchs, reinterpret_cast<void*>(make_tensor)}};
+}
+
 const char* install(Level) {
   static char nothing;
   function_deleter = c10::InefficientStdFunctionContext::makeDataPtr(&nothing, [](void*) {}, c10::kCPU).get_deleter();
-  void* torchs = nullptr;
-  pytracer_register_make_tensor(nullptr, &torchs);
-  if (torchs == nullptr) return "torch has no TensorMaker::make_tensor: from_numpy, DLPack and from_blob are not seen";
-  original_make_tensor = reinterpret_cast<MakeTensor>(torchs);
-  through_core = pytracer_register_make_tensor(reinterpret_cast<void*>(make_tensor), nullptr) != 0;
-  if (!through_core && redirect({{torchs, reinterpret_cast<void*>(make_tensor)}}) == 0)
+  if (original_make_tensor == nullptr) return "torch has no TensorMaker::make_tensor: from_numpy, DLPack and from_blob are not seen";
+  if (!through_core && slots_led_to(reinterpret_cast<void*>(make_tensor)) == 0)
     return "TensorMaker::make_tensor is not called between libraries: from_numpy, DLPack and from_blob are not seen";
   on.store(true, std::memory_order_release);
   return nullptr;
@@ -165,6 +171,6 @@ Followed follow(const c10::Storage& storage, bool older) noexcept {
   }
 }
 
-const Hook kForeign{"foreign-storages", install, uninstall};
+const Hook kForeign{"foreign-storages", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

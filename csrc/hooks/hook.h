@@ -1,5 +1,8 @@
 // A capture plugin: one per file, listed in hooks.cpp.
 #pragma once
+#include "redirect.h"
+
+#include <vector>
 
 namespace pytracer::hooks {
 
@@ -12,6 +15,9 @@ struct Hook {
   const char* (*install)(Level level);
   /// Takes back what can be taken back. Called with the GIL held.
   void (*uninstall)();
+  /// The calls between libraries that it wants led elsewhere, null for none. Those of all hooks are led in one walk, before the first
+  /// install(): as long as a hook is not installed, also because it refused, its functions only pass calls on.
+  std::vector<Redirection> (*redirections)(Level level) = nullptr;
 };
 
 }  // namespace pytracer::hooks

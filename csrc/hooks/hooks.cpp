@@ -16,6 +16,12 @@ std::vector<std::pair<std::string, std::string>> install_all(Level level, const 
   if (installed) return result;
   installed = true;
   prepare_who(library_directories);
+  std::vector<Redirection> redirections;
+  for (const Hook* hook : kHooks) {
+    if (hook->redirections == nullptr) continue;
+    for (const Redirection& one : hook->redirections(level)) redirections.push_back(one);
+  }
+  redirect(redirections);
   for (const Hook* hook : kHooks) {
     const char* reason = hook->install(level);
     result.emplace_back(hook->name, reason != nullptr ? reason : "");

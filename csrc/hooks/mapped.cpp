@@ -66,7 +66,7 @@ void close(at::MapAllocator* mapping) {
   original(mapping);
 }
 
-std::vector<Redirection> redirections() {
+std::vector<Redirection> redirections(Level) {
   auto address = [](auto function) { return reinterpret_cast<void*>(function); };
   if (void* libshm = dlopen("libshm.so", RTLD_NOLOAD | RTLD_LAZY)) {  // not linked: only torch's Python half needs it
     original_managed = reinterpret_cast<MakeManaged>(dlsym(libshm, "_ZN21THManagedMapAllocator11makeDataPtrEPKcS1_im"));
@@ -80,9 +80,8 @@ std::vector<Redirection> redirections() {
 }
 
 const char* install(Level) {
-  auto there = redirections();
-  if (redirect({there[3], there[4]}) == 0) return "at::MapAllocator::close is not called between libraries: shared memory is not seen";
-  redirect({there[0], there[1], there[2]});
+  if (slots_led_to(reinterpret_cast<void*>(close<close_mapped>)) + slots_led_to(reinterpret_cast<void*>(close<close_counted>)) == 0)
+    return "at::MapAllocator::close is not called between libraries: shared memory is not seen";
   on.store(true, std::memory_order_release);
   return nullptr;
 }
@@ -90,7 +89,7 @@ const char* install(Level) {
 // Mappings that live on are still seen to end.
 void uninstall() {
   on.store(false, std::memory_order_release);
-  auto there = redirections();
+  auto there = redirections(Level::kDefault);
   redirect({{there[0].to, there[0].from}, {there[1].to, there[1].from}, {there[2].to, there[2].from}});
 }
 
@@ -127,6 +126,6 @@ void record_mapped(void* owner, const void* data, size_t nbytes, bool older) noe
   }
 }
 
-const Hook kMapped{"mapped-storages", install, uninstall};
+const Hook kMapped{"mapped-storages", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

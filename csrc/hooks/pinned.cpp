@@ -7,7 +7,7 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 
-#include <dlfcn.h>
+#include <link.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <atomic>
@@ -88,11 +88,12 @@ size_t place_of_allocate() {
   return (first & ~uintptr_t{1}) / sizeof first;
 }
 
-bool has_cuda() {  // asking torch for an allocator that it has not costs a stack trace
-  for (const char* library : {"libtorch_cuda.so", "libtorch_hip.so"})
-    if (dlopen(library, RTLD_NOLOAD | RTLD_LAZY) != nullptr) return true;
-  return false;
+int is_of_cuda(dl_phdr_info* library, size_t, void*) {
+  return strstr(library->dlpi_name, "/libtorch_cuda.so") != nullptr || strstr(library->dlpi_name, "/libtorch_hip.so") != nullptr;
 }
+
+// Asking torch for an allocator that it has not costs a stack trace, and dlopen(RTLD_NOLOAD) looks through directories: 100 us a name.
+bool has_cuda() { return dl_iterate_phdr(is_of_cuda, nullptr) != 0; }
 
 bool copy_table() {
   theirs = *object;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace pytracer::hooks {
 namespace {
@@ -20,11 +21,31 @@ constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT, kGlobDat = R_X86_64_GLOB_DAT;
 constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT, kGlobDat = R_AARCH64_GLOB_DAT;
 #endif
 
+// Nearly every slot of the 150 000 holds another function than those that are looked for: one look at a bit tells.
+class Sought {
+ public:
+  explicit Sought(const std::vector<Redirection>& redirections) {
+    for (const Redirection& one : redirections) {
+      if (one.from == nullptr) continue;
+      for (const void* function : {one.from, one.to}) bits_[word(function)] |= bit(function);
+    }
+  }
+  bool maybe(const void* function) const { return (bits_[word(function)] & bit(function)) != 0; }
+
+ private:
+  static size_t word(const void* function) { return reinterpret_cast<uintptr_t>(function) >> 10 & 3; }
+  static uint64_t bit(const void* function) { return uint64_t{1} << (reinterpret_cast<uintptr_t>(function) >> 4 & 63); }  // aligned to 16
+  uint64_t bits_[4] = {};
+};
+
 struct Work {
   const std::vector<Redirection>& redirections;
-  uintptr_t own[2];  // load addresses of our libraries
-  int changed = 0;
+  const Sought sought;
+  uintptr_t own[2];        // load addresses of our libraries
+  std::vector<int> slots;  // of each redirection
 };
+
+std::vector<std::pair<const void*, int>> last_walk;  // where to, how many slots
 
 uintptr_t page_of(uintptr_t addr) { return addr & ~(static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)) - 1); }
 
@@ -70,8 +91,11 @@ int each_library(dl_phdr_info* info, size_t, void* argument) {
       if (type != kJumpSlot && type != kGlobDat) continue;
       auto* slot = reinterpret_cast<void**>(base + entries[i].r_offset);
       void* value = std::atomic_ref(*slot).load(std::memory_order_relaxed);
-      for (const Redirection& one : work.redirections)
-        if (value == one.from && value != nullptr) work.changed += store(slot, one.to, relro, relro_end);
+      if (!work.sought.maybe(value)) continue;
+      for (size_t one = 0; one < work.redirections.size(); one++) {
+        auto [from, to] = work.redirections[one];
+        if (from != nullptr && (value == to || (value == from && store(slot, to, relro, relro_end)))) work.slots[one]++;
+      }
     }
   }
   return 0;
@@ -84,10 +108,20 @@ uintptr_t library_of(const void* symbol) {
 
 }  // namespace
 
-int redirect(const std::vector<Redirection>& redirections) {
-  Work work{redirections, {library_of(reinterpret_cast<void*>(each_library)), library_of(reinterpret_cast<void*>(pytracer_recording))}};
+void redirect(const std::vector<Redirection>& redirections) {
+  Work work{redirections,
+            Sought(redirections),
+            {library_of(reinterpret_cast<void*>(each_library)), library_of(reinterpret_cast<void*>(pytracer_recording))},
+            std::vector<int>(redirections.size())};
   dl_iterate_phdr(each_library, &work);
-  return work.changed;
+  last_walk.clear();
+  for (size_t one = 0; one < redirections.size(); one++) last_walk.emplace_back(redirections[one].to, work.slots[one]);
+}
+
+int slots_led_to(const void* function) {
+  for (const auto& [to, slots] : last_walk)
+    if (to == function) return slots;
+  return 0;
 }
 
 }  // namespace pytracer::hooks

@@ -137,9 +137,11 @@ void pytracer_before_dlopen(const char* path) {
   int directory = static_cast<int>(slash - self.dli_fname);
   snprintf(boot, sizeof boot, "%.*s/record/boot.py", directory, self.dli_fname);
   if (access(boot, R_OK) != 0) return;
-  // Inside a lambda, so that __main__ keeps no name of ours.
+  // Inside a lambda, so that __main__ keeps no name of ours. As a module, whose bytecode is kept: compiling it takes 0.4 ms.
   snprintf(code, sizeof code,
-           "(lambda p: exec(compile(open(p, encoding='utf-8').read(), p, 'exec'), {'__name__': '_pytracer_boot', '__file__': p}))('%s')", boot);
+           "(lambda u: (lambda s: s.loader.exec_module(u.module_from_spec(s)))(u.spec_from_file_location('_pytracer_boot', '%s')))"
+           "(__import__('importlib.util').util)",
+           boot);
   run(code, nullptr);
 }
 

@@ -1,7 +1,7 @@
 """Run by the preloaded core while torch is being imported: starts the Python half of recording.
 
-Executed as text in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes wrong
-here is written into the black box, and the program goes on.
+Executed by its path in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes
+wrong here is written into the black box, and the program goes on.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ def _boot(path: str) -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["pytracer"] = module
         spec.loader.exec_module(module)
-    from pytracer.record import config, recording
+    from pytracer.record import config, python_half
 
-    recording.start_python_half(config.level_from_environment())
+    python_half.start(config.level_from_environment())
 
 
 def _report(error: BaseException) -> None:

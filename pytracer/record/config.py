@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-from pytracer.record import places
-
 LEVEL_NUMBERS = {"light": 0, "default": 1, "ops": 2}
 
 
@@ -31,6 +29,8 @@ def default_directory() -> Path:
     given = os.environ.get("PYTRACER_DIR")
     if given:
         return Path(os.path.abspath(given))
+    from pytracer.record import places  # here: below preload the directory is given
+
     word = places.command_word(["python", *sys.argv])
     pid, started = os.getpid(), time.time()
     if "LOCAL_RANK" in os.environ or "RANK" in os.environ:

@@ -9,9 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytracer._errors import RecordingError
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import places
 from pytracer.record.unseen import unseen
 
 ANNOUNCE = 1
@@ -84,6 +82,11 @@ class Core:
         return Path(os.fsdecode(self.lib.pytracer_directory()))
 
     @property
+    def version(self) -> str:
+        """The version of pytracer that the core was built as."""
+        return str(self.lib.pytracer_version().decode())
+
+    @property
     def box(self) -> Path:
         """This process's black box."""
         return Path(os.fsdecode(self.lib.pytracer_box_path()))
@@ -140,6 +143,9 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
+    from pytracer._errors import RecordingError  # here: not below preload
+    from pytracer.record import places
+
     path = places.built_core()
     try:
         return ctypes.CDLL(str(path))

@@ -6,14 +6,17 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
+from pytracer.record.torch_import import when_imported
 from pytracer.record.unseen import unseen
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 MESSAGE_CHARACTERS = 4000
 FRAMES = 64
@@ -36,6 +39,14 @@ def install(box: Core) -> None:
         previous(kind, value, trace)
 
     _installed = sys.excepthook = excepthook
+    when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
+
+
+def _wrap_processes(box: Core, hook: Callable[..., Any]) -> None:
+    if _installed is not hook:  # taken back meanwhile
+        return
+    from multiprocessing.process import BaseProcess
+
     run = BaseProcess.run
 
     @functools.wraps(run)

@@ -9,33 +9,20 @@ noted, and names are missing then.
 from __future__ import annotations
 
 from pytracer.record.core import Core
-from pytracer.record.torch_import import when_imported
-
-_installed = False
 
 
 def install(box: Core) -> None:
-    """Patches FSDP when, and only when, the program imports it."""
-    global _installed
-    _installed = True
-    when_imported("torch.distributed.fsdp", lambda: _patch(box))
-
-
-def uninstall() -> None:
-    """Puts back what is still ours."""
-    global _installed
-    _installed = False
-    from pytracer.record import fsdp_flat, fully_shard
-
-    for part in (fully_shard, fsdp_flat):
-        part.patches.put_back()
-
-
-def _patch(box: Core) -> None:
-    if not _installed:
-        return
+    """Patches FSDP, which the program has imported."""
     from pytracer.record import fsdp_flat, fully_shard
     from pytracer.record.fsdp_units import care
 
     care(box, "fully_shard", fully_shard.install, box)
     care(box, "FullyShardedDataParallel", fsdp_flat.install, box)
+
+
+def uninstall() -> None:
+    """Puts back what is still ours."""
+    from pytracer.record import fsdp_flat, fully_shard
+
+    for part in (fully_shard, fsdp_flat):
+        part.patches.put_back()

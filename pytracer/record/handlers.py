@@ -19,17 +19,15 @@ _faulthandler, _workers = Patches(), Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps faulthandler.enable. Below preload every `sigaction` is seen, and there is nothing to do."""
-    if not box.preloaded:
-        _wrap(box, _faulthandler, faulthandler, "enable")
+    """Wraps faulthandler.enable. Not below preload, where every `sigaction` is seen."""
+    _wrap(box, _faulthandler, faulthandler, "enable")
 
 
 def install_for_workers(box: Core) -> None:
-    """Wraps what a DataLoader worker calls first."""
-    if not box.preloaded:
-        from torch.utils.data._utils import signal_handling
+    """Wraps what a DataLoader worker calls first. Not below preload."""
+    from torch.utils.data._utils import signal_handling
 
-        _wrap(box, _workers, signal_handling, "_set_worker_signal_handlers")
+    _wrap(box, _workers, signal_handling, "_set_worker_signal_handlers")
 
 
 def uninstall() -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytracer.record import torch_probe
 from pytracer.record.core import Core
-from pytracer.record.name_table import NameTable
 from pytracer.record.patches import Patches
 from pytracer.record.unseen import is_compiling, unseen
+
+if TYPE_CHECKING:
+    from pytracer.record.name_table import NameTable
 
 SHARE = 1000  # noting everything again takes at most one part in so many of the time
 DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
@@ -32,12 +34,11 @@ _recorder: _Recorder | None = None
 
 def install(box: Core, objects: list[Any]) -> None:
     """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
-    global _table, _recorder
+    global _recorder
     if not torch_probe.learn(box):
         box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
         return
-    _table = _table or NameTable(box)
-    _recorder = _Recorder(box, _table)
+    _recorder = _Recorder(box)
     _recorder.install()
     _recorder.guarded(_recorder.find_older, objects)
 
@@ -82,12 +83,22 @@ def attend(optimizer: Any) -> int:
 class _Recorder:
     """The hooks of one recording."""
 
-    def __init__(self, box: Core, table: NameTable) -> None:
+    def __init__(self, box: Core) -> None:
         import torch
 
-        self._box, self._table, self._torch = box, table, torch
+        self._box, self._torch = box, torch
         self._complained = False
         self._noted_ns = 0  # when everything may be noted again
+
+    @property
+    def _table(self) -> NameTable:
+        """Imported with the first module or name: many processes have none."""
+        global _table
+        if _table is None:
+            from pytracer.record.name_table import NameTable
+
+            _table = NameTable(self._box)
+        return _table
 
     def install(self) -> None:
         from torch.nn.modules import module as m
@@ -100,8 +111,8 @@ class _Recorder:
                 m.register_module_module_registration_hook(self._on_module),
             )
         )
-        self._after(m.Module, "__setstate__", self._table.contents)  # deepcopy and unpickling register nothing
-        self._after(m.Module, "_apply", self._table.contents)  # to(), cuda(), half(): buffers become other objects
+        self._after(m.Module, "__setstate__", self._note_contents)  # deepcopy and unpickling register nothing
+        self._after(m.Module, "_apply", self._note_contents)  # to(), cuda(), half(): buffers become other objects
         self._after(m.Module, "load_state_dict", self._note_tree)  # may swap tensors
         self._after(Optimizer, "load_state_dict", self._note_state)
 
@@ -159,7 +170,7 @@ class _Recorder:
     @unseen
     def _on_module(self, module: Any, key: str, child: Any) -> None:
         if child is not None and not is_compiling():
-            self.guarded(self._table.child, module, key, child)
+            self.guarded(self._note_child, module, key, child)
 
     def attend(self, optimizer: Any) -> int:
         """See the function of that name."""
@@ -168,8 +179,8 @@ class _Recorder:
             self.guarded(self._note_all, optimizer)
             end = time.monotonic_ns()
             self._noted_ns = end + SHARE * (end - start)
-        elif not self._table.knows(optimizer):
-            self.guarded(self._note_state, optimizer)
+        else:
+            self.guarded(self._note_new, optimizer)
         return self._noted_ns
 
     def _note_all(self, optimizer: Any) -> None:
@@ -180,6 +191,16 @@ class _Recorder:
 
     def _note_state(self, optimizer: Any) -> None:
         self._table.optimizer_state(optimizer, lambda value: isinstance(value, self._torch.Tensor))
+
+    def _note_new(self, optimizer: Any) -> None:
+        if not self._table.knows(optimizer):
+            self._note_state(optimizer)
+
+    def _note_child(self, module: Any, key: str, child: Any) -> None:
+        self._table.child(module, key, child)
+
+    def _note_contents(self, module: Any) -> None:
+        self._table.contents(module)
 
     def _note_tree(self, module: Any) -> None:
         for part in module.modules():

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer.record import config, exceptions, handlers, places, threads, torch_half
+from pytracer.record import config, places, python_half, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
-from pytracer.record.torch_import import is_imported, when_torch_is_imported
 from pytracer.record.unseen import is_compiling, unseen
 
 Level = Literal["light", "default", "ops"]
 
 _called = False  # enable() was called by the program itself
-_started = False  # what is_enabled() says in compiled code, where the core cannot be asked
 
 
 @unseen
@@ -77,24 +75,8 @@ def enable(
             _say(f"a process keeps its black box: recording goes on in {box.directory}")
     elif not _start(box, directory):
         return None
-    start_python_half(chosen)
+    python_half.start(chosen)
     return box.directory
-
-
-def start_python_half(level: str) -> None:
-    """What both ways in share, once the core records: exceptions now, the torch hooks with torch."""
-    global _started
-    _started = True
-    box = core()
-    if not box.check_python():
-        box.note("the frames of this CPython are laid out differently: Python stacks are left out")
-    elif not box.check_objects():
-        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
-    exceptions.install(box)
-    handlers.install(box)
-    threads.install(box)
-    late = is_imported()
-    when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
 
 
 @unseen
@@ -103,15 +85,11 @@ def disable() -> None:
 
     The black box stays on disk, and `enable()` goes on in it. Does nothing when nothing is recorded.
     """
-    global _called, _started
+    global _called
     _called = False
     if not is_enabled():
         return
-    _started = False
-    torch_half.uninstall()
-    exceptions.uninstall()
-    handlers.uninstall()
-    threads.uninstall()
+    python_half.stop()
     core().lib.pytracer_stop()
 
 
@@ -119,7 +97,7 @@ def disable() -> None:
 def is_enabled() -> bool:
     """True while this process records, whichever way it started."""
     if is_compiling():
-        return _started
+        return python_half.started  # the core cannot be asked there
     try:
         return core().recording
     except PytracerError:

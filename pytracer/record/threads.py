@@ -16,9 +16,7 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps what a new thread runs first (threading.py, 3.10 to 3.13: Thread._bootstrap_inner)."""
-    if box.preloaded:
-        return
+    """Wraps what a new thread runs first (threading.py, 3.10 to 3.13: Thread._bootstrap_inner). Not below preload."""
     arm, original = box.lib.pytracer_arm_thread, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(original)

@@ -8,16 +8,18 @@ import json
 import os
 import platform
 import sys
-from pathlib import Path
 from typing import Any
 
-from pytracer._version import __version__
 from pytracer.blackbox.numbers import Entry
 from pytracer.record import unseen
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
+from pytracer.record.late import Part
+
+_PARTS = ("elastic", "loaders", "workers", "names", "steps", "fsdp", "ddp", "distributed", "cuda")
 
 _native: Any = None
+_waiting: list[Part] = []
 _guards = False  # guard mode was armed in this process
 
 
@@ -47,16 +49,14 @@ def arm_guard(box: Core) -> None:
 def uninstall() -> None:
     """Takes the hooks and patches back."""
     global _native
-    from pytracer.record import elastic, loaders, workers
-
-    for patched in (elastic, loaders, workers):
-        patched.uninstall()
+    while _waiting:
+        _waiting.pop().forget()
+    for name in _PARTS:  # those that were ever installed
+        module = sys.modules.get(f"pytracer.record.{name}")
+        if module is not None:
+            module.uninstall()
     if _native is None:
         return
-    from pytracer.record import cuda, ddp, distributed, fsdp, names, steps
-
-    for part in (names, steps, fsdp, ddp, distributed, cuda):
-        part.uninstall()
     _native.uninstall()
     if _guards:
         core().lib.pytracer_guard_pause()
@@ -69,7 +69,9 @@ def mismatch(torch_version: str) -> str | None:
     torch's C++ classes change between minor versions: an extension built for another one calls the wrong function.
     """
     try:
-        info = json.loads((Path(__file__).resolve().parents[1] / "_build_info.json").read_text(encoding="utf-8"))
+        package = os.path.dirname(os.path.dirname(__file__))
+        with open(os.path.join(package, "_build_info.json"), encoding="utf-8") as file:
+            info = json.load(file)
     except (OSError, ValueError):
         return "pytracer is not built; run `make build`, or `pip install --no-build-isolation -e .`"
     if not info.get("native"):
@@ -98,11 +100,11 @@ def _install(box: Core, level: str, late: bool) -> None:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "pytracer": __version__,
+            "pytracer": box.version,
         },
     )
     unseen.begin(box.note)
-    _install_without_native(box)
+    _install_without_native(box, late)
     reason = mismatch(torch.__version__)
     if reason is not None:
         box.note(f"the torch hooks are not installed: {reason}")
@@ -122,30 +124,79 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import cuda, ddp, distributed, fsdp, handlers, names, older, steps
+    from pytracer.record import names, steps
 
     # Hooks that came with torch have seen every storage and module of the program. One walk for both: it is long.
     objects = gc.get_objects() if late else []
     if late:
+        from pytracer.record import older
+
         older.follow(box, native, objects)
-    handlers.install_for_workers(box)
     names.install(box, objects)
     del objects
     steps.install(native, names.attend)
     if torch.distributed.is_available():
-        distributed.install(box, native)
-        ddp.install(box, native)
-        fsdp.install(box)
-    cuda.install(box, native, level)
+        _watch_groups(box, native, late)
+    if torch.version.cuda is not None:
+        from pytracer.record import cuda
+
+        cuda.install(box, native, level)
 
 
-def _install_without_native(box: Core) -> None:
+def _install_without_native(box: Core, late: bool) -> None:
     """Patches that need torch's Python only: an extension that does not fit must not take them along."""
     import torch
 
-    from pytracer.record import elastic, loaders, workers
+    def install_loaders() -> None:
+        from pytracer.record import loaders, workers
 
-    workers.install(box)
-    loaders.install(box)
-    if torch.distributed.is_available():
+        workers.install(box)
+        loaders.install(box)
+
+    def install_elastic() -> None:
+        from pytracer.record import elastic
+
         elastic.install(box)
+
+    data: Any = importlib.import_module("torch.utils.data")
+    worker: Any = importlib.import_module("torch.utils.data._utils.worker")
+    if not box.preloaded:
+        from pytracer.record import handlers
+
+        handlers.install_for_workers(box)
+    # A worker that was spawned calls the second one first.
+    _wait(Part(box, install_loaders).at_call(data.DataLoader, "__init__").at_call(worker, "_worker_loop"), late)
+    if torch.distributed.is_available():
+        _wait(Part(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
+
+
+def _watch_groups(box: Core, native: Any, late: bool) -> None:
+    """Process groups, and DistributedDataParallel, which needs one."""
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+    from torch.nn.parallel import DistributedDataParallel
+
+    def install_groups() -> None:
+        from pytracer.record import ddp, distributed
+
+        distributed.install(box, native)
+        ddp.install(box, native)
+
+    def install_fsdp() -> None:
+        from pytracer.record import fsdp
+
+        fsdp.install(box)
+
+    groups = Part(box, install_groups).at_call(DistributedDataParallel, "__init__")
+    groups.at_call(importlib.import_module("torch.multiprocessing.spawn"), "_wrap")
+    for owner in (distributed_c10d, dist):
+        groups.at_call(owner, "init_process_group", "destroy_process_group", "_new_group_with_tag", "split_group")
+    _wait(groups, late or dist.is_initialized())
+    _wait(Part(box, install_fsdp).at_import("torch.distributed.fsdp"), False)
+
+
+def _wait(part: Part, late: bool) -> None:
+    """`late`: the program may have come by the part's entrances already."""
+    _waiting.append(part)
+    if late:
+        part.arrive()

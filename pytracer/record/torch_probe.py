@@ -5,23 +5,11 @@ torch's members are private, and each version lays them out anew. Two probes: th
 
 from __future__ import annotations
 
-import ctypes
+import struct
 from typing import Any
 
 # Old memory behind a pointer may look like what is searched for (seen once in 2000 tries): other objects lie elsewhere.
 _TRIES = 3
-
-
-class Probe(ctypes.Structure):
-    """`pytracer_torch_probe` of csrc/recorder/core.h."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in (
-            *("tensor_type", "function_type", "object", "impl", "storage_impl", "data", "numel", "offset", "leaf_impl"),
-            *("grad_impl", "result_impl", "function", "next_function", "saved_data"),
-        )
-    )
 
 
 def learn(box: Any) -> bool:
@@ -32,38 +20,39 @@ def learn(box: Any) -> bool:
 def _try(box: Any) -> bool:
     import torch
 
-    with torch.inference_mode(False), torch.enable_grad():
-        first, alive = _probe(torch, offset=91, shape=(3, 413))
-        second, alive_too = _probe(torch, offset=67, shape=(7, 83))
-        known = bool(box.lib.pytracer_learn_torch(ctypes.byref(first), ctypes.byref(second)))
+    if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():  # never at the end of `import torch`
+        with torch.inference_mode(False), torch.enable_grad():
+            return _try_here(box, torch)
+    return _try_here(box, torch)
+
+
+def _try_here(box: Any, torch: Any) -> bool:
+    first, alive = _probe(torch, offset=91, shape=(3, 413))
+    second, alive_too = _probe(torch, offset=67, shape=(7, 83))
+    known = bool(box.lib.pytracer_learn_torch(first, second))
     del alive, alive_too  # until here
     return known
 
 
-def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[Probe, list[Any]]:
-    numel = shape[0] * shape[1]
-    whole = torch.empty(2048, dtype=torch.float32, device="cpu")
-    tensor = whole[offset : offset + numel].view(shape)
+def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[bytes, list[Any]]:
+    def empty(*sizes: int, requires_grad: bool = False) -> Any:
+        return torch.empty(sizes, dtype=torch.float32, device="cpu", requires_grad=requires_grad)
+
+    tensor = empty(2048).as_strided(shape, (shape[1], 1), offset)
     storage = tensor.untyped_storage()
-    leaf = torch.zeros(3, device="cpu", requires_grad=True)
-    leaf.grad = gradient = torch.zeros(3, device="cpu")
-    result = (torch.zeros(5, device="cpu", requires_grad=True) * 2).exp()  # exp() keeps its result for backward
+    leaf, gradient = empty(3, requires_grad=True), empty(3)
+    leaf.grad = gradient
+    # Of the operators that keep a tensor for backward, one that computes nothing here: no kernel's code is brought in.
+    kept = empty(3, 2)
+    result = empty(0, 3, requires_grad=True).mm(kept)
     function = result.grad_fn
     next_function = function.next_functions[0][0]
-    probe = Probe(
-        tensor_type=id(torch._C.TensorBase),
-        function_type=id(torch._C._FunctionBase),
-        object=id(tensor),
-        impl=tensor._cdata,
-        storage_impl=storage._cdata,
-        data=storage.data_ptr(),
-        numel=numel,
-        offset=offset,
-        leaf_impl=leaf._cdata,
-        grad_impl=gradient._cdata,
-        result_impl=result._cdata,
-        function=id(function),
-        next_function=id(next_function),
-        saved_data=result.untyped_storage().data_ptr(),
+    addresses = (
+        *(id(torch._C.TensorBase), id(torch._C._FunctionBase)),
+        *(id(tensor), tensor._cdata, storage._cdata, storage.data_ptr(), shape[0] * shape[1], offset),
+        *(leaf._cdata, gradient._cdata),
+        *(result._cdata, id(function), id(next_function), kept.untyped_storage().data_ptr()),
     )
-    return probe, [whole, tensor, storage, leaf, gradient, result, function, next_function]
+    # `pytracer_torch_probe` of csrc/recorder/core.h
+    probe = struct.pack(f"{len(addresses)}Q", *addresses)
+    return probe, [tensor, storage, leaf, gradient, kept, result, function, next_function]

@@ -113,6 +113,20 @@ def test_no_writable_directory_at_all_is_one_line(run: Path) -> None:
     assert "PYTRACER_DIR" in line
 
 
+@needs_native
+def test_enabled_again_records_all_that_it_did(run: Path) -> None:
+    """Hooks find the calls that an earlier recording had led to them, and none says that it is not installed."""
+    code = (
+        "import pytracer, torch\nfor _ in range(3):\n  pytracer.enable()\n  torch.ones(9).share_memory_()\n"
+        "  torch.UntypedStorage(64)\n  pytracer.disable()"
+    )
+    done = python(code, run, PYTRACER_DIR=str(run))
+    assert (done.status, done.stdout) == (0, "")
+    (box,) = (run / "boxes").glob("*.blackbox")
+    notes = [entry["data"] for entry in dump(done, str(box))["journal"] if entry["kind"] == "NOTE"]
+    assert [note for note in notes if "not installed" in note] == []
+
+
 def test_wrong_level_is_refused(run: Path) -> None:
     """Another word than the three is an error of the caller, with the words to choose from."""
     code = "import pytracer\ntry: pytracer.enable(level='everything')\nexcept pytracer.UsageError as e: print(e)"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from pytracer.blackbox import numbers, schema
+from tests.conditions import needs_native
+from tests.support.cli import pytracer
 
 CODE = """
 import sys
 import pytracer.record
-from pytracer.record import ddp, distributed, elastic, loaders, names, recording, steps, torch_half, workers
+from pytracer.record import (
+    ddp, distributed, elastic, loaders, name_table, names, python_half, recording, steps, torch_half, workers
+)
 print([name for name in sys.modules if name.startswith("pytracer.")])
 """
 
@@ -32,3 +37,17 @@ def test_numbers_are_those_of_the_schema() -> None:
             name: value for name, value in vars(copy).items() if not name.startswith("_")
         }
     assert schema.TEXT_RECORD.nbytes == numbers.TEXT_RECORD_BYTES
+
+
+@needs_native
+def test_importing_torch_loads_what_every_process_needs(tmp_path: Path) -> None:
+    """What only some programs use comes with its first use: modules, process groups, loaders, enable() itself."""
+    directories = [place for place in sys.path if place]
+    code = f"import sys; sys.path[:0] = {directories!r}\nimport torch\n"
+    code += "print(*(name for name in sys.modules if name.startswith('pytracer.record.')))"
+    done = pytracer("run", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {name.rpartition(".")[2] for name in done.stdout.split()} == {
+        *("config", "core", "exceptions", "late", "names", "patches"),
+        *("python_half", "steps", "torch_half", "torch_import", "torch_probe", "unseen"),
+    }

@@ -1,0 +1,44 @@
+"""The Python half of recording, which runs once the core records: exceptions from now on, the torch hooks with torch.
+
+Every traced process that imports torch pays for what is imported here and in `torch_half`.
+"""
+
+from __future__ import annotations
+
+from pytracer.record import exceptions, torch_half
+from pytracer.record.core import core
+from pytracer.record.torch_import import is_imported, when_torch_is_imported
+
+started = False  # what is_enabled() says in compiled code
+
+
+def start(level: str) -> None:
+    """What both ways in share: `enable()`, and the preloaded core inside `import torch`."""
+    global started
+    started = True
+    box = core()
+    if not box.check_python():
+        box.note("the frames of this CPython are laid out differently: Python stacks are left out")
+    elif not box.check_objects():
+        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
+    exceptions.install(box)
+    if not box.preloaded:  # else the core sees every handler and thread
+        from pytracer.record import handlers, threads
+
+        handlers.install(box)
+        threads.install(box)
+    late = is_imported()
+    when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
+
+
+def stop() -> None:
+    """Takes back what is still ours."""
+    global started
+    started = False
+    torch_half.uninstall()
+    exceptions.uninstall()
+    if not core().preloaded:
+        from pytracer.record import handlers, threads
+
+        handlers.uninstall()
+        threads.uninstall()
