@@ -10,7 +10,7 @@ namespace pytracer::hooks {
 namespace {
 
 // A step of a small model is short, and the code of a Python hook has left the caches by the next one: in Python, counting and
-// asking whether there is anything to do took 15 us of a step of 440 us; here 1.
+// asking whether there is anything to do took 15 us of a step of 440 us; here 1 to 5, most of it the looks.
 PyObject* attend = nullptr;  // callable: what it is given is an optimizer, what it returns is when to be called again
 int64_t due_ns = 0;
 std::unordered_set<const void*> known;  // optimizers that were attended to, and live
