@@ -27,7 +27,7 @@ using torch::autograd::InputBuffer;
 using torch::autograd::Node;
 using torch::autograd::ReadyQueue;
 
-// Private in torch: named here by its symbol, the same from 2.11 to 2.14. Weak: null where it has another one.
+// Private in torch: named here by its symbol, the same in 2.11, 2.13 and 2.14. Weak: null where it has another one.
 void evaluate_function(torch::autograd::Engine*, std::shared_ptr<GraphTask>&, Node*, InputBuffer&, const std::shared_ptr<ReadyQueue>&) __asm__(
     "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE")
     __attribute__((weak));
