@@ -98,7 +98,7 @@ void note_stream_of(Node& node, NodeRecord& record) {
 }
 
 // noexcept in effect: an error of ours must not become one of the backward pass.
-void node_runs(Node& node, const InputBuffer& inputs) noexcept {
+__attribute__((noinline)) void node_runs(Node& node, const InputBuffer& inputs) noexcept {
   node_begins();
   try {
     NodeRecord record{};
