@@ -74,10 +74,11 @@ def main() -> int:
     rows, cells = [], []
     for name in names:
         plain = found[name, OFF]
+        untraced = spread(plain)
         for variant in (AGAIN, *LEVELS):
-            ratio = spread([mine / other for mine, other in zip(found[name, variant], plain, strict=True)])
-            extra = spread([mine - other for mine, other in zip(found[name, variant], plain, strict=True)])
-            untraced = spread(plain)
+            pairs = list(zip(found[name, variant], plain, strict=True))
+            ratio = spread([mine / other for mine, other in pairs])
+            extra = spread([mine - other for mine, other in pairs])
             least = min(found[name, variant]) / min(plain)
             rows.append(
                 {"workload": name, "variant": variant, "cpu_ratio": ratio, "extra_cpu_ns": extra, "least_ratio": least,

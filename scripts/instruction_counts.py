@@ -132,10 +132,11 @@ def measured(workload: str, level: str, marks: str) -> None:
             chosen: object = level
             pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]
         run = prepare(workload)
-        run(STEPS if workload in TRAINING else 300)
+        warm, counted = (STEPS, STEPS) if workload in TRAINING else (300, ITERATIONS)
+        run(warm)
         library = ctypes.CDLL(marks)
         library.begin()
-        run(STEPS if workload in TRAINING else ITERATIONS)
+        run(counted)
         library.end()
         os._exit(0)  # nothing of the end is of interest, and below valgrind it takes long
 

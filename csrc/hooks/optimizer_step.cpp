@@ -1,8 +1,8 @@
 #include "optimizer_step.h"
 
+#include "../crashsafe/sys.h"
 #include "../recorder/core.h"
 
-#include <time.h>
 #include <cstdint>
 #include <unordered_set>
 
@@ -18,12 +18,6 @@ const void* counted = nullptr;          // a GAN has two, and the steps of one o
 int64_t steps = 0;
 
 constexpr uint32_t kCounted = 2;  // FileHeader.step_source
-
-int64_t now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
 
 // An error of ours must not become the step's.
 void forget_error() {
@@ -41,7 +35,7 @@ void attend_to(PyObject* optimizer) {
 
 int stepped(PyObject*, PyObject* optimizer, void*) {
   if (attend == nullptr || optimizer == nullptr) return 0;
-  if (known.count(optimizer) == 0 || now_ns() >= due_ns) attend_to(optimizer);
+  if (known.count(optimizer) == 0 || static_cast<int64_t>(crashsafe::now_ns()) >= due_ns) attend_to(optimizer);
   if (counted == nullptr) counted = optimizer;
   if (optimizer == counted) pytracer_step(++steps, kCounted);
   return 0;

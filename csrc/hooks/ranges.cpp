@@ -149,9 +149,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
 }
 
 const char* install(Level level) {
-  std::unique_lock lock(state_mutex);
   state.store(State::kReady, std::memory_order_release);
-  lock.unlock();
   if (level == Level::kOps) watch_ranges();
   return nullptr;
 }

@@ -13,7 +13,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record.unseen import unseen
 
 ANNOUNCE = 1
-STEP_CALLED, STEP_COUNTED = 1, 2
+STEP_CALLED = 1  # FileHeader.step_source
 
 
 class _Held:

@@ -31,5 +31,4 @@ def test_records_carry_the_current_stream_of_their_thread(run: Path, level: str)
     assert (current.device, current.stream) == ("cuda:1", hex(int(handle, 16)))
     assert f"on stream {handle} of cuda:1" in " ".join(done.stderr.split())  # lines are broken anywhere
     others = [box for box in done.boxes if box.ppid == parent.pid and box.events]
-    assert level == "default" or others  # operators are all that the child does
-    assert all(box.counts["hook_errors"] == 0 for box in others)
+    assert others and all(box.counts["hook_errors"] == 0 for box in others)

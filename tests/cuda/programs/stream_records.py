@@ -10,12 +10,15 @@ import os
 
 import torch
 
+import pytracer
+
 
 def child() -> int:
     """Records go on where CUDA cannot be used any more."""
     pid = os.fork()
     if pid == 0:
         for _ in range(3):
+            pytracer.mark("child")
             torch.ones(8).sum()
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
