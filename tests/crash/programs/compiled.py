@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
-from what_dynamo_did import tell
+from what_dynamo_did import four_steps, tell
 
 import pytracer
 
@@ -58,19 +58,10 @@ def batch():
     return torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 
 
-def trained(make_optimizer, steps=4):
-    x, net = batch(), Net()
-    optimizer = make_optimizer(net.parameters())
-
-    @compiled
-    def step():
-        optimizer.zero_grad()
-        loss = net(x).square().sum()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return [step() for _ in range(steps)] + [parameter.detach() for parameter in net.parameters()]
+def trained(make_optimizer):
+    net = Net()
+    losses = four_steps(make_optimizer(net.parameters()), net, batch(), compiled)
+    return losses + [parameter.detach() for parameter in net.parameters()]
 
 
 def with_gradients(step, net, steps=3):

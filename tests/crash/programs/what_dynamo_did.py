@@ -34,6 +34,20 @@ def observed(scenario):
     }
 
 
+def four_steps(optimizer, forward, x, wrap):
+    """Losses of four training steps, of a step that `wrap` may compile."""
+
+    @wrap
+    def step():
+        optimizer.zero_grad()
+        loss = forward(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return [step() for _ in range(4)]
+
+
 def tell(scenarios):
     """Prints what was observed, as JSON, by the names of the scenarios."""
     print(json.dumps({scenario.__name__: observed(scenario) for scenario in scenarios}))

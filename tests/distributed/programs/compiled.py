@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "crash" / "programs"))
-from what_dynamo_did import observed, tell
+from what_dynamo_did import four_steps, observed, tell
 
 compiled = functools.partial(torch.compile, backend="eager")
 whole = functools.partial(compiled, fullgraph=True)
@@ -29,17 +29,7 @@ def batch():
 
 
 def trained(model, forward, wrap=lambda step: step):
-    x, optimizer = batch(), torch.optim.SGD(model.parameters(), lr=0.1)
-
-    @wrap
-    def step():
-        optimizer.zero_grad()
-        loss = forward(x).square().sum()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return [step() for _ in range(4)]
+    return four_steps(torch.optim.SGD(model.parameters(), lr=0.1), forward, batch(), wrap)
 
 
 def collectives_in_one_graph():
