@@ -52,10 +52,10 @@ class Hook:
 
 
 HOOKS = (
-    Hook("storage allocated, small", "small", "light", r"RecordingAllocator::allocate\(", r"c10::"),
-    Hook("storage freed, small", "small", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
-    Hook("storage allocated, 128 KiB and more", "large", "light", r"RecordingAllocator::allocate\(", r"c10::"),
-    Hook("storage freed, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\bdeleter\(void\*\)", r"c10::"),
+    Hook("storage allocated, small", "small", "light", r"^pytracer::hooks::.*\ballocate\(", r"c10::"),
+    Hook("storage freed, small", "small", "light", r"^pytracer::hooks::.*\brelease\(", r"c10::"),
+    Hook("storage allocated, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\ballocate\(", r"c10::"),
+    Hook("storage freed, 128 KiB and more", "large", "light", r"^pytracer::hooks::.*\brelease\(", r"c10::"),
     Hook("autograd node begins", "backward", "default", r"^pytracer::hooks::.*\bnode_runs\("),
     Hook("operator begins (ops)", "small", "ops", r"^pytracer::hooks::.*\bon_operator\("),
     Hook(

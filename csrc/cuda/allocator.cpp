@@ -54,7 +54,7 @@ void on_event(const TraceEntry& entry) noexcept {
   if (action == 0) return;
   pytracer_device_event event = describe(entry);
   if (has_user(action)) {
-    Who user = who();
+    pytracer_who user = who();
     event.who_id = user.id;
     event.who_where = user.where;
   }
@@ -84,9 +84,9 @@ void tell_what_is_known(const c10::cuda::CUDACachingAllocator::SnapshotInfo& sna
 
 }  // namespace
 
-Who who() noexcept {
-  auto function = reinterpret_cast<Who (*)() noexcept>(who_function.load(std::memory_order_relaxed));
-  return function != nullptr ? function() : Who{};
+pytracer_who who() noexcept {
+  auto function = reinterpret_cast<pytracer_who (*)() noexcept>(who_function.load(std::memory_order_relaxed));
+  return function != nullptr ? function() : pytracer_who{};
 }
 void set_who(uint64_t function_addr) { who_function.store(reinterpret_cast<void (*)()>(function_addr), std::memory_order_relaxed); }
 

@@ -3,17 +3,15 @@
 #ifndef NDEBUG
 #error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
 #endif
+#include "../recorder/core.h"
+
 #include <cstdint>
 #include <string>
 
 namespace pytracer::cuda {
 
 /// Who runs on this thread, from _native: SITE's id, and the place in it.
-struct Who {
-  uint32_t id = 0;
-  uint32_t where = 0;
-};
-Who who() noexcept;
+pytracer_who who() noexcept;
 void set_who(uint64_t function_addr);
 
 /// Follows torch's caching allocator on all devices. Empty, or why not. After CUDA was initialized: attached earlier, the

@@ -95,7 +95,7 @@ uint32_t capturing() noexcept { return current.load(std::memory_order_relaxed); 
 
 uint32_t begin_capture(uint64_t pool_graph, uint64_t pool_number) {
   c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
-  Who user = who();
+  pytracer_who user = who();
   pytracer_device_event capture{};
   capture.stream = reinterpret_cast<uint64_t>(stream.stream());
   capture.device = static_cast<uint32_t>(stream.device_index());
@@ -120,7 +120,7 @@ void end_capture(uint32_t number, bool captured, uint64_t pool_graph, uint64_t p
 }
 
 void reset(uint32_t number) {
-  Who user = who();
+  pytracer_who user = who();
   pytracer_graph_reset(number, user.id, user.where);
 }
 

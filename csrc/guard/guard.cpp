@@ -273,7 +273,7 @@ void pause() noexcept {
   publish();
 }
 
-void* allocate(size_t nbytes, Who who) noexcept {
+void* allocate(size_t nbytes, pytracer_who who) noexcept {
   for (int tries = 0; tries < 2; tries++) {
     Placed placed = place(nbytes);
     if (placed.again) continue;
@@ -301,7 +301,7 @@ void* allocate(size_t nbytes, Who who) noexcept {
 
 bool owns(const void* at) noexcept { return (pytracer_guarding & kPool) != 0 && (small.contains(at) || large.contains(at)); }
 
-void release(void* at, Who who) noexcept {
+void release(void* at, pytracer_who who) noexcept {
   uint32_t index = (small.contains(at) ? small : large).owner_of(at) - 1;
   bool known = index < ledger.count() && ledger.slot(index).occupied && ledger.slot(index).base == at;
   if (!known || !ready[index].exchange(false, std::memory_order_acq_rel)) {
@@ -344,8 +344,8 @@ int pytracer_guard_open(const struct pytracer_guard_settings* settings, char* er
 void pytracer_guard_pause(void) { guard::pause(); }
 int pytracer_guard_markers(void) { return guard::try_markers(); }
 int pytracer_guard_chooses(size_t nbytes) { return guard::chosen(nbytes); }
-void* pytracer_guard_allocate(size_t nbytes, uint32_t who_id, uint32_t who_where) { return guard::allocate(nbytes, {who_id, who_where}); }
+void* pytracer_guard_allocate(size_t nbytes, pytracer_who who) { return guard::allocate(nbytes, who); }
 int pytracer_guard_owns(const void* at) { return guard::owns(at); }
-void pytracer_guard_free(void* at, uint32_t who_id, uint32_t who_where) { guard::release(at, {who_id, who_where}); }
+void pytracer_guard_free(void* at, pytracer_who who) { guard::release(at, who); }
 
 }  // extern "C"

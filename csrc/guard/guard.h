@@ -17,13 +17,13 @@ int open(const pytracer_guard_settings& settings, const char*& what) noexcept;
 void pause() noexcept;
 
 /// A guarded storage; null when a budget is used up or the kernel refuses, which is counted.
-void* allocate(size_t nbytes, Who who) noexcept;
+void* allocate(size_t nbytes, pytracer_who who) noexcept;
 
 /// Whether release() is what frees this address.
 bool owns(const void* at) noexcept;
 
 /// Looks for damage beside the storage, then makes its pages inaccessible.
-void release(void* at, Who who) noexcept;
+void release(void* at, pytracer_who who) noexcept;
 
 /// At the end of the process: damage beside storages that are still alive. Waits for nobody.
 void look_at_live() noexcept;

@@ -58,7 +58,7 @@ void Ledger::retire(uint32_t slot) noexcept {
   queued_++;
 }
 
-void Ledger::write_birth(uint32_t index, Who who) noexcept {
+void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
   const Slot& slot = slots_[index];
   GuardedStorage& record = records_[index];
   set_state(record, GuardedState::kEmpty);
@@ -78,7 +78,7 @@ void Ledger::write_birth(uint32_t index, Who who) noexcept {
   set_state(record, GuardedState::kLive);
 }
 
-void Ledger::write_end(uint32_t index, Who who) noexcept {
+void Ledger::write_end(uint32_t index, pytracer_who who) noexcept {
   GuardedStorage& record = records_[index];
   record.freed_ns = crashsafe::now_ns();
   record.free_tid = crashsafe::sys_gettid();

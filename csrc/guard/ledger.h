@@ -2,15 +2,11 @@
 // graves would have forgotten. Slots of storages in quarantine are used again, the one that was freed first first.
 #pragma once
 #include "../blackbox/layout.h"
+#include "../recorder/core.h"
 #include "arena.h"
 #include "canary.h"
 
 namespace pytracer::guard {
-
-/// Who did something: see recorder::Who.
-struct Who {
-  uint32_t id = 0, where = 0;
-};
 
 class Ledger {
  public:
@@ -24,8 +20,8 @@ class Ledger {
   /// The storage of the slot is in quarantine from now on; the oldest ones leave it when slots are needed.
   void retire(uint32_t slot) noexcept;
 
-  void write_birth(uint32_t slot, Who who) noexcept;
-  void write_end(uint32_t slot, Who who) noexcept;
+  void write_birth(uint32_t slot, pytracer_who who) noexcept;
+  void write_end(uint32_t slot, pytracer_who who) noexcept;
 
   /// Side as GuardedStorage.damage_side. Also a journal entry, since records are used again.
   void write_damage(uint32_t slot, uint32_t side, const Damage& damage) noexcept;

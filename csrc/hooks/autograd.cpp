@@ -4,7 +4,6 @@
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "../recorder/core_cuda.h"
-#include "cpu_allocator.h"
 #include "foreign.h"
 #include "hooks.h"
 #include "intern.h"
@@ -109,7 +108,7 @@ __attribute__((noinline)) void node_runs(Node& node, const InputBuffer& inputs) 
       if (!tensor.defined() || !tensor.has_storage()) continue;
       if (record.input_count < std::size(record.storages)) record.storages[record.input_count] = storage_addr(tensor);
       record.input_count++;
-      if (!is_recorded(tensor.storage().data_ptr())) follow(tensor.storage(), true);
+      follow(tensor.storage(), true);
     }
     pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kNode), &record, sizeof record);
   } catch (...) {

@@ -1,95 +1,111 @@
-// CPU storages: the registered CPU allocator, wrapped. torch's own memory reporter would fight torch.profiler and costs three
-// times as much (docs/hooks.md).
+// c10::alloc_cpu and c10::free_cpu, to which torch's CPU allocator comes for every storage. Below the allocator, not around it: the
+// registered allocator, its deleter and what torch compares them with stay torch's, and a wrapper would cost a small step a third
+// more. torch's own memory reporter would fight torch.profiler and costs three times as much (docs/hooks.md).
 #include "cpu_allocator.h"
 
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "guarded.h"
 #include "hooks.h"
-#include "who.h"
+#include "redirect.h"
+#include "registered_allocator.h"
 
-#include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
 
 namespace pytracer::hooks {
-
-constinit thread_local bool t_inside_allocator __attribute__((tls_model("initial-exec"))) = false;
-
 namespace {
 
-c10::Allocator* original = nullptr;
-c10::DeleterFnPtr original_deleter = nullptr;
-std::atomic<bool> on{false};
+using blackbox::Origin;
 
-// Stateless, because raw_deleter() promises one function for all: the context is the data.
-__attribute__((hot)) void deleter(void* data) {
-  if (is_guarded(data)) return free_guarded(data, blackbox::Origin::kCpuAllocator);
-  if (data != nullptr && on.load(std::memory_order_relaxed)) pytracer_storage_freed(data, who_frees);  // before the memory is given back
-  InsideAllocator inside;
-  original_deleter(data);
+enum class Mode { kOff, kOn, kBelowAnother };
+
+std::atomic<Mode> mode{Mode::kOff};
+std::atomic<bool> both_ends{false};  // what is allocated here is freed here: only such a storage may be guarded
+std::atomic<int> seen_while_off{0};
+constinit thread_local bool t_inside_another __attribute__((tls_model("initial-exec"))) = false;
+
+bool guarding() { return __atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) != 0; }
+
+__attribute__((noinline)) void* allocate_otherwise(size_t nbytes, Mode now) {
+  if (now == Mode::kOff) seen_while_off |= 1;
+  if (now == Mode::kOff || (now == Mode::kBelowAnother && t_inside_another)) return c10::alloc_cpu(nbytes);
+  Origin origin = now == Mode::kOn ? Origin::kCpuAllocator : Origin::kDefaultAllocator;
+  if (both_ends.load(std::memory_order_relaxed))
+    if (void* data = guarded(nbytes, origin, Tell::kNobody)) return data;
+  void* data = c10::alloc_cpu(nbytes);
+  if (data != nullptr) record_storage(data, nbytes, origin);
+  return data;
 }
 
-class RecordingAllocator final : public c10::Allocator {
- public:
-  __attribute__((hot)) c10::DataPtr allocate(size_t nbytes) override {
-    if (void* data = guarded(nbytes, blackbox::Origin::kCpuAllocator)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
-    c10::DataPtr data = original_allocate(nbytes);
-    // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
-    if (data.get() != nullptr && data.get() == data.get_context() && data.compare_exchange_deleter(original_deleter, &deleter) &&
-        on.load(std::memory_order_relaxed))
-      record_storage(data.get(), nbytes, static_cast<uint32_t>(blackbox::Origin::kCpuAllocator));
-    return data;
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &deleter; }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get() == data.get_context(); }
-  void copy_data(void* to, const void* from, size_t nbytes) const override { original->copy_data(to, from, nbytes); }
+__attribute__((noinline)) void release_otherwise(void* data, Mode now) {
+  if (is_guarded(data)) return free_guarded(data, Tell::kNobody);
+  if (now == Mode::kOff) seen_while_off |= 2;
+  bool not_another = now == Mode::kOn || (now == Mode::kBelowAnother && !t_inside_another);
+  if (not_another && data != nullptr) record_free(data);
+  c10::free_cpu(data);
+}
 
- private:
-  static c10::DataPtr original_allocate(size_t nbytes) {
-    InsideAllocator inside;
-    return original->allocate(nbytes);
-  }
-};
+// Our own slots are not redirected.
+__attribute__((hot)) void* allocate(size_t nbytes) {
+  Mode now = mode.load(std::memory_order_relaxed);
+  if (__builtin_expect(now != Mode::kOn || guarding(), 0)) return allocate_otherwise(nbytes, now);
+  void* data = c10::alloc_cpu(nbytes);
+  if (data != nullptr) record_storage(data, nbytes, Origin::kCpuAllocator);
+  return data;
+}
 
-RecordingAllocator* wrapper = nullptr;  // immortal: live storages point to it
+__attribute__((hot)) void release(void* data) {
+  Mode now = mode.load(std::memory_order_relaxed);
+  if (__builtin_expect(now != Mode::kOn || guarding(), 0)) return release_otherwise(data, now);
+  if (data != nullptr) record_free(data);  // before the memory is given back
+  c10::free_cpu(data);
+}
+
+const Redirection kThere[] = {{reinterpret_cast<void*>(c10::alloc_cpu), reinterpret_cast<void*>(allocate)},
+                              {reinterpret_cast<void*>(c10::free_cpu), reinterpret_cast<void*>(release)}};
+
+bool comes_by_with_both_ends() {
+  seen_while_off = 0;
+  c10::GetDefaultCPUAllocator()->allocate(1).clear();
+  return seen_while_off == 3;
+}
+
+std::vector<Redirection> redirections(Level) { return {kThere[0], kThere[1]}; }
 
 const char* install(Level) {
   if (!pytracer_open_storages()) return "no room for the table of storages";
-  if (wrapper == nullptr) {
-    original = c10::GetCPUAllocator();
-    original_deleter = original->raw_deleter();
-    if (original_deleter == nullptr) return "the CPU allocator has no raw deleter: storages cannot be followed";
-    wrapper = new RecordingAllocator();
-  }
-  on.store(true, std::memory_order_release);
-  c10::SetCPUAllocator(wrapper, 0);  // 0, the default allocator's priority: a higher one can never be lowered again
-  if (c10::GetCPUAllocator() != wrapper) return "another CPU allocator was registered with a higher priority";
-  return nullptr;
+  if (slots_led_to(kThere[0].to) == 0 || slots_led_to(kThere[1].to) == 0)
+    return "c10::alloc_cpu is not called between libraries: torch.UntypedStorage is not seen";
+  both_ends.store(comes_by_with_both_ends(), std::memory_order_relaxed);
+  mode.store(Mode::kOn, std::memory_order_release);
+  return both_ends.load(std::memory_order_relaxed) ? nullptr : "c10's allocator is not seen at both ends: torch.UntypedStorage is not guarded";
 }
 
+// Guarded storages that live on are still freed here.
 void uninstall() {
-  on.store(false, std::memory_order_release);
-  if (wrapper != nullptr && c10::GetCPUAllocator() == wrapper) c10::SetCPUAllocator(original, 0);
+  mode.store(Mode::kOff, std::memory_order_release);
+  redirect({{kThere[0].to, kThere[0].from}});
+  if (!guarding()) redirect({{kThere[1].to, kThere[1].from}});
 }
 
 }  // namespace
 
-bool is_recorded(const c10::DataPtr& data) noexcept { return data.get_deleter() == &deleter; }
+InsideAnother::InsideAnother() noexcept : before_(t_inside_another) { t_inside_another = true; }
+InsideAnother::~InsideAnother() { t_inside_another = before_; }
 
-bool is_cpu_deleter(c10::DeleterFnPtr asked) noexcept { return asked == &deleter || (asked == original_deleter && asked != nullptr); }
+bool torchs_own_is_seen() noexcept { return mode.load(std::memory_order_relaxed) != Mode::kOff && both_ends.load(std::memory_order_relaxed); }
 
-__attribute__((hot)) uint64_t who_frees(bool large) {
-  Who who = large ? who_is_running_in_detail() : who_is_running();
-  return static_cast<uint64_t>(who.where) << 32 | who.id;
+void set_another_wrapped(bool wrapped) noexcept {
+  if (mode.load(std::memory_order_relaxed) != Mode::kOff) mode.store(wrapped ? Mode::kBelowAnother : Mode::kOn, std::memory_order_release);
 }
 
-__attribute__((hot)) void record_storage(const void* data, size_t nbytes, uint32_t origin) {
-  Who who = nbytes >= blackbox::kLargeStorageBytes ? who_is_running_in_detail() : who_is_running();
-  pytracer_storage_allocated(data, nbytes, origin, who.id, who.where);
+bool is_cpu_deleter(c10::DeleterFnPtr asked) noexcept {
+  return asked != nullptr && (asked == c10::GetDefaultCPUAllocator()->raw_deleter() || is_wrapped_deleter(asked));
 }
 
-const Hook kCpuAllocator{"cpu-storages", install, uninstall};
+const Hook kCpuAllocator{"cpu-storages", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

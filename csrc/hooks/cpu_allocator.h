@@ -1,36 +1,41 @@
-// What the hooks around torch's CPU allocators share.
+// Storages of torch's own CPU allocator, and what the hooks around other allocators share with it.
 #pragma once
+#include "../blackbox/layout.h"
+#include "../recorder/core.h"
+#include "who.h"
+
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace pytracer::hooks {
 
-/// True while the calling thread is inside the registered allocator, which calls the default one below it: that is not another
-/// storage.
-extern constinit thread_local bool t_inside_allocator __attribute__((tls_model("initial-exec")));
+/// Whether each storage of torch's own CPU allocator is seen, at both ends.
+bool torchs_own_is_seen() noexcept;
 
-/// Marks a call of the registered allocator.
-class InsideAllocator {
+/// Another allocator is the registered one, and wrapped: what torch's own hands out inside of it is not another storage.
+void set_another_wrapped(bool wrapped) noexcept;
+
+/// Marks a call of the wrapped allocator.
+class InsideAnother {
  public:
-  InsideAllocator() : before_(t_inside_allocator) { t_inside_allocator = true; }
-  ~InsideAllocator() { t_inside_allocator = before_; }
+  InsideAnother() noexcept;
+  ~InsideAnother();
 
  private:
   bool before_;
 };
 
-/// Whether the registered allocator's hook handed it out, and so has recorded it, when hooks were on.
-bool is_recorded(const c10::DataPtr& data) noexcept;
-
-/// Whether data of the registered allocator, or of the one below it, goes with this deleter.
+/// Whether data of torch's own CPU allocator, or of a wrapped one, goes with this deleter.
 bool is_cpu_deleter(c10::DeleterFnPtr deleter) noexcept;
 
-/// Who frees, for pytracer_storage_freed.
-uint64_t who_frees(bool large);
+/// Adds a storage of an allocator to the table.
+inline void record_storage(const void* data, size_t nbytes, blackbox::Origin origin) {
+  Who who = __builtin_expect(nbytes >= blackbox::kLargeStorageBytes, 0) ? who_is_running_in_detail() : who_is_running();
+  pytracer_storage_allocated(data, nbytes, static_cast<uint32_t>(origin), who);
+}
 
-/// Adds a storage of the CPU allocators to the table; `origin` as blackbox::Origin.
-void record_storage(const void* data, size_t nbytes, uint32_t origin);
+/// It ends now; before its memory is given back.
+inline void record_free(const void* data) { pytracer_storage_freed(data, who_is_running(), who_is_running_in_detail); }
 
 }  // namespace pytracer::hooks

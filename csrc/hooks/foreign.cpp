@@ -34,7 +34,7 @@ struct Ending {
   Deleter original;
   uint64_t number;
   void operator()(void* data) const {
-    pytracer_foreign_freed(number, who_frees);
+    pytracer_foreign_freed(number, who_is_running_in_detail);
     if (original) original(data);
   }
 };
@@ -140,7 +140,7 @@ Followed follow_met(const c10::Storage& storage, bool older) {
   const c10::DataPtr& data = impl.data_ptr();
   void* context = data.get_context();
   if (is_cpu_deleter(data.get_deleter()) && context == data.get()) {
-    pytracer_storage_allocated(data.get(), impl.nbytes(), static_cast<uint32_t>(Origin::kBeforeEnable), 0, 0);
+    pytracer_storage_allocated(data.get(), impl.nbytes(), static_cast<uint32_t>(Origin::kBeforeEnable), {});
     return Followed::kYes;
   }
   if (context != nullptr && data.get_deleter() == function_deleter) {

@@ -7,13 +7,16 @@
 
 namespace pytracer::hooks {
 
-void* allocate_guarded(size_t nbytes, blackbox::Origin origin) noexcept;
-void free_guarded(void* data, blackbox::Origin origin) noexcept;
+/// torch's memory profiler is told about every storage: by the allocator above c10::alloc_cpu, or by us in place of another one.
+enum class Tell { kNobody, kProfiler };
+
+void* allocate_guarded(size_t nbytes, blackbox::Origin origin, Tell tell) noexcept;
+void free_guarded(void* data, Tell tell) noexcept;
 
 /// The storage's memory, against a guard page; null when it is not chosen, or when guarding it is not possible now.
-inline void* guarded(size_t nbytes, blackbox::Origin origin) noexcept {
+inline void* guarded(size_t nbytes, blackbox::Origin origin, Tell tell) noexcept {
   if (__builtin_expect((__atomic_load_n(&pytracer_guarding, __ATOMIC_RELAXED) & 1) == 0, 1)) return nullptr;
-  return pytracer_guard_chooses(nbytes) != 0 ? allocate_guarded(nbytes, origin) : nullptr;
+  return pytracer_guard_chooses(nbytes) != 0 ? allocate_guarded(nbytes, origin, tell) : nullptr;
 }
 
 /// By its address: raw_deleter() promises one function for all. Guarded storages outlive the recording.

@@ -5,8 +5,8 @@
 namespace pytracer::hooks {
 namespace {
 
-const Hook* const kHooks[] = {&kCpuAllocator, &kDefaultAllocator, &kForeign, &kMapped, &kPinned,   &kAutograd,
-                              &kOperators,    &kCollectives,      &kFsdp,    &kRanges, &kTerminate};
+const Hook* const kHooks[] = {&kCpuAllocator, &kRegisteredAllocator, &kForeign, &kMapped, &kPinned,   &kAutograd,
+                              &kOperators,    &kCollectives,         &kFsdp,    &kRanges, &kTerminate};
 bool installed = false;
 
 }  // namespace

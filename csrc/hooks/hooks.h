@@ -15,7 +15,7 @@ std::vector<std::pair<std::string, std::string>> install_all(Level level, const 
 void uninstall_all();
 
 extern const Hook kCpuAllocator;
-extern const Hook kDefaultAllocator;
+extern const Hook kRegisteredAllocator;
 extern const Hook kForeign;
 extern const Hook kMapped;
 extern const Hook kPinned;

@@ -62,7 +62,7 @@ at::DataPtr make_managed(const char* manager, const char* name, int flags, size_
 // Called more than once for one mapping, by each class on the way; only the first has a storage.
 template <Close original>
 void close(at::MapAllocator* mapping) {
-  if (uint64_t number = pytracer_foreign_of(reinterpret_cast<uint64_t>(mapping))) pytracer_foreign_freed(number, who_frees);
+  if (uint64_t number = pytracer_foreign_of(reinterpret_cast<uint64_t>(mapping))) pytracer_foreign_freed(number, who_is_running_in_detail);
   original(mapping);
 }
 

@@ -43,8 +43,7 @@ uintptr_t word_of(const void* block, size_t word) {
 
 // The block as it was: the context is what torch finds it by.
 void deleter(void* block) {
-  if (on.load(std::memory_order_relaxed))
-    pytracer_storage_freed(reinterpret_cast<void*>(word_of(block, data_word.load(std::memory_order_relaxed))), who_frees);
+  if (on.load(std::memory_order_relaxed)) record_free(reinterpret_cast<void*>(word_of(block, data_word.load(std::memory_order_relaxed))));
   original_deleter.load(std::memory_order_acquire)(block);
 }
 
@@ -74,7 +73,7 @@ c10::DataPtr allocate(c10::Allocator* self, size_t nbytes) {
   c10::DataPtr data = original_allocate(self, nbytes);
   if (!on.load(std::memory_order_relaxed) || data.get() == nullptr || data.get_context() == nullptr) return data;
   if (is_known(data) && data.compare_exchange_deleter(original_deleter.load(std::memory_order_acquire), &deleter))
-    record_storage(data.get(), nbytes, static_cast<uint32_t>(blackbox::Origin::kPinned));
+    record_storage(data.get(), nbytes, blackbox::Origin::kPinned);
   else
     pytracer_count_unfollowed();
   return data;

@@ -10,14 +10,9 @@
 
 #include <pthread.h>
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <typeinfo>
-
-// Asked for every storage: without a stub on the way, as core.h has it for the core's.
-#if defined(__GNUC__) && !defined(__clang__)
-extern "C" PyThreadState* PyGILState_GetThisThreadState(void) __attribute__((noplt));
-#endif
 
 namespace pytracer::hooks {
 namespace {
@@ -53,29 +48,49 @@ std::atomic<uint32_t> code_generation{1};  // moves when a code object dies: per
 std::atomic<uint64_t> py_node_vtable{0};
 destructor original_code_dealloc = nullptr;
 
-// The cache of one thread. Only a pointer and a flag are thread-local: static TLS of a loaded library is scarce.
+// What one thread keeps. Only a pointer is thread-local: static TLS of a loaded library is scarce.
 struct Cache {
+  PyThreadState* state = nullptr;  // the thread's own where it lasts, else to be asked for
+  bool in_backward = true;         // a node began, and none was seen to be missing since
   struct Slot {
     uint64_t code;
     uint32_t generation, id;
-  } slots[kCacheSlots];
+  } slots[kCacheSlots] = {};
 };
 constinit thread_local Cache* t_cache __attribute__((tls_model("initial-exec"))) = nullptr;
-// A node began, and none was seen to be missing since. Beside the pointer: one line of memory to fetch, not two.
-constinit thread_local bool t_in_backward __attribute__((tls_model("initial-exec"))) = false;
 pthread_key_t cache_key;
 Cache no_cache;  // when memory is out: shared, slow, still right because slots are compared by generation 0
 
+std::atomic<Cache*> lasting{nullptr};  // whose state is kept
+bool end_is_told = false;              // by Py_Finalize()
+
+// The state that Py_Initialize() made has the number 1 and lives until Py_Finalize(). Those of other threads may be deleted and made
+// again at any time; and in a child that another thread forked, it is gone, together with the cache's thread.
+PyThreadState* lasting_state() {
+  PyThreadState* state = PyGILState_GetThisThreadState();
+  if (!end_is_told || !frames_are_trusted || state == nullptr || PyThreadState_GetID(state) != 1) return nullptr;
+  return PyThreadState_GetInterpreter(state) == PyInterpreterState_Main() ? state : nullptr;
+}
+
+void python_ends() {
+  end_is_told = false;
+  if (Cache* cache = lasting.exchange(nullptr)) cache->state = nullptr;
+}
+
 void free_cache(void* cache) {
   t_cache = nullptr;
-  free(cache);
+  auto* mine = static_cast<Cache*>(cache);
+  lasting.compare_exchange_strong(mine, nullptr);
+  delete static_cast<Cache*>(cache);
 }
 
 __attribute__((noinline, cold)) Cache& make_cache() {
-  auto* cache = static_cast<Cache*>(calloc(1, sizeof(Cache)));
+  auto* cache = new (std::nothrow) Cache;
   if (cache == nullptr) return no_cache;
   pthread_setspecific(cache_key, cache);
   torch::autograd::get_current_node();  // makes torch's thread-locals, which allocates
+  cache->state = lasting_state();
+  if (cache->state != nullptr) lasting.store(cache);
   t_cache = cache;
   return *cache;
 }
@@ -144,9 +159,11 @@ inline uint32_t code_id(Cache& mine, uint64_t code) {
   return intern_and_keep(mine, slot, code, generation);
 }
 
+// A running line of Python.
 struct Frame {
   uint64_t code = 0;
   uint32_t offset = 0;
+  explicit operator bool() const { return code != 0; }
 };
 
 template <class T>
@@ -157,47 +174,51 @@ inline T load(uint64_t base, long offset) {
 }
 
 // A thread's own frames do not move under it, with or without the GIL. Not gilstate.tstate_current: another thread's.
-inline uint64_t first_frame() {
-  auto state = reinterpret_cast<uint64_t>(PyGILState_GetThisThreadState());
-  if (state == 0 || !frames_are_trusted) return 0;
+inline uint64_t first_frame(const Cache& mine) {
+  auto state = reinterpret_cast<uint64_t>(mine.state);
+  if (__builtin_expect(state == 0, 0)) {
+    state = reinterpret_cast<uint64_t>(PyGILState_GetThisThreadState());
+    if (state == 0 || !frames_are_trusted) return 0;
+  }
   auto frame = load<uint64_t>(state, kPython.ts_frame);
   return kPython.cframe_frame >= 0 && frame != 0 ? load<uint64_t>(frame, kPython.cframe_frame) : frame;
 }
 inline uint64_t next_frame(uint64_t frame) { return load<uint64_t>(frame, kPython.f_back); }
 
-// False for frames without Python code.
-inline bool look(uint64_t frame, Frame& out) {
+// None for frames without Python code.
+inline Frame look(uint64_t frame) {
   auto code = load<uint64_t>(frame, kPython.f_code) & ~1ull;
-  if (code == 0) return false;
+  if (code == 0) return {};
 #if PY_VERSION_HEX >= 0x030C0000
-  if (load<char>(frame, kPython.f_owner) == kPython.owner_cstack) return false;
+  if (load<char>(frame, kPython.f_owner) == kPython.owner_cstack) return {};
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
-  if (!PyCode_Check(reinterpret_cast<PyObject*>(code))) return false;
+  if (!PyCode_Check(reinterpret_cast<PyObject*>(code))) return {};
 #endif
 #if PY_VERSION_HEX >= 0x030B0000
-  out = {code, static_cast<uint32_t>(load<uint64_t>(frame, kPython.f_instr) - (code + static_cast<uint64_t>(kPython.co_code)))};
+  return {code, static_cast<uint32_t>(load<uint64_t>(frame, kPython.f_instr) - (code + static_cast<uint64_t>(kPython.co_code)))};
 #else
-  out = {code, static_cast<uint32_t>(load<int32_t>(frame, kPython.f_instr)) * 2};
+  return {code, static_cast<uint32_t>(load<int32_t>(frame, kPython.f_instr)) * 2};
 #endif
-  return true;
 }
 
-__attribute__((noinline, cold)) bool look_further(uint64_t& frame, Frame& out) {
-  while ((frame = next_frame(frame)) != 0)
-    if (look(frame, out)) return true;
-  return false;
+// From there outwards; `at` becomes where it was found, or 0.
+Frame look_from(uint64_t& at) {
+  for (; at != 0; at = next_frame(at))
+    if (Frame frame = look(at)) return frame;
+  return {};
 }
 
-inline bool innermost(uint64_t& frame, Frame& out) {
-  frame = first_frame();
-  return frame != 0 && (__builtin_expect(look(frame, out), 1) || look_further(frame, out));
+__attribute__((noinline, cold)) Who line_further_out(Cache& mine, uint64_t at) {
+  Frame frame = look_from(at);
+  return frame ? Who{code_id(mine, frame.code) & kIdMask, frame.offset} : Who{0, 0};
 }
 
 inline Who python_line(Cache& mine) {
-  uint64_t at = 0;
-  Frame frame;
-  if (__builtin_expect(!innermost(at, frame), 0)) return {0, 0};
+  uint64_t at = first_frame(mine);
+  if (__builtin_expect(at == 0, 0)) return {0, 0};
+  Frame frame = look(at);
+  if (__builtin_expect(!frame, 0)) return line_further_out(mine, at);
   return {code_id(mine, frame.code) & kIdMask, frame.offset};
 }
 
@@ -224,10 +245,10 @@ uint32_t intern_node(const torch::autograd::Node& node) {
 }
 
 // Asking costs 6 ns, so forward passes must not: the first answer "none" after a backward pass is the last question.
-inline decltype(torch::autograd::get_current_node()) running_node() {  // a shared_ptr in torch 2.11
-  if (!t_in_backward) return {};
+inline decltype(torch::autograd::get_current_node()) running_node(Cache& mine) {  // a shared_ptr in torch 2.11
+  if (!mine.in_backward) return {};
   auto node = torch::autograd::get_current_node();
-  if (!node) t_in_backward = false;
+  if (!node && &mine != &no_cache) mine.in_backward = false;
   return node;
 }
 
@@ -252,38 +273,41 @@ void prepare_who(const std::vector<std::string>& directories) {
   frames_are_trusted = offsets != nullptr && offsets->minor == kPython.minor;
   if (original_code_dealloc != nullptr) return;
   pthread_key_create(&cache_key, free_cache);
+  end_is_told = Py_AtExit(python_ends) == 0;
   original_code_dealloc = PyCode_Type.tp_dealloc;
   PyCode_Type.tp_dealloc = code_dealloc;
 }
 
 bool can_ask_for_node() noexcept { return t_cache != nullptr; }
 
-void node_begins() noexcept { t_in_backward = true; }
+void node_begins() noexcept {
+  if (Cache* mine = t_cache) mine->in_backward = true;
+}
 
 // Apart from the forward pass, whose path through the caches must be short.
 __attribute__((noinline)) static Who who_in_backward() noexcept {
   Cache& mine = cache();
-  if (auto node = running_node()) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
+  if (auto node = running_node(mine)) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
   return python_line(mine);
 }
 
 __attribute__((hot)) Who who_is_running() noexcept {
   Cache* mine = t_cache;
-  if (__builtin_expect(mine == nullptr || t_in_backward, 0)) return who_in_backward();
+  if (__builtin_expect(mine == nullptr || mine->in_backward, 0)) return who_in_backward();
   return python_line(*mine);
 }
 
 Who who_is_running_in_detail() noexcept {
   Cache& mine = cache();
   blackbox::SiteEntry site{};
-  uint64_t at = 0;
-  Frame frame;
-  if (innermost(at, frame)) {
+  uint64_t at = first_frame(mine);
+  if (Frame frame = look_from(at)) {
     uint32_t id = code_id(mine, frame.code);
     site.code_id = id & kIdMask;
     site.code_offset = frame.offset;
     for (int i = 0; i < kDetailFrames && (id & kInLibrary) != 0 && (at = next_frame(at)) != 0; i++) {
-      if (!look(at, frame)) continue;
+      frame = look(at);
+      if (!frame) continue;
       id = code_id(mine, frame.code);
       if (id != 0 && (id & kInLibrary) == 0) {
         site.caller_id = id;
@@ -315,16 +339,16 @@ Who who_is_running_with_stack() noexcept {
     blackbox::StackEntry head;
     blackbox::StackPlace places[kStackPlaces];
   } stack{};
-  uint64_t hash = 1, at = first_frame();
+  uint64_t hash = 1, at = first_frame(mine);
   for (; at != 0 && stack.head.count < kStackPlaces; at = next_frame(at)) {
-    Frame frame;
-    if (!look(at, frame)) continue;
+    Frame frame = look(at);
+    if (!frame) continue;
     uint32_t id = code_id(mine, frame.code) & kIdMask;
     stack.places[stack.head.count++] = {id, frame.offset};
     hash = mix(hash, static_cast<uint64_t>(id) << 32 | frame.offset);
   }
   uint32_t sequence_nr = ~0u;
-  if (auto node = running_node()) {
+  if (auto node = running_node(mine)) {
     stack.head.node_id = intern_node(*node);
     sequence_nr = static_cast<uint32_t>(node->sequence_nr());
   }

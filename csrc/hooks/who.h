@@ -1,6 +1,8 @@
 // Who is running on this thread: the Python line, or the autograd node. A few nanoseconds, no lock, no GIL, no allocation
 // after a thread's first call.
 #pragma once
+#include "../recorder/core.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,10 +14,7 @@ struct Node;
 namespace pytracer::hooks {
 
 /// A journal id and the place in it (schema.py: CODE, NODE or SITE).
-struct Who {
-  uint32_t id;
-  uint32_t where;
-};
+using Who = pytracer_who;
 
 /// With the GIL held. Files below `library_directories` are not the user's own.
 void prepare_who(const std::vector<std::string>& library_directories);

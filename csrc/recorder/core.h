@@ -7,12 +7,6 @@
 extern "C" {
 #endif
 #define PYTRACER_API __attribute__((visibility("default")))
-/// Called for every storage: straight through the address table, without a stub that is one more line of code to fetch.
-#if defined(__GNUC__) && !defined(__clang__)
-#define PYTRACER_HOT_API PYTRACER_API __attribute__((noplt))
-#else
-#define PYTRACER_HOT_API PYTRACER_API
-#endif
 
 /// Starts recording into `run_directory` (created when missing). Flags: 1 announce a crash on stderr.
 /// Returns 0, or an errno with `error` filled. Starting twice is an error (EALREADY); stop first.
@@ -51,12 +45,19 @@ PYTRACER_API void pytracer_step(int64_t step, uint32_t source);
 
 /// Adds the table of live storages and a context for this thread. 0 when there is no room.
 PYTRACER_API int pytracer_open_storages(void);
-/// `origin`: schema.Origin, one below 16.
-PYTRACER_HOT_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where);
 
-/// Before the memory is given back. `who` is asked only when the storage is known: who_where in the upper half, who_id in
-/// the lower one; `large` tells that detail is worth its cost.
-PYTRACER_HOT_API void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool large));
+/// Who allocated or freed: a journal id, and the place inside it (schema.py, LiveStorage.who_where).
+struct pytracer_who {
+  uint32_t id, where;
+};
+/// For what is large, detail is worth its cost.
+typedef struct pytracer_who (*pytracer_who_in_detail)(void);
+
+/// `origin`: schema.Origin, one below 16.
+PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, struct pytracer_who who);
+
+/// Before the memory is given back. `in_detail` is asked when a large storage ends; null where `who` is all that is known.
+PYTRACER_API void pytracer_storage_freed(const void* addr, struct pytracer_who who, pytracer_who_in_detail in_detail);
 
 /// True when a live storage begins at `addr`, in either table.
 PYTRACER_API int pytracer_storage_known(const void* addr);
@@ -72,7 +73,7 @@ struct pytracer_foreign {
 PYTRACER_API uint64_t pytracer_foreign_allocated(const struct pytracer_foreign* birth);
 
 /// Before the memory is given back.
-PYTRACER_API void pytracer_foreign_freed(uint64_t number, uint64_t (*who)(bool large));
+PYTRACER_API void pytracer_foreign_freed(uint64_t number, pytracer_who_in_detail who);
 
 /// The number of the live one that `identity` owns; 0 when there is none.
 PYTRACER_API uint64_t pytracer_foreign_of(uint64_t identity);
@@ -127,9 +128,9 @@ PYTRACER_API extern int pytracer_guarding;
 PYTRACER_API int pytracer_guard_chooses(size_t nbytes);
 
 /// Null when it is not guarded after all. What it gives is freed by pytracer_guard_free only, which pytracer_guard_owns tells.
-PYTRACER_API void* pytracer_guard_allocate(size_t nbytes, uint32_t who_id, uint32_t who_where);
+PYTRACER_API void* pytracer_guard_allocate(size_t nbytes, struct pytracer_who who);
 PYTRACER_API int pytracer_guard_owns(const void* at);
-PYTRACER_API void pytracer_guard_free(void* at, uint32_t who_id, uint32_t who_where);
+PYTRACER_API void pytracer_guard_free(void* at, struct pytracer_who who);
 
 /// Looks for CPython and checks the frame offsets: the calling function must be named `function`.
 /// 1 trusted, 0 not found, -1 found but the test failed: Python stacks will be left out.

@@ -112,7 +112,7 @@ uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept {
   return number_of(index);
 }
 
-void foreign_freed(uint64_t number, AskWho who) noexcept {
+void foreign_freed(uint64_t number, pytracer_who_in_detail who) noexcept {
   uint32_t index = static_cast<uint32_t>(number) - 1;
   ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
   if (number == 0 || slots == nullptr || index >= kForeignStorages) return;
@@ -121,12 +121,12 @@ void foreign_freed(uint64_t number, AskWho who) noexcept {
   if (!keys[index].state.compare_exchange_strong(live, state(ForeignState::kBusy), std::memory_order_acquire)) return;
   ForeignStorage& slot = slots[index];
   ThreadContext& context = this_thread();
-  uint64_t by = who(true);
+  pytracer_who by = who();
   Grave life;
   memcpy(&life, slot.life, sizeof life);
   life.free_thread = context.index;
-  life.free_who_id = static_cast<uint32_t>(by);
-  life.free_who_where = static_cast<uint32_t>(by >> 32);
+  life.free_who_id = by.id;
+  life.free_who_where = by.where;
   life.free_epoch = stamp(context);
   life.free_sequence = context.sequence;
   memcpy(slot.life, &life, sizeof life);

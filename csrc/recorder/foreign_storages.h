@@ -10,7 +10,7 @@ namespace pytracer::recorder {
 uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept;
 
 /// Before the memory is given back. A number that is not valid any more is ignored.
-void foreign_freed(uint64_t number, AskWho who) noexcept;
+void foreign_freed(uint64_t number, pytracer_who_in_detail who) noexcept;
 
 /// The number of the live one that `identity` owns; 0 when there is none.
 uint64_t foreign_of(uint64_t identity) noexcept;

@@ -279,7 +279,7 @@ void pytracer_step(int64_t step, uint32_t source) {
 int pytracer_open_storages(void) { return recorder::recording() && recorder::open_storage_table(); }
 int pytracer_storage_known(const void* addr) { return recorder::storage_known(addr) || recorder::foreign_known(reinterpret_cast<uint64_t>(addr)); }
 uint64_t pytracer_foreign_allocated(const struct pytracer_foreign* birth) { return recorder::recording() ? recorder::foreign_allocated(*birth) : 0; }
-void pytracer_foreign_freed(uint64_t number, uint64_t (*who)(bool)) { recorder::foreign_freed(number, who); }
+void pytracer_foreign_freed(uint64_t number, pytracer_who_in_detail who) { recorder::foreign_freed(number, who); }
 uint64_t pytracer_foreign_of(uint64_t identity) { return recorder::foreign_of(identity); }
 void pytracer_count_unfollowed(void) {
   if (recorder::recording()) std::atomic_ref(g_box.header->storages_unfollowed).fetch_add(1, std::memory_order_relaxed);

@@ -60,15 +60,25 @@ __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   growing.clear(std::memory_order_release);
 }
 
-inline uint32_t stamp(ThreadContext& context) {
-  if (__builtin_expect((++context.sequence & kTickMask) == 0, 0)) on_tick();
-  return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed);
+inline uint32_t epoch_now() { return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed); }
+inline bool tick_is_due(const ThreadContext& context) { return ((context.sequence + 1) & kTickMask) == 0; }
+
+uint32_t stamp(ThreadContext& context) {
+  if ((++context.sequence & kTickMask) == 0) on_tick();
+  return epoch_now();
 }
 
 struct Birth {
   uint64_t addr, nbytes;
-  Who who;
-  uint32_t epoch, origin;
+  pytracer_who who;
+  uint32_t origin;
+};
+
+// Who ends it, and how to learn more where that is worth it.
+struct Death {
+  uint64_t addr;
+  pytracer_who who;
+  pytracer_who_in_detail in_detail;
 };
 
 // acquire: the fields must not be written before the slot is ours
@@ -76,11 +86,11 @@ inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
   return std::atomic_ref(slot.key).compare_exchange_strong(seen, addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth) {
+inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth, uint32_t epoch) {
   slot.size_thread = birth.nbytes | static_cast<uint64_t>(context.index) << 48;
   slot.who_id = birth.who.id;
   slot.who_where = birth.who.where;
-  slot.epoch = birth.epoch;
+  slot.epoch = epoch;
   slot.sequence = context.sequence;
   // release: whoever sees LIVE sees the fields
   std::atomic_ref(slot.key).store(
@@ -88,7 +98,7 @@ inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& b
       std::memory_order_release);
 }
 
-bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth) {
+bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Birth& birth, uint32_t epoch) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
     uint64_t seen = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
@@ -97,16 +107,21 @@ bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext
       std::atomic_ref(g_box.header->stale_storages).fetch_add(1, std::memory_order_relaxed);  // its free was missed: take over
     }
     if (!claim(slot, seen, birth.addr)) continue;
-    fill(slot, context, birth);
+    fill(slot, context, birth, epoch);
     return true;
   }
   return false;
 }
 
-__attribute__((noinline)) void put_slow(ThreadContext& context, const Birth& birth) {
+// Also the first storage of a thread, and the ticks: whatever needs a call.
+__attribute__((noinline)) void allocated_otherwise(Birth birth) {
+  if (g_box.newest.load(std::memory_order_acquire) == nullptr) return;
+  ThreadContext& context = this_thread();
+  uint32_t epoch = stamp(context);
+  context.head->alloc_count++;
   const Tier& tier = *g_box.newest.load(std::memory_order_acquire);
-  if (put(tier, first_slot(tier, birth.addr), 1, kWindow1, context, birth)) return;
-  if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth)) return;
+  if (put(tier, first_slot(tier, birth.addr), 1, kWindow1, context, birth, epoch)) return;
+  if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth, epoch)) return;
   // Crowded here although there is room elsewhere: a larger tier helps. When there is none, the epoch must not move each time.
   if (!growth_failed.load(std::memory_order_relaxed)) on_tick(20);
   for (int waits = 0; waits < kGrowthWaits && growing.test(std::memory_order_acquire); waits++) {
@@ -114,29 +129,30 @@ __attribute__((noinline)) void put_slow(ThreadContext& context, const Birth& bir
     nanosleep(&t, nullptr);
   }
   const Tier& next = *g_box.newest.load(std::memory_order_acquire);
-  if (&next != &tier && (put(next, first_slot(next, birth.addr), 1, kWindow1, context, birth) ||
-                         put(next, second_slot(next, birth.addr), second_step(next), kWindow2, context, birth)))
+  if (&next != &tier && (put(next, first_slot(next, birth.addr), 1, kWindow1, context, birth, epoch) ||
+                         put(next, second_slot(next, birth.addr), second_step(next), kWindow2, context, birth, epoch)))
     return;
   std::atomic_ref(g_box.header->storages_dropped).fetch_add(1, std::memory_order_relaxed);
 }
 
-inline void bury(ThreadContext& context, const LiveStorage& slot, uint64_t key, AskWho ask, uint32_t epoch) {
-  uint64_t size_thread = slot.size_thread, nbytes = size_thread & kSizeMask;
-  bool large = nbytes >= kLargeStorageBytes;  // only large blocks are unmapped and fault by themselves: keep them apart
-  uint64_t who = ask(large);
-  uint64_t& count = large ? context.head->large_grave_count : context.head->small_grave_count;
-  Grave& grave = (large ? context.large_graves : context.small_graves)[count % kHalf];
+inline uint64_t size_of(const LiveStorage& slot) { return slot.size_thread & kSizeMask; }
+// Only large blocks are unmapped and fault by themselves: their graves are kept apart.
+inline bool is_large(const LiveStorage& slot) { return size_of(slot) >= kLargeStorageBytes; }
+
+inline void bury(const ThreadContext& context, Grave* graves, uint64_t& count, const LiveStorage& slot, uint64_t key, pytracer_who who,
+                 uint32_t epoch) {
+  Grave& grave = graves[count % kHalf];
   std::atomic_ref order(grave.order);
   order.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees order 0 before
   grave.base = key & kKeyAddrMask;
-  grave.nbytes = nbytes;
-  grave.alloc_thread = static_cast<uint16_t>(size_thread >> 48);
+  grave.nbytes = size_of(slot);
+  grave.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
   grave.free_thread = context.index;
   grave.alloc_who_id = slot.who_id;
   grave.alloc_who_where = slot.who_where;
-  grave.free_who_id = static_cast<uint32_t>(who);
-  grave.free_who_where = static_cast<uint32_t>(who >> 32);
+  grave.free_who_id = who.id;
+  grave.free_who_where = who.where;
   grave.alloc_epoch = slot.epoch;
   grave.alloc_sequence = slot.sequence;
   grave.free_epoch = epoch;
@@ -151,23 +167,30 @@ inline bool is_at(uint64_t key, uint64_t addr) { return (key & (kKeyAddrMask | k
 // After the grave: killed in between, the storage is in both.
 inline void give_up(LiveStorage& slot) { std::atomic_ref(slot.key).store(kKeyEmpty, std::memory_order_release); }
 
-bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, uint64_t addr, AskWho who) {
+bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Death& death) {
   for (int i = 0; i < window; i++) {
     LiveStorage& slot = tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask];
     uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
-    if (!is_at(key, addr)) continue;
-    bury(context, slot, key, who, stamp(context));
+    if (!is_at(key, death.addr)) continue;
+    uint32_t epoch = stamp(context);
+    if (is_large(slot))
+      bury(context, context.large_graves, context.head->large_grave_count, slot, key, death.in_detail != nullptr ? death.in_detail() : death.who,
+           epoch);
+    else
+      bury(context, context.small_graves, context.head->small_grave_count, slot, key, death.who, epoch);
     give_up(slot);
     return true;
   }
   return false;
 }
 
-__attribute__((noinline)) void take_slow(ThreadContext& context, uint64_t addr, AskWho who) {
+__attribute__((noinline)) void freed_otherwise(Death death) {
+  if (g_box.newest.load(std::memory_order_acquire) == nullptr) return;
+  ThreadContext& context = this_thread();
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
     const Tier& tier = g_box.tiers[t];
-    if (take(tier, first_slot(tier, addr), 1, kWindow1, context, addr, who) ||
-        take(tier, second_slot(tier, addr), second_step(tier), kWindow2, context, addr, who)) {
+    if (take(tier, first_slot(tier, death.addr), 1, kWindow1, context, death) ||
+        take(tier, second_slot(tier, death.addr), second_step(tier), kWindow2, context, death)) {
       context.head->free_count++;
       return;
     }
@@ -178,32 +201,6 @@ __attribute__((noinline)) void take_slow(ThreadContext& context, uint64_t addr, 
 }  // namespace
 
 bool open_storage_table() noexcept { return g_box.newest.load(std::memory_order_acquire) != nullptr || add_tier(kStorageSlotsLog2); }
-
-static inline void allocated(const void* addr, size_t nbytes, uint32_t origin, Who who) noexcept {
-  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
-  if (__builtin_expect(tier == nullptr, 0)) return;
-  ThreadContext& context = this_thread();
-  Birth birth{reinterpret_cast<uint64_t>(addr) & kKeyAddrMask, nbytes, who, stamp(context), origin};
-  context.head->alloc_count++;
-  // Nearly always there is room at the first slot: everything else stays out of the path through the caches.
-  LiveStorage& slot = tier->slots[first_slot(*tier, birth.addr)];
-  if (__builtin_expect(!claim(slot, kKeyEmpty, birth.addr), 0)) return put_slow(context, birth);
-  fill(slot, context, birth);
-}
-
-// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
-static inline void freed(const void* address, AskWho who) noexcept {
-  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
-  if (__builtin_expect(tier == nullptr, 0)) return;
-  ThreadContext& context = this_thread();
-  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
-  LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
-  uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
-  if (__builtin_expect(!is_at(key, addr), 0)) return take_slow(context, addr, who);
-  bury(context, slot, key, who, stamp(context));
-  give_up(slot);
-  context.head->free_count++;
-}
 
 bool storage_known(const void* address) noexcept {
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
@@ -232,8 +229,34 @@ void recount_storages() noexcept {
 
 }  // namespace pytracer::recorder
 
-// Here, so that the table is worked on without another call.
-__attribute__((hot)) void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, uint32_t who_id, uint32_t who_where) {
-  pytracer::recorder::allocated(addr, nbytes, origin, {who_id, who_where});
+using namespace pytracer;
+using namespace pytracer::recorder;
+
+// Nearly always the thread is known, no tick is due and there is room at the first slot: everything else stays out of the path
+// through the caches, and is called last, so that the common case saves no registers.
+__attribute__((hot)) void pytracer_storage_allocated(const void* address, size_t nbytes, uint32_t origin, pytracer_who who) {
+  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
+  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
+  ThreadContext* context = t_context;
+  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return allocated_otherwise({addr, nbytes, who, origin});
+  LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
+  if (__builtin_expect(!claim(slot, kKeyEmpty, addr), 0)) return allocated_otherwise({addr, nbytes, who, origin});
+  context->sequence++;
+  context->head->alloc_count++;
+  fill(slot, *context, {addr, nbytes, who, origin}, epoch_now());
 }
-__attribute__((hot)) void pytracer_storage_freed(const void* addr, uint64_t (*who)(bool)) { pytracer::recorder::freed(addr, who); }
+
+// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
+__attribute__((hot)) void pytracer_storage_freed(const void* address, pytracer_who who, pytracer_who_in_detail in_detail) {
+  uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
+  const Tier* tier = g_box.newest.load(std::memory_order_acquire);
+  ThreadContext* context = t_context;
+  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return freed_otherwise({addr, who, in_detail});
+  LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
+  uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
+  if (__builtin_expect(!is_at(key, addr) || is_large(slot), 0)) return freed_otherwise({addr, who, in_detail});
+  context->sequence++;
+  context->head->free_count++;
+  bury(*context, context->small_graves, context->head->small_grave_count, slot, key, who, epoch_now());
+  give_up(slot);
+}

@@ -36,8 +36,7 @@ namespace {
 
 uint32_t mix(uint64_t base, uint64_t nbytes) { return static_cast<uint32_t>((base >> 6) * 2654435761ull ^ nbytes * 40503ull) & 0x7fffffff; }
 
-uint32_t node = 0;                      // journal id that all lives refer to
-thread_local uint64_t freeing_who = 0;  // what the callback of a free answers
+uint32_t node = 0;  // journal id that all lives refer to
 
 uint64_t base_of(uint32_t thread, uint64_t slot, bool large) { return (0x100ull + thread) << 32 | (large ? 1ull << 31 : 0) | slot << 6; }
 // Small sizes say the thread and the life modulo 8000, large ones the whole life.
@@ -45,11 +44,8 @@ uint64_t size_of(uint32_t thread, uint64_t life, bool large) {
   return large ? 1ull << 40 | life << 4 | thread % 16 : 1 + life % 8000 * 16 + thread % 16;
 }
 
-void allocate(uint64_t base, uint64_t nbytes) { pytracer_storage_allocated(reinterpret_cast<void*>(base), nbytes, 0, node, mix(base, nbytes)); }
-void release(uint64_t base, uint64_t nbytes) {
-  freeing_who = static_cast<uint64_t>(mix(base, nbytes + 1)) << 32 | node;
-  pytracer_storage_freed(reinterpret_cast<void*>(base), [](bool) { return freeing_who; });
-}
+void allocate(uint64_t base, uint64_t nbytes) { pytracer_storage_allocated(reinterpret_cast<void*>(base), nbytes, 0, {node, mix(base, nbytes)}); }
+void release(uint64_t base, uint64_t nbytes) { pytracer_storage_freed(reinterpret_cast<void*>(base), {node, mix(base, nbytes + 1)}, nullptr); }
 
 template <class Work>
 void on_threads(uint32_t count, Work work) {

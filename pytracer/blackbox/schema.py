@@ -104,8 +104,8 @@ class Origin(IntEnum):
     BEFORE_ENABLE: of the CPU allocator, too, but found only when the recording began.
     """
 
-    CPU_ALLOCATOR = 0  # the registered CPU allocator: torch.empty and operators
-    DEFAULT_ALLOCATOR = 1  # c10::alloc_cpu called past it: torch.UntypedStorage
+    CPU_ALLOCATOR = 0  # the registered CPU allocator: torch's own, or one of the program's
+    DEFAULT_ALLOCATOR = 1  # torch's own where the program registered another one: torch.UntypedStorage
     BEFORE_ENABLE = 2
     PINNED = 3  # torch's host allocator for CUDA; a freed one stays in torch's cache
     SHARED_MEMORY = 16

@@ -38,7 +38,7 @@ class Case:
 LIVE = [
     Case("empty", "cpu-allocator"),
     Case("operator", "cpu-allocator"),
-    Case("untyped_storage", "default-allocator"),
+    Case("untyped_storage", "cpu-allocator"),
     Case("share_by_descriptor", "shared-memory", file="/torch_"),
     Case("share_by_name", "shared-memory", file="/torch_"),
     Case("receive_by_descriptor", "shared-memory"),
@@ -56,7 +56,7 @@ LIVE = [
 ]
 FREED = [
     Case("freed", "cpu-allocator", "freed"),
-    Case("freed_untyped_storage", "default-allocator", "freed"),
+    Case("freed_untyped_storage", "cpu-allocator", "freed"),
     Case("freed_numpy", "numpy", "freed"),
     Case("freed_shared", "shared-memory", "freed", file="/torch_"),
     Case("freed_file", "mapped-file", "freed", made_in="from_file", file="/tokens.bin"),
@@ -77,17 +77,40 @@ OLDER = [
 ]
 
 
-@pytest.fixture(scope="module")
-def blob_library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """blob.cpp, compiled against torch."""
+IN_ANOTHER = [
+    Case("empty", "cpu-allocator"),
+    Case("operator", "cpu-allocator"),
+    Case("grown", "cpu-allocator"),
+    Case("untyped_storage", "default-allocator"),
+    Case("freed", "cpu-allocator", "freed"),
+    Case("freed_untyped_storage", "default-allocator", "freed"),
+    Case("emptied", "cpu-allocator", "freed"),
+]
+
+
+def compiled(name: str, directory: Path) -> str:
+    """A library of tests/crash/programs/, compiled against torch."""
     from torch.utils import cpp_extension
 
-    path = tmp_path_factory.mktemp("blob") / "libblob.so"
+    path = directory / f"lib{name}.so"
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-o", str(path)]
     command += [f"-I{directory}" for directory in cpp_extension.include_paths()]
     libraries = [f"-L{directory}" for directory in cpp_extension.library_paths()] + ["-lc10", "-ltorch_cpu"]
-    subprocess.run([*command, str(PROGRAMS / "blob.cpp"), *libraries], check=True, env={**os.environ, "LD_PRELOAD": ""})
+    command += [str(PROGRAMS / f"{name}.cpp"), *libraries]
+    subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def blob_library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """blob.cpp."""
+    return compiled("blob", tmp_path_factory.mktemp("blob"))
+
+
+@pytest.fixture(scope="module")
+def another_allocator(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """another_allocator.cpp."""
+    return compiled("another_allocator", tmp_path_factory.mktemp("allocator"))
 
 
 def storage_of(done: Ended) -> tuple[dict[str, int], StorageReport]:
@@ -159,3 +182,35 @@ def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path
     storage = check(case, done)
     assert storage.older
     assert storage.allocated is None
+
+
+@pytest.mark.parametrize("case", IN_ANOTHER, ids=str)
+def test_fault_in_memory_of_an_allocator_of_the_programs_own_names_the_storage(
+    case: Case, another_allocator: str, run: Path
+) -> None:
+    """Where the program registered an allocator that never comes to torch's, both are followed and told apart."""
+    done = victim("another_allocator.py", run, case.kind, run=run, way="untraced", ALLOCATOR_LIBRARY=another_allocator)
+    storage = check(case, done)
+    assert storage.allocated is not None
+    assert own_function(storage.allocated.python, storage.allocated.caller) == case.kind
+
+
+def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str, run: Path) -> None:
+    """Registered again after disable(), whatever lives then; each storage ends once, and enable() works again."""
+    plain, done = (
+        victim("another_allocator.py", directory, run=run, way="untraced", ALLOCATOR_LIBRARY=another_allocator)
+        for directory in ("untraced", run)
+    )
+    assert plain.stdout.count("registered 1") == 2, plain.stderr
+    assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)
+
+
+@pytest.mark.parametrize("kind", ["torchs", "blob"])
+@pytest.mark.parametrize("way", ["preload", "enable"])
+def test_storage_that_outlives_python_ends_as_before(way: str, kind: str, blob_library: str, run: Path) -> None:
+    """Nothing of the interpreter is read when it has ended: its memory is filled with garbage as it is given back."""
+    more = {"BLOB_LIBRARY": blob_library, "MALLOC_PERTURB_": "165"}
+    plain = victim("outlives_python.py", kind, run=run, way="untraced", **more)
+    assert plain.status == 0, plain.stderr
+    done = victim("outlives_python.py", kind, run=run, way=way, **more)
+    assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)

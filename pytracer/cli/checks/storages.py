@@ -15,17 +15,18 @@ _MAKE = """
 import torch
 from torch.utils import dlpack
 open("five", "wb").write(bytes(5))
-kept = [torch.ones(5), torch.UntypedStorage(5), torch.frombuffer(bytearray(5), dtype=torch.uint8)]
+kept = [torch.ones(5), torch.UntypedStorage(7), torch.frombuffer(bytearray(5), dtype=torch.uint8)]
 kept += [dlpack.from_dlpack(dlpack.to_dlpack(torch.ones(5))), torch.ones(5).share_memory_()]
 kept += [torch.from_file("five", shared=True, size=5, dtype=torch.uint8)]
 """
+_UNTYPED, _UNTYPED_NBYTES = "UNTYPED_STORAGE", 7  # in memory of torch's allocator, too: known by its size
 _MADE = {
-    Origin.CPU_ALLOCATOR: "torch.empty and operators",
-    Origin.DEFAULT_ALLOCATOR: "torch.UntypedStorage",
-    Origin.BUFFER: "frombuffer, from_numpy, from_blob",
-    Origin.DLPACK: "DLPack",
-    Origin.SHARED_MEMORY: "shared memory",
-    Origin.MAPPED_FILE: "mapped files",
+    Origin.CPU_ALLOCATOR.name: "torch.empty and operators",
+    _UNTYPED: "torch.UntypedStorage",
+    Origin.BUFFER.name: "frombuffer, from_numpy, from_blob",
+    Origin.DLPACK.name: "DLPack",
+    Origin.SHARED_MEMORY.name: "shared memory",
+    Origin.MAPPED_FILE.name: "mapped files",
 }
 _BOTH = "; never: pinned memory from before enable(); from_blob of libraries loaded after enable(), unless preloaded"
 
@@ -40,17 +41,17 @@ def check_storages() -> Check:
         return Check("storages", LIMITED, "not tried: see `native` above")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
         traced(Path(directory), "-c", _MAKE)
-        preloaded = _origins(directory)
+        preloaded = _kinds(directory)
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
         python(f"import pytracer; pytracer.enable({directory!r})\n{_MAKE}", directory=directory)
-        enabled = _origins(directory)
+        enabled = _kinds(directory)
     return storages(preloaded, enabled)
 
 
 def storages(preloaded: Collection[str | None], enabled: Collection[str | None]) -> Check:
-    """`preloaded`, `enabled`: the origins that each child's box names."""
+    """`preloaded`, `enabled`: the kinds that each child's box names, as in _MADE."""
     missing = {
-        way: [words for origin, words in _MADE.items() if origin.name not in found]
+        way: [words for kind, words in _MADE.items() if kind not in found]
         for way, found in (("preloaded", preloaded), ("with enable()", enabled))
     }
     if len(missing["preloaded"]) == len(_MADE):
@@ -61,5 +62,6 @@ def storages(preloaded: Collection[str | None], enabled: Collection[str | None])
     return Check("storages", WORKS, f"{len(_MADE)} kinds of memory, preloaded and with enable(){_BOTH}")
 
 
-def _origins(directory: str) -> set[str | None]:
-    return {storage.origin for path in boxes(directory) for storage in read_box(path).storages}
+def _kinds(directory: str) -> set[str | None]:
+    found = [storage for path in boxes(directory) for storage in read_box(path).storages]
+    return {_UNTYPED if storage.nbytes == _UNTYPED_NBYTES else storage.origin for storage in found}

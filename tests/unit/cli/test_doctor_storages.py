@@ -7,7 +7,7 @@ from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS
 from pytracer.cli.checks.storages import check_storages, storages
 from tests.conditions import needs_core, needs_native, needs_torch
 
-ALL = {origin.name for origin in Origin}
+ALL = {origin.name for origin in Origin} | {"UNTYPED_STORAGE"}
 
 
 @needs_core
