@@ -20,13 +20,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from overhead import workloads
+from overhead import Workload, workloads
 from support import output, turns
 from support.measuring import half, machine, progress, spread
 
 OFF, AGAIN, LEVELS = "off", "off again", ("light", "default", "ops")
 # Iterations of one round: 30 to 150 ms, so that a slow second of the machine's hits both rounds of a pair.
-COUNTS = {"tiny-op loop": 20_000, "MLP step": 40, "transformer step": 4, "convolution step": 12}
+EMPTY = "torch.empty(64)"  # one storage, allocated and freed
+COUNTS = {EMPTY: 60_000, "tiny-op loop": 20_000, "MLP step": 40, "transformer step": 4, "convolution step": 12}
 
 
 def switch(variant: str, directory: str) -> None:
@@ -39,13 +40,24 @@ def switch(variant: str, directory: str) -> None:
         pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]
 
 
+def functions() -> dict[str, Workload]:
+    """Name -> function of an iteration count."""
+    import torch
+
+    def storages(count: int) -> None:
+        for _ in range(count):
+            torch.empty(64)
+
+    return {EMPTY: storages} | {name: function for name, (function, _) in workloads().items()}
+
+
 def rounds_of(names: list[str], count: int) -> dict[tuple[str, str], list[float]]:
     """(workload, variant) -> nanoseconds of CPU time per iteration, round by round."""
-    made = workloads()
+    made = functions()
     found: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as directory:
         for name in names:
-            function, iterations = made[name][0], COUNTS[name]
+            function, iterations = made[name], COUNTS[name]
             function(iterations)
             for turn in range(count):
                 progress(f"{name}: round {turn + 1}/{count}")
@@ -86,7 +98,7 @@ def main() -> int:
             )  # fmt: skip
             cells.append(
                 (name, variant, f"{ratio['median']:.3f}x", half(ratio, 3), f"{least:.3f}x",
-                 f"{extra['median'] / 1000:.2f} us", f"{untraced['median'] / 1000:.2f} us")
+                 f"{extra['median'] / 1000:.3f} us", f"{untraced['median'] / 1000:.2f} us")
             )  # fmt: skip
     heads = ("", "recording", "CPU time", "middle half", "quickest rounds", "extra", "off")
     output.deliver("toggled", given, machine(), {"rows": rows}, [output.Table(heads, cells)], [f"{count} rounds"])
