@@ -18,7 +18,7 @@ from support import turns
 from support.turns import Workload
 from support.variants import AGAIN, ANOMALY, FAULTHANDLER, LEVELS, NO_FLIGHT_RECORDER, PLAIN, PROFILER
 
-COUNTS = {"DDP step": 6, "FSDP2 step": 3}
+COUNTS = {"DDP step": 3, "FSDP2 step": 1}
 
 
 def workloads() -> dict[str, tuple[Workload, int]]:
@@ -71,7 +71,7 @@ def worker(switch: str) -> None:
 
 def main() -> int:
     parser = turns.parser(
-        "Ratios of traced to untraced time of a job of two ranks.", turns=20, generations=2, quick_turns=6
+        "Ratios of traced to untraced time of a job of two ranks.", turns=40, generations=3, quick_turns=12
     )
     given = parser.parse_args()
     if given.worker:

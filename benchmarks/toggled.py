@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from overhead import workloads
 from support import output, turns
-from support.measuring import machine, progress
+from support.measuring import machine, progress, undisturbed
 
 OFF, AGAIN, LEVELS = "off", "off again", ("light", "default", "ops")
 EMPTY = "torch.empty(64)"  # one storage, allocated and freed
@@ -81,11 +81,6 @@ def slices_of(names: list[str], rounds: int) -> dict[tuple[str, str], list[float
         switch(OFF, directory)
     progress("")
     return found
-
-
-def undisturbed(times: Sequence[float]) -> float:
-    """The 10th percentile."""
-    return statistics.quantiles(times, n=10, method="inclusive")[0]
 
 
 def compared(mine: list[float], plain: list[float]) -> dict[str, Any]:

@@ -17,6 +17,11 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": middle, "low": low, "high": high}
 
 
+def undisturbed(values: Sequence[float]) -> float:
+    """The 10th percentile: what other machines that share the cores leave of many short measurements."""
+    return statistics.quantiles(values, n=10, method="inclusive")[0] if len(values) > 1 else values[0]
+
+
 def version(package: str) -> str:
     """The installed version of a package, or "none"."""
     try:

@@ -1,7 +1,8 @@
 """Workers that take turns: one round of each variant, then the next round, in changing order.
 
 Every generation starts new processes, because two runs of one program differ by memory layout alone. A second plain
-worker, "untraced again", shows by its ratio what is noise.
+worker, "untraced again", shows by its ratio what is noise. What other machines that share the cores do to the rounds is
+kept out by comparing undisturbed ones, generation by generation; the medians, with all noise, stand beside.
 """
 
 from __future__ import annotations
@@ -11,22 +12,24 @@ import json
 import os
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from support import output
-from support.measuring import half, machine, progress, spread
+from support.measuring import half, machine, progress, spread, undisturbed
 from support.variants import PLAIN, Sampler, Variant, environment, switched_on, versions
 
 Workload = Callable[[int], None]
 ROOT = Path(__file__).resolve().parents[2]
+SELDOM = 5  # long rounds are run in each fifth turn
 
 
 @dataclass
@@ -131,15 +134,30 @@ class Worker:
 
 @dataclass
 class Comparison:
-    """Rounds of one workload and variant, in the same order for all variants."""
+    """Rounds of one workload and variant, in the same order for all variants; a list for each generation."""
 
-    rounds: list[Round] = field(default_factory=list)
+    generations: list[list[Round]] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> list[Round]:
+        """All of them."""
+        return [one for generation in self.generations for one in generation]
+
+    def undisturbed_cpu_ns(self) -> list[float]:
+        """Of each generation."""
+        return [undisturbed([one.cpu_ns for one in generation]) for generation in self.generations]
 
 
 def compare(
-    script: str, names: Sequence[str], variants: Sequence[Variant], generations: int, turns: int, ranks: int = 1
+    script: str,
+    names: Sequence[str],
+    variants: Sequence[Variant],
+    generations: int,
+    turns: int,
+    ranks: int = 1,
+    seldom: Collection[str] = (),
 ) -> dict[tuple[str, str], Comparison]:
-    """(workload, variant) -> its rounds."""
+    """(workload, variant) -> its rounds. `seldom`: workloads whose rounds are long."""
     found = {(name, variant.name): Comparison() for name in names for variant in variants}
     for generation in range(generations):
         with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as directory:
@@ -151,11 +169,15 @@ def compare(
             for worker in workers:
                 progress(f"generation {generation + 1}/{generations}: starting {worker.variant.name}")
                 worker.begin()
+            for comparison in found.values():
+                comparison.generations.append([])
             for turn in range(turns):
                 for name in names:
+                    if name in seldom and turn % SELDOM:
+                        continue
                     progress(f"generation {generation + 1}/{generations}, turn {turn + 1}/{turns}: {name}")
                     for worker in random.sample(workers, len(workers)):
-                        found[name, worker.variant.name].rounds.append(worker.run(name))
+                        found[name, worker.variant.name].generations[-1].append(worker.run(name))
             for worker in workers:
                 worker.close()
     progress("")
@@ -169,18 +191,21 @@ def rows(
     result = []
     for name in names:
         plain = found[name, PLAIN.name].rounds
+        quiet = found[name, PLAIN.name].undisturbed_cpu_ns()
         for variant in variants:
             if variant == PLAIN:
                 continue
             pairs = list(zip(found[name, variant.name].rounds, plain, strict=True))
+            quiet_pairs = list(zip(found[name, variant.name].undisturbed_cpu_ns(), quiet, strict=True))
             result.append(
                 {
                     "workload": name,
                     "variant": variant.name,
                     "ratio": spread([mine.wall_ns / other.wall_ns for mine, other in pairs]),
                     "cpu_ratio": spread([mine.cpu_ns / other.cpu_ns for mine, other in pairs]),
-                    "extra_cpu_ns": spread([mine.cpu_ns - other.cpu_ns for mine, other in pairs]),
-                    "untraced_cpu_ns": spread([other.cpu_ns for other in plain]),
+                    "quiet_cpu_ratios": sorted(mine / other for mine, other in quiet_pairs),
+                    "extra_cpu_ns": statistics.median(mine - other for mine, other in quiet_pairs),
+                    "untraced_cpu_ns": statistics.median(quiet),
                     "rounds": len(pairs),
                 }
             )
@@ -195,21 +220,22 @@ def deliver(
     missing: Sequence[str],
 ) -> None:
     """Table, JSON, docs."""
-    heads = ("", "with", "CPU time", "middle half", "wall", "middle half", "extra CPU", "untraced")
+    heads = ("", "with", "CPU time", "by start", "median", "middle half", "wall", "extra CPU", "untraced")
     cells = [
         (
             row["workload"],
             row["variant"],
-            f"{row['cpu_ratio']['median']:.3f}x",
-            half(row["cpu_ratio"], 3),
+            f"{statistics.median(row['quiet_cpu_ratios']):.3f}x",
+            f"{row['quiet_cpu_ratios'][0]:.3f} - {row['quiet_cpu_ratios'][-1]:.3f}",
+            f"{row['cpu_ratio']['median']:.2f}x",
+            half(row["cpu_ratio"]),
             f"{row['ratio']['median']:.2f}x",
-            half(row["ratio"]),
-            f"{row['extra_cpu_ns']['median'] / 1000:.3f} us",
-            f"{row['untraced_cpu_ns']['median'] / 1000:.2f} us",
+            f"{row['extra_cpu_ns'] / 1000:.3f} us",
+            f"{row['untraced_cpu_ns'] / 1000:.2f} us",
         )
         for row in rows
     ]
-    notes = [f"{rows[0]['rounds']} rounds", *(f"Not measured: {line}" for line in missing)]
+    notes = [f"{max(row['rounds'] for row in rows)} rounds", *(f"Not measured: {line}" for line in missing)]
     about = machine() | versions(tuple(variants))
     output.deliver(name, given, about, {"rows": rows, "missing": list(missing)}, [output.Table(heads, cells)], notes)
 
