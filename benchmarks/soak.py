@@ -8,7 +8,7 @@ The job is `pytracer run -- torchrun` with DDP over gloo: training steps, a Data
 thread that comes and goes each epoch. The same job runs beside it untraced: speed is CPU time per step in undisturbed
 samples, the 10th percentile, against the other job's of the same quarter of the time, so that what other work does to
 both does not count. (Alone, on cores that other machines share, steps were 18 % slower in the last quarter than in the
-first; beside an untraced job that became so, too, it was 1 %.)
+first, and nobody could say why.)
 Exit status 1 when memory grew by more than 2 % between the first quarter and the last, when the box grew there, when
 something was dropped, or when steps became slower than the untraced ones by another 5 %.
 """
