@@ -16,6 +16,7 @@ something was dropped, or when steps became slower than the untraced ones by ano
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -33,6 +34,7 @@ from support.measuring import machine, machine_words, progress, undisturbed
 
 MOST_GROWTH, MOST_SLOWING = 1.02, 1.05
 STEPS_PER_EPOCH, STEPS_PER_SAMPLE = 1000, 100
+JOB = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @dataclass(frozen=True)
@@ -152,25 +154,27 @@ def _cpu(samples: list[Sample]) -> float:
     return undisturbed([sample.cpu_ms_per_step for sample in samples])
 
 
+def job(words: list[str], place: Path) -> subprocess.Popen[bytes]:
+    """Starts Python with those words; its ranks write into `place`."""
+    place.mkdir()
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, *words, str(place)], env=environment, stdout=sys.stderr)
+
+
 def soak(minutes: float, pace: float) -> tuple[list[dict[str, Any]], dict[str, int], int]:
     """Runs the job twice at once, traced and untraced; verdicts by rank, losses, bytes of all boxes."""
     with tempfile.TemporaryDirectory(prefix="pytracer-soak-") as directory:
         run = Path(directory, "run")
         me = [str(Path(__file__).resolve()), "--minutes", str(minutes), "--pace", str(pace), "--rank-of"]
-        processes = []
-        for name, before in (
-            ("traced", ["-m", "pytracer", "run", "-o", str(run), "--", sys.executable]),
-            ("control", []),
-        ):
-            place = Path(directory, name)
-            place.mkdir()
-            command = [sys.executable, *before, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            processes.append(subprocess.Popen([*command, *me, str(place)], env=environment, stdout=sys.stderr))
-        began = time.monotonic()
-        while any(process.poll() is None for process in processes):
-            progress(f"{(time.monotonic() - began) / 60:.1f} of {minutes:g} minutes")
-            time.sleep(1)
+        before = {"traced": ["-m", "pytracer", "run", "-o", str(run), "--", sys.executable], "control": []}
+        with contextlib.ExitStack() as jobs:  # waits for both, also when interrupted
+            processes = [
+                jobs.enter_context(job([*words, *JOB, *me], Path(directory, name))) for name, words in before.items()
+            ]
+            began = time.monotonic()
+            while any(process.poll() is None for process in processes):
+                progress(f"{(time.monotonic() - began) / 60:.1f} of {minutes:g} minutes")
+                time.sleep(1)
         progress("")
         for process in processes:
             if process.returncode != 0:

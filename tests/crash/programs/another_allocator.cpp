@@ -1,4 +1,4 @@
-// Somebody's allocator for CPU tensors, registered when the library is loaded: each storage has pages of its own.
+// Somebody's allocator for CPU tensors, registered by enter(): each storage has pages of its own.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
