@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "cost.md"
 BEGIN, END = "<!-- instructions: begin (scripts/instruction_counts.py --write) -->", "<!-- instructions: end -->"
 TOLERANCE, SLACK = 0.05, 5
 ITERATIONS, STEPS = 1000, 10
-TRAINING = ("MLP step",)  # of benchmarks/overhead.py; longer ones take minutes below valgrind
+TRAINING = ("MLP step", "DDP step")  # of benchmarks/; longer ones take minutes below valgrind
 # A hot path that reaches one of these allocates, locks, or enters the kernel.
 FORBIDDEN = re.compile(
     r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|"
@@ -107,9 +107,9 @@ def prepare(workload: str) -> Callable[[int], None]:
         return steps
     if workload in TRAINING:
         sys.path.insert(0, str(ROOT / "benchmarks"))
-        from overhead import workloads
+        from toggled import function_of
 
-        return workloads()[workload][0]
+        return function_of(workload)
     import torch.distributed as dist
 
     with tempfile.NamedTemporaryFile() as store:

@@ -1,13 +1,17 @@
 // Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
 // A range of FSDP's is also the scope of what is called inside of it: its name holds the unit's, e.g. "FSDP::all_gather (layers.0)".
-// Watched once there is a process group: torch copies the list of global callbacks for each autograd node, and optimizers make
-// ranges at each step, which a process without collectives would pay for nothing (docs/cost.md).
+// Each gets our callback where it is made, in at::RecordFunction's constructor. A global callback would be simpler, but torch copies
+// the list of those for every autograd node, 1700 instructions for a single one (docs/cost.md).
+// Watched once there is a process group: optimizers make ranges at each step, which a process without collectives would pay for nothing.
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "collectives.h"
 #include "hooks.h"
+#include "redirect.h"
 #include "stream.h"
 #include "tensors.h"
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -16,8 +20,14 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace pytracer::hooks {
+
+// The constructor: named here by its symbol, since the address of one cannot be taken. Weak: null where it has another one.
+void construct(at::RecordFunction*, at::RecordScope) __asm__("_ZN2at14RecordFunctionC1ENS_11RecordScopeE") __attribute__((weak));
+
 namespace {
 
 using blackbox::CollectiveState;
@@ -26,6 +36,7 @@ constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
 enum class State { kOff, kReady, kWatched };
 std::atomic<State> state{State::kOff};
 std::mutex state_mutex;
+std::atomic<bool> came_by{false};  // torch makes its ranges through us
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
 // Carried from start to end: the name may be gone by then, and a collective may end on another thread.
@@ -148,6 +159,29 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
 }
 
+// Into memory that torch has not initialized; what torch's own constructor throws is its caller's.
+void construct_watched(at::RecordFunction* function, at::RecordScope scope) {
+  if (scope != at::RecordScope::USER_SCOPE) return construct(function, scope);  // our own slot is not redirected
+  came_by.store(true, std::memory_order_relaxed);
+  if (state.load(std::memory_order_relaxed) != State::kWatched || !at::isRecordFunctionEnabled()) return construct(function, scope);
+  at::StepCallbacks callbacks = at::getStepCallbacks(scope);
+  callbacks.callbacks_.push_back({on_start, on_end});
+  callbacks.needs_inputs_ = true;
+  new (function) at::RecordFunction(std::move(callbacks));
+}
+
+// Asked where backends make theirs, unseen by anybody else's callbacks.
+bool torch_comes_by() {
+  at::DisableRecordFunctionGuard unseen;
+  came_by.store(false, std::memory_order_relaxed);
+  c10d::Work probe(-1, c10d::OpType::UNKNOWN, "pytracer");
+  return came_by.load(std::memory_order_relaxed);
+}
+
+const Redirection kThere{reinterpret_cast<void*>(construct), reinterpret_cast<void*>(construct_watched)};
+
+std::vector<Redirection> redirections(Level) { return {kThere}; }
+
 const char* install(Level level) {
   state.store(State::kReady, std::memory_order_release);
   if (level == Level::kOps) watch_ranges();
@@ -156,7 +190,9 @@ const char* install(Level level) {
 
 void uninstall() {
   std::lock_guard lock(state_mutex);
-  if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatched) at::removeCallback(handle);
+  state.store(State::kOff, std::memory_order_relaxed);
+  redirect({{kThere.to, kThere.from}});
+  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(handle, at::INVALID_CALLBACK_HANDLE));
 }
 
 }  // namespace
@@ -166,9 +202,10 @@ void watch_ranges() {
   std::lock_guard lock(state_mutex);
   if (state.load(std::memory_order_relaxed) != State::kReady) return;
   state.store(State::kWatched, std::memory_order_relaxed);
+  if (torch_comes_by()) return;
   handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
 }
 
-const Hook kRanges{"ranges", install, uninstall};
+const Hook kRanges{"ranges", install, uninstall, redirections};
 
 }  // namespace pytracer::hooks

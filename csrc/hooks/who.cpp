@@ -233,12 +233,16 @@ PyObject* python_object(const N& node) {
     return node.obj;
 }
 
+// Python's classes share one vtable, under which there is nothing.
 uint32_t intern_node(const torch::autograd::Node& node) {
+  uint64_t key = vtable_of(node);
+  if (uint32_t id = nodes.find(key)) return id;
   bool is_python = false;
   const char* name = node_class(node, is_python);
-  uint64_t key = vtable_of(node);
-  if (is_python) key = reinterpret_cast<uint64_t>(name);  // tp_name lives as long as its class
-  if (uint32_t id = nodes.find(key)) return id;
+  if (is_python) {
+    key = reinterpret_cast<uint64_t>(name);  // tp_name lives as long as its class
+    if (uint32_t id = nodes.find(key)) return id;
+  }
   uint32_t id = pytracer_journal(static_cast<uint32_t>(EntryKind::kNode), name, strlen(name));
   if (id != 0) nodes.add(key, id);
   return id;

@@ -6,6 +6,7 @@
 #include "journal.h"
 #include "scopes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -18,6 +19,8 @@ constexpr uint64_t kRecent = 256;                     // a backend's queue is sh
 constexpr uint32_t kPointToPoint = 1, kReturned = 8;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};
+// Those before this number have all been started: nobody looks at them again. May lag behind, never run ahead.
+std::atomic<uint64_t> first_waiting{1};
 
 CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
 
@@ -76,12 +79,16 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   uint64_t newest = std::atomic_ref(g_box.header->collectives).load(std::memory_order_acquire);
   if (slots == nullptr) return 0;
-  for (uint64_t number = newest > kRecent ? newest - kRecent + 1 : 1; number <= newest; number++) {
+  uint64_t first = std::max(first_waiting.load(std::memory_order_relaxed), newest > kRecent ? newest - kRecent + 1 : 1);
+  bool none_waits = true;  // so far
+  for (uint64_t number = first; number <= newest; number++) {
     CollectiveSlot& slot = *slot_of(slots, number);
     auto scheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
     std::atomic_ref state(slot.state);
-    if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number) || state.load() != scheduled) continue;
-    if (fits(&slot, argument) == 0) continue;
+    bool written = std::atomic_ref(slot.order).load(std::memory_order_acquire) == static_cast<uint32_t>(number);
+    none_waits = none_waits && written && state.load() != scheduled;
+    if (none_waits) first_waiting.store(number + 1, std::memory_order_relaxed);
+    if (!written || state.load() != scheduled || fits(&slot, argument) == 0) continue;
     if (!state.compare_exchange_strong(scheduled, static_cast<uint32_t>(CollectiveState::kStarted), std::memory_order_acq_rel)) continue;
     std::atomic_ref(slot.started_ns).store(crashsafe::now_ns(), std::memory_order_relaxed);
     return number;
@@ -131,6 +138,7 @@ void collective_returned(uint64_t number) noexcept {
 
 void forget_collectives() noexcept {
   g_box.header->collectives = 0;
+  first_waiting.store(1, std::memory_order_relaxed);
   CollectiveSlot* slots = ring.load(std::memory_order_relaxed);
   if (slots != nullptr) memset(static_cast<void*>(slots), 0, sizeof(CollectiveSlot) * kCollectives);
 }

@@ -27,6 +27,7 @@ LATER_EVERY = 64
 
 _patches = Patches()
 _wrapped: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
+_forwards_to_skip: dict[int, int] = {}  # by id() of modules that live
 _names_used: dict[str, int] = {}
 _care = Care()
 _BUCKETS = "DDP's buckets"
@@ -44,22 +45,34 @@ class _Wrapped:
         self.fqns = {parameter._cdata: fqn for fqn, parameter in module.module.named_parameters()}
         self.layout: Any = None
         self.generation = -1
-        self.forwards = 0
+        self.looks = 0
+        weakref.finalize(module, _forwards_to_skip.pop, id(module), None).atexit = False
 
 
 def install(box: Core, native: Any) -> None:
     """Wraps methods of DistributedDataParallel, and how a communication hook reaches the Reducer."""
     import torch.distributed as dist
+    from torch.compiler import is_compiling
     from torch.nn.parallel import DistributedDataParallel
 
     def note_module(module: Any) -> None:
         _care(box, _BUCKETS, _note_module, box, native, module)
 
-    def refresh(module: Any) -> None:
-        _care(box, _BUCKETS, _refresh, box, native, module)
+    original = DistributedDataParallel._pre_forward  # which rebuilds the buckets when it is time
+
+    @functools.wraps(original)
+    def pre_forward_and_look(module: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(module, *args, **kwargs)
+        if not is_compiling():
+            left = _forwards_to_skip.get(id(module), 0)
+            if left:  # nearly always: of all that is Python here, only this is run in each step
+                _forwards_to_skip[id(module)] = left - 1
+            else:
+                _care(box, _BUCKETS, _refresh, box, native, module)
+        return result
 
     _patches.after(DistributedDataParallel, "__init__", note_module)
-    _patches.after(DistributedDataParallel, "_pre_forward", refresh)  # which rebuilds the buckets when it is time
+    _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_look)
     _install_join(box, native, DistributedDataParallel)
     _install_hooks(box, dist)
 
@@ -172,9 +185,10 @@ def _refresh(box: Core, native: Any, module: Any) -> None:
     if wrapped is None:
         _note_module(box, native, module)  # wrapped before enable()
         return
-    wrapped.forwards += 1
-    if wrapped.forwards <= CLOSE_ITERATIONS or wrapped.forwards % LATER_EVERY == 0:
-        _write_layout(box, native, module, wrapped)
+    wrapped.looks += 1
+    if wrapped.looks >= CLOSE_ITERATIONS:
+        _forwards_to_skip[id(module)] = LATER_EVERY - 1
+    _write_layout(box, native, module, wrapped)
 
 
 def _write_layout(box: Core, native: Any, module: Any, wrapped: _Wrapped) -> None:
