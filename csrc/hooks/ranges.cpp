@@ -33,10 +33,10 @@ namespace {
 using blackbox::CollectiveState;
 using blackbox::RecordKind;
 constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
-enum class State { kOff, kReady, kWatched };
+enum class State { kOff, kReady, kWatched, kWatchedGlobally };
 std::atomic<State> state{State::kOff};
 std::mutex state_mutex;
-std::atomic<bool> came_by{false};  // torch makes its ranges through us
+thread_local bool came_by = false;  // a range was made through us
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
 // Carried from start to end: the name may be gone by then, and a collective may end on another thread.
@@ -162,7 +162,7 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
 // Into memory that torch has not initialized; what torch's own constructor throws is its caller's.
 void construct_watched(at::RecordFunction* function, at::RecordScope scope) {
   if (scope != at::RecordScope::USER_SCOPE) return construct(function, scope);  // our own slot is not redirected
-  came_by.store(true, std::memory_order_relaxed);
+  came_by = true;
   if (state.load(std::memory_order_relaxed) != State::kWatched || !at::isRecordFunctionEnabled()) return construct(function, scope);
   at::StepCallbacks callbacks = at::getStepCallbacks(scope);
   callbacks.callbacks_.push_back({on_start, on_end});
@@ -173,9 +173,9 @@ void construct_watched(at::RecordFunction* function, at::RecordScope scope) {
 // Asked where backends make theirs, unseen by anybody else's callbacks.
 bool torch_comes_by() {
   at::DisableRecordFunctionGuard unseen;
-  came_by.store(false, std::memory_order_relaxed);
+  came_by = false;
   c10d::Work probe(-1, c10d::OpType::UNKNOWN, "pytracer");
-  return came_by.load(std::memory_order_relaxed);
+  return came_by;
 }
 
 const Redirection kThere{reinterpret_cast<void*>(construct), reinterpret_cast<void*>(construct_watched)};
@@ -190,9 +190,8 @@ const char* install(Level level) {
 
 void uninstall() {
   std::lock_guard lock(state_mutex);
-  state.store(State::kOff, std::memory_order_relaxed);
+  if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatchedGlobally) at::removeCallback(handle);
   redirect({{kThere.to, kThere.from}});
-  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(handle, at::INVALID_CALLBACK_HANDLE));
 }
 
 }  // namespace
@@ -201,9 +200,9 @@ void watch_ranges() {
   if (state.load(std::memory_order_relaxed) != State::kReady) return;  // asked at each collective
   std::lock_guard lock(state_mutex);
   if (state.load(std::memory_order_relaxed) != State::kReady) return;
-  state.store(State::kWatched, std::memory_order_relaxed);
-  if (torch_comes_by()) return;
+  if (torch_comes_by()) return state.store(State::kWatched, std::memory_order_relaxed);
   handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
+  state.store(State::kWatchedGlobally, std::memory_order_relaxed);
 }
 
 const Hook kRanges{"ranges", install, uninstall, redirections};
