@@ -130,7 +130,7 @@ def measured(workload: str, level: str, marks: str) -> None:
             import pytracer
             from pytracer.record import names
 
-            # Noting all names is held to a share of the time, and below valgrind ten steps are long enough for one or none.
+            # Noting all names is held to a share of the time: below valgrind ten steps are enough for one, or none.
             names.SHARE *= 1_000_000
             chosen: object = level
             pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]

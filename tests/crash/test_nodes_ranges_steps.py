@@ -49,8 +49,10 @@ def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, 
 
 @pytest.mark.parametrize(("level", "seen"), [("light", "after"), ("default", "after"), ("ops", "before after")])
 def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str, run: Path) -> None:
-    """Before, optimizers would pay for theirs; level ops records them from the start, and operators by a global callback,
-    for which torch makes every autograd node dearer: below that level there is none."""
+    """Before, optimizers would pay for theirs; level ops records them from the start.
+
+    Operators are seen by a global callback, for which torch makes every autograd node dearer: below ops there is none.
+    """
     done, truth = ran("ranges", run, new_store(run), level=level)
     assert truth["global_callbacks"] is (level == "ops")
     begun = {event.data["name"] for event in done.box.events if event.kind == "RANGE_BEGIN"}
