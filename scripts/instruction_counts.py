@@ -222,7 +222,8 @@ def profile_of(workload: str, level: str, directory: Path) -> Profile:
             "valgrind", "--tool=callgrind", "--instr-atstart=no", "--compress-strings=no", "--compress-pos=no",
             f"--callgrind-out-file={output}", sys.executable, __file__, "--measured", workload, level, str(marks),
         ],
-        check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        check=True, capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
     )  # fmt: skip
     return read_profile(output)
 
