@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from support import turns
+from support.training import steps_of
 from support.turns import Workload
 from support.variants import AGAIN, ANOMALY, FAULTHANDLER, LEVELS, NO_FLIGHT_RECORDER, PLAIN, PROFILER
 
@@ -35,17 +36,6 @@ def workloads() -> dict[str, tuple[Workload, int]]:
     def model() -> nn.Sequential:
         return nn.Sequential(*[part for _ in range(6) for part in (nn.Linear(256, 256), nn.ReLU())])
 
-    def training(module: nn.Module) -> Workload:
-        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)
-
-        def steps(count: int) -> None:
-            for _ in range(count):
-                optimizer.zero_grad()
-                module(inputs).square().mean().backward()
-                optimizer.step()
-
-        return steps
-
     sharded = model()
     mesh = init_device_mesh("cpu", (2,))
     for part in sharded:
@@ -53,8 +43,8 @@ def workloads() -> dict[str, tuple[Workload, int]]:
             fully_shard(part, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
     functions = {
-        "DDP step": training(DistributedDataParallel(model(), bucket_cap_mb=1)),
-        "FSDP2 step": training(sharded),
+        "DDP step": steps_of(DistributedDataParallel(model(), bucket_cap_mb=1), inputs),
+        "FSDP2 step": steps_of(sharded, inputs),
     }
     return {name: (functions[name], count) for name, count in COUNTS.items()}
 

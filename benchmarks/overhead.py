@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from support import turns
+from support.training import steps_of
 from support.turns import Workload
 from support.variants import AGAIN, LEVELS, PEERS, PLAIN
 
@@ -49,18 +50,6 @@ def workloads() -> dict[str, tuple[Workload, int]]:
     )  # fmt: skip
     data = TensorDataset(torch.randn(512, 256))
 
-    def training(model: nn.Module, shape: tuple[int, ...]) -> Workload:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        inputs = torch.randn(shape)
-
-        def steps(count: int) -> None:
-            for _ in range(count):
-                optimizer.zero_grad()
-                model(inputs).square().mean().backward()
-                optimizer.step()
-
-        return steps
-
     def epochs(count: int) -> None:
         for _ in range(max(count, 1)):
             for _batch in DataLoader(data, batch_size=8, num_workers=4):
@@ -68,9 +57,9 @@ def workloads() -> dict[str, tuple[Workload, int]]:
 
     functions = {
         "tiny-op loop": tiny_ops,
-        "MLP step": training(mlp, (64, 64)),
-        "transformer step": training(transformer, (16, 64, 128)),
-        "convolution step": training(convolution, (8, 3, 32, 32)),
+        "MLP step": steps_of(mlp, torch.randn(64, 64)),
+        "transformer step": steps_of(transformer, torch.randn(16, 64, 128)),
+        "convolution step": steps_of(convolution, torch.randn(8, 3, 32, 32)),
         "DataLoader epoch": epochs,
     }
     return {name: (functions[name], count) for name, count in COUNTS.items()}

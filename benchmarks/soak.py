@@ -31,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from support.measuring import machine, machine_words, progress, undisturbed
+from support.training import small_ddp
 
 MOST_GROWTH, MOST_SLOWING = 1.02, 1.05
 STEPS_PER_EPOCH, STEPS_PER_SAMPLE = 1000, 100
@@ -56,8 +57,6 @@ def train(minutes: float, pace: float, output: Path) -> None:
 
     import torch
     import torch.distributed as dist
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader, TensorDataset
 
     import pytracer
@@ -65,8 +64,7 @@ def train(minutes: float, pace: float, output: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-    model = DistributedDataParallel(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False))
+    model = small_ddp()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     data = TensorDataset(torch.randn(STEPS_PER_EPOCH * 4, 8, 32))
     started, steps, going = time.monotonic(), 0, torch.ones(1)

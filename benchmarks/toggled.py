@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from overhead import workloads
 from support import output, turns
 from support.measuring import machine, progress, undisturbed
+from support.training import join_alone, small_ddp, steps_of
 
 OFF, AGAIN, LEVELS = "off", "off again", ("light", "default", "ops")
 EMPTY = "torch.empty(64)"  # one storage, allocated and freed
@@ -63,26 +64,12 @@ def function_of(name: str) -> turns.Workload:
 
 
 def ddp_steps() -> turns.Workload:
-    """The training of soak.py: 2 ms a step, 55 autograd nodes, 240 storages, one reduction over gloo."""
+    """The training of soak.py, without a DataLoader: one reduction a step, over gloo."""
     import torch
-    import torch.distributed as dist
-    from torch import nn
 
-    with tempfile.NamedTemporaryFile() as store:
-        dist.init_process_group("gloo", init_method=f"file://{store.name}", rank=0, world_size=1)
+    join_alone()
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-    model = nn.parallel.DistributedDataParallel(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    batch = torch.randn(4, 8, 32)
-
-    def steps(count: int) -> None:
-        for _ in range(count):
-            optimizer.zero_grad()
-            model(batch).square().mean().backward()
-            optimizer.step()
-
-    return steps
+    return steps_of(small_ddp(), torch.randn(4, 8, 32))
 
 
 def slices_of(names: list[str], rounds: int) -> dict[tuple[str, str], list[float]]:

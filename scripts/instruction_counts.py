@@ -105,15 +105,15 @@ def prepare(workload: str) -> Callable[[int], None]:
                 optimizer.step()
 
         return steps
+    sys.path.insert(0, str(ROOT / "benchmarks"))
     if workload in TRAINING:
-        sys.path.insert(0, str(ROOT / "benchmarks"))
         from toggled import function_of
 
         return function_of(workload)
     import torch.distributed as dist
+    from support.training import join_alone
 
-    with tempfile.NamedTemporaryFile() as store:
-        dist.init_process_group("gloo", init_method=f"file://{store.name}", rank=0, world_size=1)
+    join_alone()
     tensor = torch.ones(4)
 
     def collectives(n: int) -> None:

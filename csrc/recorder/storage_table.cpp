@@ -204,8 +204,6 @@ bool open_storage_table() noexcept { return g_box.newest.load(std::memory_order_
 
 bool storage_known(const void* address) noexcept {
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
-  if (const Tier* newest = g_box.newest.load(std::memory_order_acquire); newest != nullptr)  // nearly always there: asked by each node
-    if (is_at(std::atomic_ref(newest->slots[first_slot(*newest, addr)].key).load(std::memory_order_relaxed), addr)) return true;
   auto in = [addr](const Tier& tier, uint64_t at, uint64_t step, int window) {
     for (int i = 0; i < window; i++) {
       uint64_t key = std::atomic_ref(tier.slots[(at + static_cast<uint64_t>(i) * step) & tier.mask].key).load(std::memory_order_relaxed);

@@ -52,7 +52,7 @@ class _Wrapped:
 def install(box: Core, native: Any) -> None:
     """Wraps methods of DistributedDataParallel, and how a communication hook reaches the Reducer."""
     import torch.distributed as dist
-    from torch.compiler import is_compiling
+    from torch.compiler import is_compiling  # straight: here torch is there, and ours is one frame more
     from torch.nn.parallel import DistributedDataParallel
 
     def note_module(module: Any) -> None:
