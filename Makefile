@@ -25,15 +25,18 @@ SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-distributed test-cuda build-cuda build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
 	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/crash-matrix.md')"
+	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/harm.md')"
+	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
+	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
@@ -58,6 +61,15 @@ test: build
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
+
+# Every program x way to trace x set of powers against the same program untraced. 1,000 crashes for each kind of wait, an hour:
+# ARGS='-k test_waits --times 1000'.
+test-harm: build
+	$(BIN)/python scripts/harm_table.py -n $(JOBS) $(ARGS)
+
+# Other people's test suites and programs, untraced and traced. What is not installed is said: docs/peers.md has the packages.
+test-peers: build $(VENV)/.peers
+	$(BIN)/python scripts/peers.py $(ARGS)
 
 # Every real job of 2 to 4 ranks. More at a time than two cores can feed runs into their short time-outs.
 test-distributed: build
@@ -84,6 +96,10 @@ $(CUDA_STAMP): | tools
 	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
 	@rm -f $(CUDA_VENV)/.torch-* && touch $@
 
+# Each input in a process with 5 s and 512 MiB. What fails lies in build/fuzz, with a line how to replay it.
+fuzz: build
+	$(BIN)/python tests/fuzz/fuzz.py $(ARGS)
+
 build: $(VENV)/.built
 
 lint: build $(VENV)/.lint
@@ -92,6 +108,7 @@ lint: build $(VENV)/.lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/gen_layout.py --check
+	$(BIN)/python scripts/gen_redaction.py --check
 	$(BIN)/python scripts/gen_docs.py --check
 	$(BIN)/python scripts/check_crashsafe.py
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED_CPP)
@@ -104,6 +121,7 @@ format: $(VENV)/.lint
 
 docs: build
 	$(BIN)/python scripts/gen_layout.py
+	$(BIN)/python scripts/gen_redaction.py
 	$(BIN)/python scripts/gen_docs.py
 
 # Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/cost.md. soak.py is a job of
@@ -149,6 +167,10 @@ $(VENV)/.built: $(TORCH_STAMP) $(SOURCES)
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.built
 	$(PIP) install --no-build-isolation -e ".[bench]"
+	@touch $@
+
+$(VENV)/.peers: pyproject.toml | $(VENV)/.built
+	$(PIP) install --no-build-isolation -e ".[test,peers]"
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml | $(VENV)/.built

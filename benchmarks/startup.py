@@ -35,6 +35,7 @@ from pytracer.record import launch
 DEFAULT = next(level for level in LEVELS if level.level == "default")
 PROGRAMS = {
     "no Python at all": ["/bin/true"],
+    "a shell and 100 commands": ["bash", "-c", "for i in $(seq 100); do /bin/true; done"],
     "Python": [sys.executable, "-S", "-c", "pass"],
     "import torch": [sys.executable, "-c", "import torch"],
     "import torch.distributed": [sys.executable, "-c", "import torch.distributed as d; d.is_available()"],

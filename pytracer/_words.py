@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_SEGMENT = re.compile(r"<[^<>]*>")
 SPANS = 4
 
 
@@ -76,6 +75,8 @@ def ranks_words(ranks: Sequence[int]) -> str:
 def span_words(ranks: Iterable[int]) -> str:
     """`rank 7`, `ranks 0-6`, `ranks 0, 2-5 and 9`; many intervals are cut with a count."""
     items = sorted(set(ranks))
+    if not items:
+        return "no rank"
     spans: list[list[int]] = []
     for rank in items:
         if spans and spans[-1][1] == rank - 1:
@@ -98,9 +99,22 @@ def function_words(name: str) -> str:
     if not any(mark in name for mark in "(<") or re.search(r"operator\s*[<>-]", name):
         return name
     text = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")
-    while (shorter := _SEGMENT.sub("", text)) != text:
-        text = shorter
+    text = _without_brackets(text)
     text = text.split("(", 1)[0] if not text.startswith("(") else text
     text = text.replace("{anonymous}", "(anonymous)").replace("operator{call}", "operator()")
     parts = text.strip().split(" ")
     return parts[-1] if parts[-1] and "operator" not in text else text.strip()
+
+
+def _without_brackets(text: str) -> str:
+    """Without `<...>` and all inside; a bracket that has no partner stays. One pass: names may be very long."""
+    kept: list[str] = []
+    opened: list[int] = []
+    for part in re.split("([<>])", text):
+        if part == ">" and opened:
+            del kept[opened.pop() :]
+            continue
+        if part == "<":
+            opened.append(len(kept))
+        kept.append(part)
+    return "".join(kept)

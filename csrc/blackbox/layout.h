@@ -168,6 +168,7 @@ enum class HelperState : uint32_t {
   kRelease = 3,
   kReleased = 4,
   kRefused = 5,
+  kHold = 6,
 };
 
 enum class StackState : uint32_t {
@@ -329,11 +330,12 @@ struct FileHeader {
   uint32_t reserved_progress;
   uint64_t progress_ns;
   uint32_t trimmed;
-  uint8_t reserved_end[100];
+  uint32_t redacted;
+  uint8_t reserved_end[96];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_end) == 412);
+static_assert(offsetof(FileHeader, reserved_end) == 416);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {

@@ -17,6 +17,8 @@ inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.g
 inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.gregs[REG_RBP] = value; }
 inline uint64_t error_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_ERR]; }
 inline uint64_t trap_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_TRAPNO]; }
+/// Where a breakpoint instruction is that trapped with this program counter; the same address where the counter stays.
+inline uint64_t breakpoint_before(uint64_t pc) { return *reinterpret_cast<const unsigned char*>(pc - 1) == 0xcc ? pc - 1 : pc; }
 inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
   static_assert(sizeof(context->uc_mcontext.gregs) <= sizeof(out));
   memcpy(out, context->uc_mcontext.gregs, sizeof(context->uc_mcontext.gregs));
@@ -35,6 +37,7 @@ inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.s
 inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.regs[29] = value; }
 inline uint64_t error_of(const ucontext_t*) { return ~0ull; }
 inline uint64_t trap_of(const ucontext_t*) { return ~0ull; }
+inline uint64_t breakpoint_before(uint64_t pc) { return pc; }
 inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
   memcpy(out, context->uc_mcontext.regs, 31 * sizeof(uint64_t));
   out[31] = context->uc_mcontext.sp;

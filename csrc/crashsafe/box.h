@@ -27,15 +27,14 @@ inline constexpr uint32_t kNameChunks = 8;
 inline constexpr uint32_t kThreadLimit = 256;
 inline constexpr uint32_t kThreadChunks = kThreadLimit / blackbox::kThreadsPerChunk;
 
-/// Where everything lies in the mapping. The addresses stay the same for the whole life of the process, also when a
-/// forked child maps its own file over its parent's.
+/// Where everything lies. What a process has before its box is made (make_box.h) moves when it is; from then on the addresses stay the
+/// same, also when a forked child maps its own file over its parent's.
 struct Box {
   // What every storage asks for, in one cache line.
   alignas(64) std::atomic<const Tier*> newest{nullptr};
   blackbox::FileHeader* header = nullptr;
   Tier tiers[kTierLimit];
   std::atomic<uint32_t> tier_count{0};
-  char* base = nullptr;
   Span<char> journal;
   Span<blackbox::Epoch> epochs;
   Span<blackbox::CrashHeader> crash;

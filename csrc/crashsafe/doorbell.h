@@ -1,30 +1,53 @@
-// How a dying process wakes the launcher's helper: a small file that all processes of a run on one machine have mapped.
+// What a dying process and the launcher's helper send each other: messages on a SOCK_SEQPACKET socket in the run directory.
 // Shared by the core and the helper program, which are built together; nobody else reads it.
+//
+//   process -> helper   connects; the kernel says who it is
+//   helper -> process   HelperHello
+//   process -> helper   HelperRequest with the number of the hello, in a message that the kernel signs with the sender's pid
+//   helper -> process   HelperAnswer, then `count` times HelperThread
+//   process -> helper   the end of its sending side: the threads may go on; or one more byte: they stay until the process is gone
+//   helper -> process   the end of the connection: they go on
 #pragma once
-#include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 namespace pytracer {
 
-inline constexpr char kDoorbellMagic[8] = {'p', 'y', 't', 'r', 'b', 'e', 'l', '1'};
 inline constexpr const char* kDoorbellName = "doorbell";
-inline constexpr uint32_t kDoorbellSlots = 64, kBoxNameBytes = 120;
+inline constexpr uint64_t kHelperMagic = 0x32706c6568727470;  // "ptrhelp2"
+inline constexpr uint32_t kHelperThreads = 256;
 
-/// A request. `pid` is 0 while the slot is free, -1 while it is being filled, else the process that waits.
-struct DoorbellSlot {
-  std::atomic<int32_t> pid;
+struct HelperHello {
+  uint64_t magic;
+  uint64_t number;  ///< random: who sends it back lives after the helper has looked up its pid
+};
+
+struct HelperRequest {
+  uint64_t magic;
+  uint64_t number;
+  int32_t tid;  ///< the thread that asks and is not to be stopped, as gettid() calls it
   uint32_t reserved;
-  char box[kBoxNameBytes];  // name of its black box in boxes/
 };
 
-struct Doorbell {
-  char magic[8];
-  std::atomic<uint32_t> rings;  // futex word; counts the requests
-  std::atomic<int32_t> helper_pid;
-  uint64_t reserved[6];
-  DoorbellSlot slots[kDoorbellSlots];
+struct HelperAnswer {
+  uint64_t magic;
+  int32_t error;   ///< errno; nothing is stopped then
+  uint32_t total;  ///< other threads that are alive
+  uint32_t count;  ///< HelperThread that follow, at most kHelperThreads
+  uint32_t reserved;
 };
-static_assert(sizeof(DoorbellSlot) == 128 && sizeof(Doorbell) == 64 + kDoorbellSlots * 128);
-static_assert(std::atomic<int32_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+/// As in THREAD_STACKS; `tid` is what gettid() says in the process.
+struct HelperThread {
+  int32_t tid;
+  int32_t syscall;
+  uint32_t stopped;
+  uint32_t reserved;
+  uint64_t pthread;
+  char name[16];
+  uint64_t registers[34];
+};
+static_assert(sizeof(HelperHello) == 16 && sizeof(HelperRequest) == 24 && sizeof(HelperAnswer) == 24 && sizeof(HelperThread) == 312);
+static_assert(std::is_trivially_copyable_v<HelperThread>);
 
 }  // namespace pytracer

@@ -37,10 +37,17 @@ void write_exit(ucontext_t* context) noexcept;
 
 void set_node_probe(NodeProbeFn probe) noexcept;
 
-/// What the program believes is installed for one of our signals; `act` replaces it. For the interposed sigaction.
-void exchange_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept;
+/// What the kernel gets for one of our signals when the program installs `program`: our handler, but for one that is ignored,
+/// which stays so over exec.
+struct sigaction handler_for(int signal, const struct sigaction& program) noexcept;
 
-/// Size of the alternate stacks that the recorder makes: measured use is below a quarter of it.
-inline constexpr size_t kAlternateStackBytes = 128 << 10;
+/// An action of the kernel's for the request signal that is ours.
+bool is_request_handler(const struct sigaction& action) noexcept;
+
+/// The calling thread got a fault that its handler may still be busy with: crashsafe::kInHandler in its mask is ours.
+bool may_be_in_handler() noexcept;
+
+/// In a forked child: no thread reports or dies.
+void forget_reports() noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -1,12 +1,18 @@
-// The dying process's side of its talk with the launcher's helper, through the doorbell and its own box.
+// The dying process's side of its talk with the launcher's helper: a socket in the run directory.
 #pragma once
-#include "doorbell.h"
 
 namespace pytracer::crashsafe {
 
-/// Rings and waits, within bounds, until the helper has stopped every other thread and put its registers into
-/// THREAD_STACKS. False when nobody listens or it is refused: nothing is stopped then.
+/// The run directory, in which the launcher's helper listens at `doorbell` if there is one; null: never ask. Must outlive the
+/// handlers.
+void set_helper_directory(const char* directory) noexcept;
+
+/// Asks and waits, within bounds, until the helper has stopped every other thread; their registers are in THREAD_STACKS
+/// then. False when nobody listens or it refuses: nothing is stopped.
 bool helper_stops_threads() noexcept;
+
+/// The process dies now: the threads stay stopped until it is gone, or some seconds have passed.
+void hold_until_gone() noexcept;
 
 /// Lets the threads go on, and waits within bounds until they do.
 void release_helper() noexcept;

@@ -2,7 +2,10 @@
 
 #include "box.h"
 #include "python_objects.h"
+#include "sys.h"
 #include "torch_objects.h"
+
+#include <sys/mman.h>
 
 namespace pytracer::crashsafe {
 namespace {
@@ -51,10 +54,20 @@ void look_at(NameSlot& slot, const TensorView& tensor, uint32_t epoch) {
   look_at_gradient(slot, tensor.meta, epoch);
 }
 
-// Untouched, and so no memory, except where a slot has the flag.
+// Beside each chunk of names; only where a slot has the flag. A process that names nothing must not reserve 4 MiB: mlockall() counts it.
 struct Held {
   uint64_t dict, key;
-} held[kNameSlots * ((1u << kNameChunks) - 1)];
+};
+constinit std::atomic<Held*> held[kNameChunks] = {};
+
+Held* held_beside(uint32_t chunk) {
+  Held* there = held[chunk].load(std::memory_order_acquire);
+  if (there != nullptr) return there;
+  long at = syscall(SYS_mmap, nullptr, sizeof(Held) * (kNameSlots << chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == -1) return nullptr;
+  held[chunk].store(reinterpret_cast<Held*>(at), std::memory_order_release);  // under the GIL: nobody else makes one
+  return reinterpret_cast<Held*>(at);
+}
 
 // What the dict has under the key now, so that it is alive and nothing else; 0: no tensor.
 uint64_t held_object(const Held& in) {
@@ -98,13 +111,14 @@ NameSlot* name_slot(uint32_t number) noexcept {
 void look_at_named_tensors(uint32_t epoch) noexcept {
   if (!can_look()) return;
   uint32_t left = g_box.name_count.load(std::memory_order_acquire), slots = kNameSlots;
-  const Held* in = held;
-  for (NameSlot* chunk : g_box.names) {
+  for (uint32_t c = 0; c < kNameChunks; c++) {
+    NameSlot* chunk = g_box.names[c];
+    const Held* in = held[c].load(std::memory_order_acquire);
     for (uint32_t i = 0; chunk != nullptr && i < slots && i < left; i++) {
       NameSlot& slot = chunk[i];
       TensorView tensor{};
       if (slot.object != 0 && (slot.flags & kHeld) != 0) {
-        if (look_at_held(slot, in[i], tensor)) look_at(slot, tensor, epoch);
+        if (in != nullptr && look_at_held(slot, in[i], tensor)) look_at(slot, tensor, epoch);
         continue;
       }
       // Others stay where they were when they were noted: a plain tensor may have died, and another one lie in its place.
@@ -112,13 +126,17 @@ void look_at_named_tensors(uint32_t epoch) noexcept {
     }
     if (left <= slots) return;
     left -= slots;
-    in += slots;
     slots *= 2;
   }
 }
 
 void name_is_held(uint32_t number, uint64_t dict, uint64_t key) noexcept {
-  if (number <= sizeof held / sizeof held[0]) held[number - 1] = {dict, key};
+  uint32_t index = number - 1;
+  for (uint32_t chunk = 0; chunk < kNameChunks; index -= kNameSlots << chunk++)
+    if (index < kNameSlots << chunk) {
+      if (Held* beside = held_beside(chunk)) beside[index] = {dict, key};
+      return;
+    }
 }
 
 void look_at_new_name(NameSlot& slot, uint32_t epoch) noexcept {

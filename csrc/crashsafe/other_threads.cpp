@@ -2,9 +2,12 @@
 
 #include "arch.h"
 #include "box.h"
+#include "fault_masks.h"
 #include "helper_call.h"
+#include "last_wait.h"
 #include "native_stack.h"
 #include "open_file.h"
+#include "own_stack.h"
 #include "steps.h"
 #include "walk_as.h"
 
@@ -20,7 +23,7 @@ using namespace blackbox;
 
 constexpr uint32_t kStacks = 256, kWalkLimit = 20'000, kFewFrames = 2;
 constexpr uint64_t kAnswerNs = 250'000'000;
-constexpr int kFirstSignal = 61, kLastSignal = 50;  // real-time signals near the top, which libraries leave alone
+constexpr int kFirstSignal = 61, kLastSignal = 58;  // real-time signals near the top, which libraries leave alone
 constexpr unsigned long kSiginfo = 4, kOnStack = 0x08000000, kRestart = 0x10000000, kRestorer = 0x04000000;
 
 std::atomic<bool> asking{false};
@@ -118,14 +121,17 @@ ThreadStack* asked_stack(int tid, StackState state) {
   return nullptr;
 }
 
-void on_asked(int, siginfo_t*, void* raw_context) {
+void on_asked(ucontext_t* context) {
   int saved_errno = errno;
+  borrow_alternate_stack(context);
   ThreadStack* stack = asking.load(std::memory_order_acquire) ? asked_stack(sys_gettid(), StackState::kAsked) : nullptr;
   if (stack != nullptr) {
     stack->pthread = static_cast<uint64_t>(pthread_self());
     prctl(PR_GET_NAME, stack->name);
-    bool walked = walk_guarded(*stack, static_cast<ucontext_t*>(raw_context));
+    bool walked = walk_guarded(*stack, context);
     state_of(*stack).store(static_cast<uint32_t>(walked ? StackState::kDone : StackState::kFaulted), std::memory_order_release);
+    // What it waited for was interrupted: it must not see that, and not end the process in order while it dies.
+    stay_until_gone();
   }
   errno = saved_errno;
 }
@@ -204,7 +210,8 @@ void ask_by_signal(const KernelAction& like) {
   KernelAction before{};
   int signal = find_free_signal(before);
   if (signal == 0 || crash.thread_stack_count == 0) return;
-  KernelAction action{reinterpret_cast<void*>(on_asked), kSiginfo | kOnStack | kRestart | (like.flags & kRestorer), like.restorer, ~our_signals()};
+  KernelAction action{reinterpret_cast<void*>(pytracer_enter_asked), kSiginfo | kOnStack | kRestart | (like.flags & kRestorer), like.restorer,
+                      ~our_signals()};
   sys_action(signal, &action, nullptr);
   asking.store(true, std::memory_order_release);
   for (uint32_t i = 0; i < crash.thread_stack_count; i++) {
@@ -215,9 +222,10 @@ void ask_by_signal(const KernelAction& like) {
     timespec t{0, 100'000};
     syscall(SYS_nanosleep, &t, nullptr);
   }
-  asking.store(false, std::memory_order_release);
+  if (!dying()) asking.store(false, std::memory_order_release);
   name_the_silent();
   crash.threads_how = static_cast<uint32_t>(ThreadsHow::kSignal);
+  if (dying()) return;  // a thread that blocks the signal now, and not later, stays then
   KernelAction ignore = before;
   ignore.handler = reinterpret_cast<void*>(SIG_IGN);
   sys_action(signal, &ignore, nullptr);  // takes copies back that still wait for a thread that blocks it
@@ -232,7 +240,10 @@ void write_other_threads(const KernelAction& like) noexcept {
   if (helper_stops_threads()) {
     crash.threads_how = static_cast<uint32_t>(ThreadsHow::kHelper);
     walk_held_threads(like);
-    release_helper();
+    if (dying())
+      hold_until_gone();
+    else
+      release_helper();
     return;
   }
   ask_by_signal(like);
@@ -247,3 +258,7 @@ bool recover_walk(int tid, ucontext_t* context) noexcept {
 }
 
 }  // namespace pytracer::crashsafe
+
+extern "C" __attribute__((visibility("hidden"))) void pytracer_on_asked(long, void*, void* context) noexcept {
+  pytracer::crashsafe::on_asked(static_cast<ucontext_t*>(context));
+}

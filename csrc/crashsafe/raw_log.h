@@ -13,10 +13,20 @@ namespace pytracer::crashsafe {
 class RawLine {
  public:
   RawLine& text(const char* s) noexcept {
-    size_t n = strlen(s);
-    if (n > sizeof buffer_ - used_ - 1) n = sizeof buffer_ - used_ - 1;
-    memcpy(buffer_ + used_, s, n);
-    used_ += n;
+    for (; *s != 0; s++) put(*s, false);
+    return *this;
+  }
+  /// One word of a command for the user to type: as it is, or in $'...' of bash and zsh. A path may hold anything.
+  RawLine& word(const char* s) noexcept {
+    bool plain = *s != 0;
+    for (const char* c = s; *c != 0; c++) {
+      auto letter = static_cast<char>(*c | 0x20);
+      plain = plain && ((letter >= 'a' && letter <= 'z') || (*c >= '+' && *c <= ':') || *c == '_' || *c == '=' || *c == '@');  // + , - . / 0-9 :
+    }
+    if (plain) return text(s);
+    text("$'");
+    while (*s != 0 && put(*s, true)) s++;
+    buffer_[used_++] = '\'';
     return *this;
   }
   RawLine& number(uint64_t value, unsigned base = 10) noexcept {
@@ -39,6 +49,24 @@ class RawLine {
   }
 
  private:
+  // What is no visible ASCII would steer the terminal that shows the line: its bytes are written as \xNN.
+  bool put(char c, bool quoted) noexcept {
+    auto byte = static_cast<unsigned char>(c);
+    bool seen = byte >= 0x20 && byte < 0x7f, escaped = quoted && (c == '\\' || c == '\'');
+    size_t needed = seen ? 1 + escaped : 4;
+    if (used_ + needed > sizeof buffer_ - kEnd) return false;
+    if (!seen) {
+      const char hex[] = {'\\', 'x', "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+      memcpy(buffer_ + used_, hex, sizeof hex);
+    } else {
+      if (escaped) buffer_[used_] = '\\';
+      buffer_[used_ + escaped] = c;
+    }
+    used_ += needed;
+    return true;
+  }
+
+  static constexpr size_t kEnd = 2;  // a closing quote and the end of the line
   char buffer_[1024];
   size_t used_ = 0;
 };

@@ -1,6 +1,11 @@
 #include "safe_read.h"
 
 #include "arch.h"
+#include "process_status.h"
+#include "sys.h"
+
+#include <sys/uio.h>
+#include <cerrno>
 
 extern "C" {
 __attribute__((visibility("hidden"))) long pytracer_copy_bytes(void* to, const void* from, size_t nbytes) noexcept;
@@ -56,8 +61,20 @@ pytracer_copy_fail:
 #endif
 
 namespace pytracer::crashsafe {
+namespace {
+
+bool debugged = false;
+
+}  // namespace
+
+void choose_reads() noexcept { debugged = read_status("/proc/self/status").debugged; }
 
 bool read_bytes(void* to, uint64_t from, size_t nbytes) noexcept {
+  if (debugged && from > 4095) {
+    iovec here{to, nbytes}, there{reinterpret_cast<void*>(from), nbytes};
+    long n = syscall(SYS_process_vm_readv, sys_getpid(), &here, 1, &there, 1, 0);
+    if (n >= 0 || errno == EFAULT) return n == static_cast<long>(nbytes);
+  }
   return from > 4095 && pytracer_copy_bytes(to, reinterpret_cast<const void*>(from), nbytes) == 0;
 }
 

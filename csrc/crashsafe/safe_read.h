@@ -10,6 +10,9 @@ namespace pytracer::crashsafe {
 /// Needs our handler for SIGSEGV and SIGBUS, unblocked.
 bool read_bytes(void* to, uint64_t from, size_t nbytes) noexcept;
 
+/// A debugger stops at every fault: when one is attached, the reads that follow ask the kernel instead.
+void choose_reads() noexcept;
+
 /// Reads one value; `to` keeps its value on failure.
 template <class T>
 bool read_value(T& to, uint64_t from) noexcept {

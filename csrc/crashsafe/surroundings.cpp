@@ -4,6 +4,7 @@
 #include "box.h"
 #include "map_lines.h"
 #include "open_file.h"
+#include "redact.h"
 #include "safe_read.h"
 
 #include <sys/stat.h>
@@ -54,7 +55,9 @@ void write_sender(CrashHeader& crash) {
   char* to = room(kLongestCommand);
   long n = file.opened() && to != nullptr ? file.read(to, kLongestCommand) : 0;
   if (n <= 0) return;
-  crash.sender_text_nbytes = static_cast<uint32_t>(n);
+  Redacted words = redact_words(to, static_cast<size_t>(n));
+  crash.sender_text_nbytes = static_cast<uint32_t>(words.nbytes);
+  g_box.header->redacted += words.count;
   crash.sender_text = take(crash.sender_text_nbytes);
 }
 

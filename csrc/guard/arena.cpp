@@ -10,35 +10,55 @@ namespace {
 
 constexpr size_t kPageTable = 2ull << 20;  // what one page of page tables maps: units that fill it give it back
 constexpr size_t kLeast = 256ull << 20;
+constexpr size_t kFirst = 32ull << 20;  // whole chunks of chunks.h, and so is each doubling
 
 // Under a limit (ulimit -v) address space is the program's before it is ours.
-size_t affordable(size_t most) {
+size_t affordable(size_t most, bool& limited) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
-  size_t share = (limit.rlim_cur / 8) & ~(kPageTable - 1);
-  return share < most ? share : most;
+  limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!limited) return most;
+  size_t share = limit.rlim_cur / 8, size = kFirst;
+  while (size * 2 <= share && size < most) size *= 2;
+  return size < most ? size : most;
 }
 
 }  // namespace
 
 bool Arena::open(size_t most, size_t unit_bytes, bool large, const Slot* slots) noexcept {
-  for (bytes_ = affordable(most); bytes_ >= kLeast && low_ == nullptr; bytes_ = low_ == nullptr ? bytes_ / 2 : bytes_) {
-    char* at = reserve(bytes_ + kPageTable, large);
+  bool limited = false;
+  size_t least = kLeast;
+  most = affordable(most, limited);
+  if (limited) least = kFirst;
+  for (most_bytes_ = most; most_bytes_ >= least && low_ == nullptr; most_bytes_ = low_ == nullptr ? most_bytes_ / 2 : most_bytes_) {
+    char* at = reserve(most_bytes_ + kPageTable, large);
     if (at != nullptr) low_ = at + (kPageTable - reinterpret_cast<uintptr_t>(at) % kPageTable);
   }
   if (low_ == nullptr) return false;
+  bytes_ = limited ? kFirst : most_bytes_;
+  if (bytes_ < most_bytes_) munmap(low_ + bytes_, most_bytes_ - bytes_);  // room to grow, as long as nobody else takes it
   unit_ = unit_bytes;
+  large_ = large;
   count_ = static_cast<uint32_t>(bytes_ / unit_bytes);
-  void* owners = mmap(nullptr, count_ * sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* owners = mmap(nullptr, most_count() * sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (owners == MAP_FAILED) {
     munmap(low_, bytes_);
     low_ = nullptr;
-    bytes_ = 0;
+    bytes_ = most_bytes_ = 0;
     return false;
   }
   owner_ = static_cast<uint32_t*>(owners);
   slots_ = slots;
-  large_ = large;
+  return true;
+}
+
+bool Arena::grow() noexcept {
+  if (bytes_ >= most_bytes_) return false;
+  if (!reserve_at(low_ + bytes_, bytes_, large_)) {
+    most_bytes_ = bytes_;
+    return false;
+  }
+  bytes_ *= 2;
+  count_ = static_cast<uint32_t>(bytes_ / unit_);
   return true;
 }
 

@@ -24,7 +24,8 @@ struct Slot {
 
 class Arena {
  public:
-  /// Reserves address space of at most `most` bytes, less where it is limited; huge pages when `large`. False when refused.
+  /// Reserves address space of at most `most` bytes; huge pages when `large`. Where address space is limited (ulimit -v), a little at
+  /// first, and more when storages need it, up to a share of the limit. False when refused.
   bool open(size_t most, size_t unit_bytes, bool large, const Slot* slots) noexcept;
 
   bool contains(const void* at) const noexcept { return static_cast<size_t>(static_cast<const char*>(at) - low_) < bytes_; }
@@ -35,6 +36,7 @@ class Arena {
     uint32_t at = cursor_;
     for (bool wrapped = false;;) {
       if (units >= count_ || at > count_ - units) {
+        if (grow()) continue;
         if (wrapped || units >= count_) return kNowhere;
         wrapped = true;
         at = 1;
@@ -59,6 +61,7 @@ class Arena {
   uint32_t index_of(const char* at) const noexcept { return static_cast<uint32_t>(static_cast<size_t>(at - low_) / unit_); }
   size_t unit_bytes() const noexcept { return unit_; }
   uint32_t count() const noexcept { return count_; }
+  uint32_t most_count() const noexcept { return static_cast<uint32_t>(most_bytes_ / unit_); }
   uint32_t cursor() const noexcept { return cursor_; }
   char* low() const noexcept { return low_; }
   char* high() const noexcept { return low_ + bytes_; }
@@ -69,8 +72,11 @@ class Arena {
   /// 0 when all units are free, else the first unit behind the run that is in the way.
   uint32_t after_occupied(uint32_t at, uint32_t units) const noexcept;
 
+  /// Twice as large, unless that is the most, or something else lies there by now.
+  bool grow() noexcept;
+
   char* low_ = nullptr;
-  size_t bytes_ = 0, unit_ = 1;
+  size_t bytes_ = 0, most_bytes_ = 0, unit_ = 1;
   uint32_t count_ = 0, cursor_ = 1;
   bool large_ = false;
   uint32_t* owner_ = nullptr;  // 1 + slot of the last run that had the unit; touched where the pool is

@@ -9,7 +9,7 @@ namespace pytracer::guard {
 
 bool Chunks::prepare(const Arena& arena) noexcept {
   arena_ = &arena;
-  count_ = (arena.count() + kUnits - 1) / kUnits;
+  count_ = (arena.most_count() + kUnits - 1) / kUnits;
   chunks_ = static_cast<Chunk*>(calloc(count_, sizeof(Chunk)));
   return chunks_ != nullptr;
 }

@@ -23,8 +23,8 @@ namespace {
 
 using namespace blackbox;
 
-constexpr size_t kSmallPool = 64ull << 30, kLargePool = 1ull << 40;  // address space only
-constexpr size_t kLargeBytes = 2ull << 20;                           // below, a huge page would make a guard of 4 KiB useless
+constexpr size_t kSmallPool = 32ull << 30, kLargePool = 32ull << 30;  // address space only
+constexpr size_t kLargeBytes = 2ull << 20;                            // below, a huge page would make a guard of 4 KiB useless
 constexpr size_t kMostCanary = 4096;
 constexpr int kArmed = 1, kPool = 2;
 constexpr uint64_t kMappingsEach = 2;  // the storage, and what lies behind it
@@ -51,6 +51,7 @@ Settings settings;
 std::atomic<GuardMechanism> mechanism{GuardMechanism::kNone};  // of small storages
 size_t page_bytes = 4096;
 uint64_t last_number = 0, inherited_until = 0, protected_live = 0, live = 0, live_bytes = 0, most_bytes = 0;
+std::atomic<bool> stopped{false};
 std::atomic<bool> ready[1 << 16];  // by slot: its canaries are in place
 
 constexpr uint32_t kMostSlots = sizeof ready / sizeof ready[0];
@@ -144,7 +145,9 @@ Placed place(size_t nbytes) {
   Arena& arena = arena_of(slot);
   slot.units = static_cast<uint32_t>(round_up(pages, arena.unit_bytes()) / arena.unit_bytes()) + 1;
   uint32_t before = arena.cursor();
+  char* high = arena.high();
   slot.first = arena.place(slot.units, [&](uint32_t first, uint32_t units) { return markers || is_large ? 0 : chunks.behind_open(first, units); });
+  if (arena.high() != high) publish();
   if (slot.first == Arena::kNowhere) return refused(index, &GuardRegion::refused_records);
   if (markers) {
     int error = chunks.open_all(slot.first, slot.units - 1, [] { return affords(1); });
@@ -274,6 +277,7 @@ void pause() noexcept {
 }
 
 void* allocate(size_t nbytes, pytracer_who who) noexcept {
+  if (stopped.load(std::memory_order_relaxed)) return nullptr;
   for (int tries = 0; tries < 2; tries++) {
     Placed placed = place(nbytes);
     if (placed.again) continue;
@@ -301,7 +305,13 @@ void* allocate(size_t nbytes, pytracer_who who) noexcept {
 
 bool owns(const void* at) noexcept { return (pytracer_guarding & kPool) != 0 && (small.contains(at) || large.contains(at)); }
 
+void stop() noexcept {
+  stopped.store(true, std::memory_order_relaxed);
+  if ((pytracer_guarding & kPool) != 0) __atomic_store_n(&pytracer_guarding, kPool, __ATOMIC_RELEASE);
+}
+
 void release(void* at, pytracer_who who) noexcept {
+  if (stopped.load(std::memory_order_relaxed)) return;
   uint32_t index = (small.contains(at) ? small : large).owner_of(at) - 1;
   bool known = index < ledger.count() && ledger.slot(index).occupied && ledger.slot(index).base == at;
   if (!known || !ready[index].exchange(false, std::memory_order_acq_rel)) {
@@ -321,6 +331,8 @@ void release(void* at, pytracer_who who) noexcept {
   ledger.retire(index);
   count(&GuardRegion::quarantined);
 }
+
+void forget_box() noexcept { ledger.forget_box(); }
 
 void look_at_live() noexcept {
   if ((pytracer_guarding & kPool) == 0 || pthread_mutex_trylock(&lock) != 0) return;

@@ -25,7 +25,13 @@ bool owns(const void* at) noexcept;
 /// Looks for damage beside the storage, then makes its pages inaccessible.
 void release(void* at, pytracer_who who) noexcept;
 
+/// For good: nothing more is guarded, and what is freed stays as it is. Stores only.
+void stop() noexcept;
+
 /// At the end of the process: damage beside storages that are still alive. Waits for nobody.
 void look_at_live() noexcept;
+
+/// In a forked child that does not record: storages stay guarded, and nothing is written about them.
+void forget_box() noexcept;
 
 }  // namespace pytracer::guard

@@ -36,6 +36,12 @@ bool Ledger::open(uint32_t slots) noexcept {
   return records_ != nullptr;
 }
 
+void Ledger::forget_box() noexcept {
+  static GuardRegion nowhere{};
+  if (region_ != nullptr) region_ = &nowhere;
+  records_ = nullptr;
+}
+
 uint32_t Ledger::take() noexcept {
   if (fresh_ < count_) return fresh_++;
   if (queued_ == 0) return kNone;
@@ -59,6 +65,7 @@ void Ledger::retire(uint32_t slot) noexcept {
 }
 
 void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
+  if (records_ == nullptr) return;
   const Slot& slot = slots_[index];
   GuardedStorage& record = records_[index];
   set_state(record, GuardedState::kEmpty);
@@ -79,6 +86,7 @@ void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
 }
 
 void Ledger::write_end(uint32_t index, pytracer_who who) noexcept {
+  if (records_ == nullptr) return;
   GuardedStorage& record = records_[index];
   record.freed_ns = crashsafe::now_ns();
   record.free_tid = crashsafe::sys_gettid();
@@ -89,6 +97,7 @@ void Ledger::write_end(uint32_t index, pytracer_who who) noexcept {
 }
 
 void Ledger::write_damage(uint32_t index, uint32_t side, const Damage& damage) noexcept {
+  if (records_ == nullptr) return;
   GuardedStorage& record = records_[index];
   record.damage_side = side;
   record.damage_offset = damage.offset;

@@ -31,6 +31,9 @@ class Ledger {
   uint32_t count() const noexcept { return count_; }
 
   /// Settings and counters in the black box.
+  /// Nothing is written any more: the box is another process's.
+  void forget_box() noexcept;
+
   blackbox::GuardRegion& region() noexcept { return *region_; }
 
   static constexpr uint32_t kNone = ~0u;

@@ -36,6 +36,17 @@ char* reserve(size_t nbytes, bool huge) noexcept {
   return static_cast<char*>(at);
 }
 
+bool reserve_at(char* at, size_t nbytes, bool huge) noexcept {
+  void* got = mmap(at, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == MAP_FAILED) return false;
+  if (got != at) {  // before Linux 4.17 the flag is unknown, and the address a wish
+    munmap(got, nbytes);
+    return false;
+  }
+  set_advice(at, nbytes, huge);
+  return true;
+}
+
 int try_markers() noexcept {
   auto nbytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* at = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

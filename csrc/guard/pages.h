@@ -8,6 +8,9 @@ namespace pytracer::guard {
 /// Address space without access. `huge`: huge pages may be used where it becomes memory. Null when refused.
 char* reserve(size_t nbytes, bool huge) noexcept;
 
+/// The same at `at`; false when something lies there, or it is refused.
+bool reserve_at(char* at, size_t nbytes, bool huge) noexcept;
+
 /// MADV_GUARD_INSTALL on a page of its own: 0 when this kernel has it, else the errno.
 int try_markers() noexcept;
 

@@ -1,27 +1,31 @@
 // pytracer's helper: waits beside a run until one of its processes dies, stops that process's other threads by ptrace and
-// puts their registers into its black box; the dying process walks their stacks, since only it has them in reach. Started by
+// sends it their registers; the dying process walks their stacks, since only it has them in reach. Started by
 // `pytracer run` before the job, so that no process of the job is its parent.
 //
-//   _helper DIRECTORY      the run directory; makes DIRECTORY/doorbell, closes stdout and stderr when it listens, ends with its parent
+//   _helper DIRECTORY      the run directory; listens at DIRECTORY/doorbell, closes stdout and stderr then, ends with its parent
+//
+// It may have rights that a process of the job has not, so it believes nothing that the job writes: who asks is what the kernel
+// says (caller.cpp), only a process of its parent's own descendants and user is served, only its own threads are
+// stopped, and what was read goes to it alone. No file of the run is opened.
 //
 // Each request is served by a forked child: a request that goes wrong cannot stop the next one, and when the child ends, for
 // whatever reason, the kernel lets the threads go on.
-#include "../blackbox/layout.h"
 #include "../crashsafe/doorbell.h"
+#include "caller.h"
 #include "stop_threads.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
-#include <sys/mman.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 namespace {
@@ -29,48 +33,81 @@ namespace {
 using namespace pytracer;
 
 constexpr unsigned kRequestSeconds = 3;  // a request that hangs is ended by the kernel, and its threads go on
+constexpr int kWaiting = 4096;           // callers in the queue; the kernel allows less
+constexpr timeval kTalk{0, 500'000};     // for each message of a caller
+
+/// Requests that are being served. A process has one at a time, so that one that floods us does not keep the others out.
+struct Serving {
+  pid_t child;
+  pid_t caller;
+};
+Serving serving[64];
 
 int fail(const char* what) {
   fprintf(stderr, "pytracer: the helper cannot start: %s: %s\n", what, strerror(errno));
   return 1;
 }
 
-Doorbell* make_doorbell(const char* directory) {
-  char path[PATH_MAX];
-  if (snprintf(path, sizeof path, "%s/%s", directory, kDoorbellName) >= static_cast<int>(sizeof path)) return nullptr;
-  unlink(path);
-  int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return nullptr;
-  // Never sparse: on a full disk a store into a hole would kill the process that rings.
-  int error = posix_fallocate(fd, 0, sizeof(Doorbell));
-  void* at = error == 0 ? mmap(nullptr, sizeof(Doorbell), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  close(fd);
-  if (at == MAP_FAILED) {
-    if (error != 0) errno = error;
-    unlink(path);
-    return nullptr;
-  }
-  auto* bell = static_cast<Doorbell*>(at);
-  bell->helper_pid.store(getpid());
-  memcpy(bell->magic, kDoorbellMagic, sizeof bell->magic);
-  return bell;
+// By a relative name: an address has room for 107 bytes, a path may be longer.
+int listen_in(const char* directory) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, kDoorbellName, strlen(kDoorbellName));
+  if (chdir(directory) != 0) return -1;
+  unlink(kDoorbellName);
+  int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  umask(0177);
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(fd, kWaiting) != 0) return -1;
+  return chdir("/") == 0 ? fd : -1;
 }
 
-// The pid of a request whose box could be read as a path: plain file names only.
-bool is_plain_name(const char (&name)[kBoxNameBytes]) {
-  return memchr(name, 0, sizeof name) != nullptr && name[0] != 0 && name[0] != '.' && strchr(name, '/') == nullptr;
+void on_child(int) {}  // poll() returns, and the child is reaped
+
+Serving* free_place() {
+  for (Serving& one : serving)
+    if (one.child == 0) return &one;
+  return nullptr;
 }
 
-void serve(const char* directory, DoorbellSlot& slot, int pid) {
-  char name[kBoxNameBytes], path[PATH_MAX];
-  memcpy(name, slot.box, sizeof name);
-  slot.pid.store(0, std::memory_order_release);
-  if (!is_plain_name(name) || snprintf(path, sizeof path, "%s/boxes/%s", directory, name) >= static_cast<int>(sizeof path)) return;
-  if (fork() != 0) return;
-  signal(SIGCHLD, SIG_DFL);  // ignored, it would throw the stops of the threads away
+bool is_being_served(pid_t caller) {
+  for (const Serving& one : serving)
+    if (one.child != 0 && one.caller == caller) return true;
+  return false;
+}
+
+void reap() {
+  for (pid_t ended; (ended = waitpid(-1, nullptr, WNOHANG)) > 0;)
+    for (Serving& one : serving)
+      if (one.child == ended) one = {};
+}
+
+[[noreturn]] void serve(int connection, pid_t launcher) {
+  signal(SIGCHLD, SIG_DFL);
   alarm(kRequestSeconds);
-  helper::serve_request(path, pid);
+  setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &kTalk, sizeof kTalk);
+  setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &kTalk, sizeof kTalk);
+  helper::Caller caller;
+  if (int error = helper::identify(connection, launcher, caller))
+    helper::refuse(connection, error);
+  else
+    helper::stop_threads(caller);
   _exit(0);
+}
+
+// A connection that is closed at once says to its process that it must do without us.
+void take(int listening, Serving& place, pid_t launcher) {
+  int connection = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+  if (connection < 0) return;
+  pid_t caller = helper::pid_of_peer(connection);
+  if (caller > 0 && !is_being_served(caller)) {
+    pid_t child = fork();
+    if (child == 0) {
+      close(listening);
+      serve(connection, launcher);
+    }
+    if (child > 0) place = {child, caller};
+  }
+  close(connection);
 }
 
 }  // namespace
@@ -85,18 +122,21 @@ int main(int argc, char** argv) {
   prctl(PR_SET_NAME, "pytracer-helper");
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) return 0;
-  signal(SIGCHLD, SIG_IGN);
-  Doorbell* bell = make_doorbell(argv[1]);
-  if (bell == nullptr) return fail(argv[1]);
+  struct sigaction on_end{};
+  on_end.sa_handler = on_child;
+  sigaction(SIGCHLD, &on_end, nullptr);
+  int listening = listen_in(argv[1]);
+  if (listening < 0) return fail(argv[1]);
   int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nowhere, STDOUT_FILENO);  // ends the pipe that the launcher reads: we listen
   dup2(nowhere, STDERR_FILENO);
   for (;;) {
-    uint32_t seen = bell->rings.load(std::memory_order_acquire);
-    for (DoorbellSlot& slot : bell->slots) {
-      int32_t pid = slot.pid.load(std::memory_order_acquire);
-      if (pid > 0) serve(argv[1], slot, pid);
-    }
-    syscall(SYS_futex, &bell->rings, FUTEX_WAIT, seen, nullptr, nullptr, 0);
+    reap();
+    Serving* place = free_place();
+    pollfd source{place != nullptr ? listening : -1, POLLIN, 0};
+    // A child that ends between reap() and poll() leaves its place a moment later; with nobody served there is none.
+    bool any = false;
+    for (const Serving& one : serving) any |= one.child != 0;
+    if (poll(&source, 1, any ? 20 : -1) == 1) take(listening, *place, parent);
   }
 }

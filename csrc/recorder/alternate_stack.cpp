@@ -1,8 +1,9 @@
 #include "alternate_stack.h"
 
-#include "../crashsafe/handler.h"
+#include "../crashsafe/own_stack.h"
 #include "../crashsafe/sys.h"
 #include "../crashsafe/thread_state.h"
+#include "sandbox.h"
 
 #include <pthread.h>
 #include <sys/auxv.h>
@@ -15,50 +16,51 @@ namespace pytracer::recorder {
 namespace {
 
 constexpr size_t kGuardBytes = 4096;
-using crashsafe::kAlternateStackBytes;
+constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
+using crashsafe::kOwnStackBytes;
 
 // Stacks of ended threads. A place is emptied and filled by one exchange: no lock, so a fork finds nothing half done.
 constexpr size_t kSpareStacks = 32;
 constinit std::atomic<void*> spare[kSpareStacks] = {};
 
+// A guard page is a mapping of its own and makes two of its stack's neighbours: without one, the kernel merges them, and a process has
+// room for as many threads as untraced (vm.max_map_count). Not MADV_GUARD_INSTALL: /proc/self/maps would call the page writable, and
+// redis tests all memory that is.
+constexpr int kGuardedStacks = 64;
+std::atomic<int> mapped{0};
+
 void* map_stack() {
-  void* at =
-      mmap(nullptr, kGuardBytes + kAlternateStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  void* at = mmap(nullptr, kGuardBytes + kOwnStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (at == MAP_FAILED) return nullptr;
-  mprotect(at, kGuardBytes, PROT_NONE);
+  if (mapped.fetch_add(1, std::memory_order_relaxed) < kGuardedStacks) mprotect(at, kGuardBytes, PROT_NONE);
   return at;
 }
 
 pthread_key_t stack_key;
 pthread_once_t stack_key_once = PTHREAD_ONCE_INIT;
-thread_local bool t_ours __attribute__((tls_model("initial-exec"))) = false;
 thread_local int t_round __attribute__((tls_model("initial-exec"))) = 0;
-thread_local stack_t t_believed __attribute__((tls_model("initial-exec"))) = {nullptr, SS_DISABLE, 0};
 
 // Destructors run in rounds: go last, since another one may still fault.
 void thread_ends(void* stack) {
+  if (sandboxed()) return;
   if (++t_round < PTHREAD_DESTRUCTOR_ITERATIONS) {
     pthread_setspecific(stack_key, stack);
     return;
   }
-  stack_t off{};
+  stack_t off{}, current{};
   off.ss_flags = SS_DISABLE;
-  syscall(SYS_sigaltstack, &off, nullptr);
-  t_ours = false;
+  syscall(SYS_sigaltstack, nullptr, &current);
+  if (crashsafe::is_own_stack(current)) syscall(SYS_sigaltstack, &off, nullptr);
+  crashsafe::pytracer_own_stack = 0;
   give_stack(stack);
 }
 void make_key() { pthread_key_create(&stack_key, thread_ends); }
 
-bool use_stack(void* stack) {
-  stack_t current{};
+void use_stack(void* stack) {
+  crashsafe::pytracer_own_stack = reinterpret_cast<uint64_t>(stack_bytes(stack)) + kOwnStackBytes;
+  stack_t current{}, ours = crashsafe::own_stack();
   syscall(SYS_sigaltstack, nullptr, &current);
-  if (!(current.ss_flags & SS_DISABLE) && current.ss_size >= kAlternateStackBytes) return false;
-  t_believed = current;
-  stack_t ours{};
-  ours.ss_sp = stack_bytes(stack);
-  ours.ss_size = kAlternateStackBytes;
-  t_ours = syscall(SYS_sigaltstack, &ours, nullptr) == 0;
-  return t_ours;
+  if (current.ss_flags & SS_DISABLE) syscall(SYS_sigaltstack, &ours, nullptr);
 }
 
 void give_back_at_thread_end(void* stack) {
@@ -106,27 +108,43 @@ void give_stack(void* stack) noexcept {
     void* empty = nullptr;
     if (place.load(std::memory_order_relaxed) == nullptr && place.compare_exchange_strong(empty, stack, std::memory_order_release)) return;
   }
-  munmap(stack, kGuardBytes + kAlternateStackBytes);
+  munmap(stack, kGuardBytes + kOwnStackBytes);
 }
 
 void adopt_stack(void* stack) noexcept {
   note_stack_bounds();
-  if (use_stack(stack))
-    give_back_at_thread_end(stack);
-  else
-    give_stack(stack);
+  if (crashsafe::pytracer_own_stack != 0) return give_stack(stack);
+  use_stack(stack);
+  give_back_at_thread_end(stack);
 }
 
 void arm_this_thread() noexcept {
   // In the last round of destructors nobody would give the stack back.
-  if (t_ours || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
+  if (crashsafe::pytracer_own_stack != 0 || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
   stack_t current{};
   syscall(SYS_sigaltstack, nullptr, &current);
   if (current.ss_flags & SS_ONSTACK) return;  // a handler of the program records: what follows would allocate in it
   if (void* stack = take_stack()) adopt_stack(stack);
 }
 
-bool has_our_stack() noexcept { return t_ours; }
-stack_t& believed_stack() noexcept { return t_believed; }
+int set_alternate_stack(const stack_t* stack, stack_t* old) noexcept {
+  stack_t before{}, ours = crashsafe::own_stack();
+  // The program switches its own off, or has none: ours is what the kernel gets, and what it answers.
+  const stack_t* wanted = stack != nullptr && (stack->ss_flags & ~kAutoDisarm) == SS_DISABLE && crashsafe::pytracer_own_stack != 0 ? &ours : stack;
+  if (syscall(SYS_sigaltstack, wanted, &before) != 0) return -1;
+  if (old != nullptr) *old = crashsafe::is_own_stack(before) ? stack_t{nullptr, SS_DISABLE, 0} : before;
+  return 0;
+}
+
+void disarm_this_thread() noexcept {
+  if (crashsafe::pytracer_own_stack == 0) return;
+  stack_t current{}, off{};
+  off.ss_flags = SS_DISABLE;
+  syscall(SYS_sigaltstack, nullptr, &current);
+  if (crashsafe::is_own_stack(current) && ((current.ss_flags & SS_ONSTACK) != 0 || syscall(SYS_sigaltstack, &off, nullptr) != 0)) return;
+  crashsafe::pytracer_own_stack = 0;
+  give_stack(pthread_getspecific(stack_key));
+  pthread_setspecific(stack_key, nullptr);
+}
 
 }  // namespace pytracer::recorder

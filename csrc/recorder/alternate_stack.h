@@ -1,4 +1,4 @@
-// Alternate signal stacks with a guard page, one per thread: without one, a stack overflow leaves no report.
+// A stack of ours for each thread, on which its signals are handled: without one, a stack overflow leaves no report.
 #pragma once
 #include <csignal>
 #include <cstddef>
@@ -11,17 +11,17 @@ void* take_stack() noexcept;
 void* stack_bytes(void* stack) noexcept;
 void give_stack(void* stack) noexcept;
 
-/// Makes it the calling thread's alternate stack until the thread has run its other destructors; gives it back at once when a
-/// larger one is in place. Notes where the thread's own stack lies.
+/// Makes it the stack on which our handlers run on the calling thread until it has run its other destructors, and its alternate
+/// stack when it has none. Notes where the thread's own stack lies.
 void adopt_stack(void* stack) noexcept;
 
-/// Gives the calling thread an alternate stack of ours until it ends, unless it has one. Allocates: not from a signal handler.
+/// Gives the calling thread such a stack until it ends, unless it has one. Allocates: not from a signal handler.
 void arm_this_thread() noexcept;
 
-/// True on threads whose alternate stack is ours.
-bool has_our_stack() noexcept;
+/// sigaltstack(2) of the program: the kernel has the program's stack, and ours where the program has none.
+int set_alternate_stack(const stack_t* stack, stack_t* old) noexcept;
 
-/// What the program believes its alternate stack is, on threads where ours stays in place.
-stack_t& believed_stack() noexcept;
+/// Takes our stack away from the calling thread, unless a handler runs on it.
+void disarm_this_thread() noexcept;
 
 }  // namespace pytracer::recorder

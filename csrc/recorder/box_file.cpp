@@ -2,10 +2,10 @@
 
 #include "../crashsafe/arch.h"
 #include "../crashsafe/sys.h"
+#include "run_counters.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
@@ -19,149 +19,120 @@ namespace pytracer::recorder {
 namespace {
 
 using namespace blackbox;
+using crashsafe::box_file_bytes;
+using crashsafe::box_mapping_count;
+using crashsafe::box_mappings;
+using crashsafe::BoxMapping;
+using crashsafe::kCoreRegions;
 
-// Address space only. Small reservations are tried when the process lives under a limit on it.
-constexpr size_t kReservations[] = {1ull << 30, 256ull << 20, 32ull << 20};
-constexpr int kNameTries = 1000;
 constexpr int kGrowWaits = 5000;  // of 0.1 ms
 constexpr size_t kPage = 4096;
+constexpr uint64_t kBytesPerBox = 4ull << 20;  // a run may take so much disk for each box of its budget
 
 char directory_[PATH_MAX];
-char path_[PATH_MAX + 128];
-size_t reserved_ = 0;
-size_t file_bytes_ = 0;
 std::atomic_flag growing_ = ATOMIC_FLAG_INIT;
-bool preloaded_ = false;
-bool private_memory_ = false;  // a forked child without a file
+RunCounters* counters_ = nullptr;
 bool keeps_little_ = false;
+uint64_t common_facts_end_ = kJournalFirst;
 
 size_t round_up(size_t n) { return (n + kPage - 1) & ~(kPage - 1); }
 
-size_t read_file(const char* path, char* out, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, out, size - 1);
-  close(fd);
-  out[n > 0 ? n : 0] = 0;
-  return n > 0 ? static_cast<size_t>(n) : 0;
-}
-
-uint64_t start_ticks() {
-  char text[1024];
-  if (read_file("/proc/self/stat", text, sizeof text) == 0) return 0;
-  const char* at = strrchr(text, ')');  // the name may hold anything
-  for (int field = 2; at != nullptr && field < 22; field++) at = strchr(at + 1, ' ');
-  return at != nullptr ? strtoull(at + 1, nullptr, 10) : 0;
-}
-
-bool make_directory(const char* path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
-
-// Creates the file with exclusive rights; a pid that execs again, or is reused, gets the next free name.
-int create_file(Failure& failure) {
-  char host[64] = "host", boxes[PATH_MAX + 8];
-  gethostname(host, sizeof host - 1);
-  for (char* c = host; *c != 0; c++)
-    if (*c == '/') *c = '_';
-  snprintf(boxes, sizeof boxes, "%s/boxes", directory_);
-  int fd = -1;
-  for (int i = 0; i < kNameTries && fd < 0; i++) {
-    if (i == 0)
-      snprintf(path_, sizeof path_, "%s/%s.%d.blackbox", boxes, host, getpid());
-    else
-      snprintf(path_, sizeof path_, "%s/%s.%d.%d.blackbox", boxes, host, getpid(), i);
-    fd = open(path_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == ENOENT && i == 0 && make_directory(directory_) && make_directory(boxes))
-      fd = open(path_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno != EEXIST) break;
+// A descriptor for the time of a block.
+class Opened {
+ public:
+  explicit Opened(int fd) : fd_(fd) {}
+  ~Opened() {
+    if (fd_ >= 0) close(fd_);
   }
-  if (fd < 0) failure = {"cannot create a black box", errno};
-  return fd;
-}
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  operator int() const { return fd_; }
 
-// Never sparse: on a full disk a store into a hole kills the process with SIGBUS.
-bool preallocate(int fd, size_t from, size_t nbytes, Failure& failure) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && from + nbytes > limit.rlim_cur) {  // else the kernel sends SIGXFSZ, which kills
-    failure = {"the black box would be larger than a file may be (ulimit -f)", EFBIG};
-    return false;
+ private:
+  int fd_;
+};
+
+bool make_directory(int below, const char* path) { return mkdirat(below, path, 0700) == 0 || errno == EEXIST; }
+
+// The program may change its directory, and its processes theirs.
+bool note_directory(const char* directory) {
+  size_t used = 0;
+  if (directory[0] != '/') {
+    if (getcwd(directory_, sizeof directory_) == nullptr) return false;
+    used = strlen(directory_);
   }
-  int error;
-  do error = posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(nbytes));
-  while (error == EINTR);
-  if (error != 0) failure = {"cannot preallocate the black box", error};
-  return error == 0;
+  int wanted = snprintf(directory_ + used, sizeof directory_ - used, "%s%s", used != 0 ? "/" : "", directory);
+  return used + static_cast<size_t>(wanted) + sizeof "/boxes" <= sizeof directory_;
 }
 
-// A fault brings in the page that was touched and no other: the kernel's read-around of 128 KiB would clear pages that nobody
-// asked for (measured: 1.3 ms of CPU time for a process that starts and ends, 0.15 without).
-void* map_file(int fd, size_t from, size_t nbytes) {
-  void* at = mmap(g_box.base + from, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(from));
-  if (at != MAP_FAILED) madvise(at, nbytes, MADV_RANDOM);
-  return at;
+// `boxes/` belongs to us alone, and so no link in it was put there by others. The directory above may be writable for a group of the
+// user's (umask 002): who may write there can take the recordings away, but not lead them elsewhere.
+int open_boxes(const char* host, Failure& failure) {
+  constexpr int kFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  int made = open(directory_, kFlags);
+  if (made < 0 && errno == ENOENT && make_directory(AT_FDCWD, directory_)) made = open(directory_, kFlags);
+  Opened above(made);
+  if (above < 0) {
+    failure = {"cannot open the run directory", errno};
+    return -1;
+  }
+  if (!crashsafe::is_ours_alone(above, false)) {
+    failure = {"the run directory belongs to another user, or others may write into it", EPERM};
+    return -1;
+  }
+  int boxes = openat(above, "boxes", kFlags | O_NOFOLLOW);
+  if (boxes < 0 && errno == ENOENT && make_directory(above, "boxes")) boxes = openat(above, "boxes", kFlags | O_NOFOLLOW);
+  if (boxes < 0) {
+    failure = {"cannot create boxes/ in the run directory", errno};
+  } else if (!crashsafe::is_ours_alone(boxes, true)) {
+    failure = {"boxes/ in the run directory belongs to another user, or others may write into it", EPERM};
+    close(boxes);
+    boxes = -1;
+  } else {
+    counters_ = open_run_counters(above, host);
+  }
+  return boxes;
 }
 
-void write_identity(FileHeader& header) {
+// What needs no system call, or hardly one: many processes never have a file. The rest is written when it is made.
+void write_identity(FileHeader& header, bool preloaded) {
   memcpy(header.magic, kMagic, sizeof header.magic);
   header.major = kMajor;
   header.minor = kMinor;
   header.header_bytes = kHeaderBytes;
-  header.state = static_cast<uint32_t>(State::kCreating);
+  header.state = static_cast<uint32_t>(State::kRecording);
   header.arch = crashsafe::kArch;
   header.pid = getpid();
   header.ppid = getppid();
-  header.uid = getuid();
   header.page_bytes = static_cast<uint32_t>(sysconf(_SC_PAGESIZE));
-  header.start_ticks = start_ticks();
   header.created_mono_ns = crashsafe::now_ns();
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   header.created_wall_ns = static_cast<uint64_t>(wall.tv_sec) * 1000000000ull + static_cast<uint64_t>(wall.tv_nsec);
-  header.preloaded = preloaded_;
-  header.exit_code = 0;
-  header.exit_mono_ns = 0;
-  header.trimmed = 0;
-  char id[64];
-  size_t n = read_file("/proc/sys/kernel/random/boot_id", id, sizeof id);
-  while (n > 0 && id[n - 1] == '\n') n--;
-  memcpy(header.boot_id, id, n < sizeof header.boot_id ? n : sizeof header.boot_id);
-  gethostname(header.host, sizeof header.host - 1);
+  header.preloaded = preloaded;
 }
 
-RegionEntry* directory() { return reinterpret_cast<RegionEntry*>(g_box.base + sizeof(FileHeader)); }
-static_assert(sizeof(FileHeader) + kRegionLimit * sizeof(RegionEntry) <= kHeaderBytes);
-
-template <class T>
-void take(Span<T>& span, char* at, uint64_t items) {
-  span = {reinterpret_cast<T*>(at), static_cast<uint32_t>(items)};
+// A process after a fork: it goes on where its parent stood, and has counted nothing yet.
+void renew_header(const FileHeader& inherited, uint64_t journal_used, uint32_t regions) {
+  FileHeader header{};
+  write_identity(header, inherited.preloaded != 0);
+  header.journal_used = journal_used;
+  header.region_count = regions;
+  header.step = inherited.step;
+  header.step_source = inherited.step_source;
+  header.epoch = inherited.epoch;
+  header.python_minor = inherited.python_minor;
+  header.python_offsets_ok = inherited.python_offsets_ok;
+  *g_box.header = header;
 }
 
-void attach_region(const RegionEntry& entry) {
-  char* at = g_box.base + entry.offset;
-  switch (static_cast<RegionKind>(entry.kind)) {
-    case RegionKind::kJournal: take(g_box.journal, at, entry.item_count); break;
-    case RegionKind::kEpochs: take(g_box.epochs, at, entry.item_count); break;
-    case RegionKind::kCrash: take(g_box.crash, at, entry.item_count); break;
-    case RegionKind::kNativeFrames: take(g_box.native_frames, at, entry.item_count); break;
-    case RegionKind::kPythonThreads: take(g_box.python_threads, at, entry.item_count); break;
-    case RegionKind::kPythonFrames: take(g_box.python_frames, at, entry.item_count); break;
-    case RegionKind::kImages: take(g_box.images, at, entry.item_count); break;
-    case RegionKind::kStorageHits: take(g_box.hits, at, entry.item_count); break;
-    case RegionKind::kAlsoCrashed: take(g_box.also_crashed, at, entry.item_count); break;
-    case RegionKind::kArena: take(g_box.arena, at, entry.item_count); break;
-    case RegionKind::kMaps: take(g_box.maps, at, entry.item_count); break;
-    case RegionKind::kMemory: take(g_box.memory, at, entry.item_count); break;
-    case RegionKind::kThreadStacks: take(g_box.thread_stacks, at, entry.item_count); break;
-    case RegionKind::kHolders: take(g_box.holders, at, entry.item_count); break;
-    case RegionKind::kThreadFrames: take(g_box.thread_frames, at, entry.item_count / sizeof(uint64_t)); break;
-    default: break;  // threads and storages are attached by who asked for them
-  }
-}
+RegionEntry* directory() { return reinterpret_cast<RegionEntry*>(reinterpret_cast<char*>(g_box.header) + sizeof(FileHeader)); }
 
-struct Plan {
-  RegionKind kind;
-  uint32_t item_bytes;
-  uint64_t items;
-};
+// Where a region of the directory lies: those that every box has are in the first mapping, of the others each has its own.
+char* place_of(uint32_t index) {
+  const BoxMapping& mapping = box_mappings[index < kCoreRegions ? 0 : index - kCoreRegions + 1];
+  return mapping.at + (directory()[index].offset - mapping.offset);
+}
 
 // What becomes of a region when the process ends well.
 enum class Fate {
@@ -191,10 +162,8 @@ Fate fate(RegionKind kind) {
   }
 }
 
-// Other threads go on writing into a table: into memory of their own from now on, because a store into a hole needs a block,
-// and on a full disk there is none.
-bool detach(size_t offset, size_t nbytes) {
-  return mmap(g_box.base + offset, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+bool make_private(char* at, size_t nbytes) {
+  return mmap(at, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 constexpr char kZeros[kPage] = {};
@@ -202,7 +171,7 @@ constexpr char kZeros[kPage] = {};
 // Parts of the file that are given back, neighbours in one call.
 struct Holes {
   int fd;
-  size_t from = 0, to = 0;
+  size_t from = 0, to = 0, all = 0;
 
   void add(size_t offset, size_t nbytes) {
     if (offset != to) {
@@ -211,185 +180,188 @@ struct Holes {
     }
     to = offset + nbytes;
   }
-  void add_unused(size_t offset, size_t nbytes) {
-    for (size_t at = offset; at < offset + nbytes; at += kPage)
-      if (memcmp(g_box.base + at, kZeros, kPage) == 0) add(at, kPage);
+  void add_unused(const char* at, size_t offset, size_t nbytes) {
+    for (size_t i = 0; i < nbytes; i += kPage)
+      if (memcmp(at + i, kZeros, kPage) == 0) add(offset + i, kPage);
   }
   void punch() {
-    if (from < to) fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from), static_cast<off_t>(to - from));
+    bool given = from < to && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from), static_cast<off_t>(to - from)) == 0;
+    if (given) all += to - from;
     from = to;
   }
 };
 
-// Copies what is not zero: most pages of a fresh table are, and a forked worker should start quickly.
-bool copy_used(int fd, const char* from, size_t offset, size_t nbytes) {
-  for (size_t at = 0; at < nbytes; at += kPage) {
-    size_t n = nbytes - at < kPage ? nbytes - at : kPage;
-    if (memcmp(from + at, kZeros, n) == 0) continue;
-    if (pwrite(fd, from + at, n, static_cast<off_t>(offset + at)) != static_cast<ssize_t>(n)) return false;
+// The parent goes on writing meanwhile: only what was there when the child looked first belongs to it.
+size_t inherited_bytes(const RegionEntry& entry, const FileHeader& inherited) {
+  switch (static_cast<RegionKind>(entry.kind)) {
+    case RegionKind::kJournal: return inherited.journal_used < entry.nbytes ? inherited.journal_used : entry.nbytes;
+    case RegionKind::kEpochs:
+    case RegionKind::kStorages:
+    case RegionKind::kForeign:
+    case RegionKind::kNames:
+    case RegionKind::kGuard:  // guarded storages stay guarded in the child
+    case RegionKind::kGuarded: return entry.nbytes;
+    default: return 0;
   }
-  return true;
 }
 
-// The parent goes on writing meanwhile: only what was there when the child looked first belongs to it.
-bool copy_inherited(int fd, const FileHeader& inherited, const RegionEntry* entries) {
-  for (uint32_t i = 0; i < inherited.region_count; i++) {
-    const RegionEntry& entry = entries[i];
-    auto kind = static_cast<RegionKind>(entry.kind);
-    size_t nbytes = kind == RegionKind::kJournal ? inherited.journal_used : entry.nbytes;
-    bool guard = kind == RegionKind::kGuard || kind == RegionKind::kGuarded;  // guarded storages stay guarded in the child
-    bool storages = kind == RegionKind::kStorages || kind == RegionKind::kForeign || kind == RegionKind::kNames || guard;
-    if (kind != RegionKind::kJournal && kind != RegionKind::kEpochs && !storages) continue;
-    if (nbytes > entry.nbytes) nbytes = entry.nbytes;
-    if (!copy_used(fd, g_box.base + entry.offset, entry.offset, nbytes)) return false;
+// Copies what is not zero: most pages of a fresh table are, and a forked worker should start quickly.
+void copy_used(char* to, const char* from, size_t nbytes) {
+  for (size_t at = 0; at < nbytes; at += kPage) {
+    size_t n = nbytes - at < kPage ? nbytes - at : kPage;
+    if (memcmp(from + at, kZeros, n) != 0) memcpy(to + at, from + at, n);
   }
+}
+
+// Copied aside and moved into place, where pointers lead.
+bool detach(const BoxMapping& mapping, const FileHeader& inherited, const RegionEntry* first, uint32_t count) {
+  bool anything = false;
+  for (uint32_t i = 0; i < count; i++) anything = anything || inherited_bytes(first[i], inherited) != 0;
+  if (!anything) return make_private(mapping.at, mapping.nbytes);
+  void* aside = mmap(nullptr, mapping.nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (aside == MAP_FAILED) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    size_t at = first[i].offset - mapping.offset;
+    copy_used(static_cast<char*>(aside) + at, mapping.at + at, inherited_bytes(first[i], inherited));
+  }
+  if (mremap(aside, mapping.nbytes, mapping.nbytes, MREMAP_MAYMOVE | MREMAP_FIXED, mapping.at) != MAP_FAILED) return true;
+  munmap(aside, mapping.nbytes);
+  return false;
+}
+
+bool copy_tables(const FileHeader& inherited, uint32_t mappings) {
+  RegionEntry entries[kRegionLimit];
+  uint32_t count = kCoreRegions + mappings - 1;
+  memcpy(entries, directory(), count * sizeof(RegionEntry));
+  for (uint32_t i = 1; i < mappings; i++)
+    if (!detach(box_mappings[i], inherited, entries + kCoreRegions + i - 1, 1)) return false;
+  if (!detach(box_mappings[0], inherited, entries, kCoreRegions)) return false;
+  memcpy(directory(), entries, count * sizeof(RegionEntry));
+  renew_header(inherited, inherited.journal_used, count);
   return true;
 }
 
 }  // namespace
 
-const char* box_path() noexcept { return path_; }
 const char* run_directory() noexcept { return directory_; }
+RunCounters* run_counters() noexcept { return counters_; }
 
-bool open_box(const char* directory, bool preloaded, Failure& failure) noexcept {
-  if (strlen(directory) >= sizeof directory_) {
+bool prepare_box(const char* directory, bool preloaded, uint32_t most_boxes, bool& at_once, Failure& failure) noexcept {
+  if (!note_directory(directory)) {
+    directory_[0] = 0;
     failure = {"the name of the run directory is too long", ENAMETOOLONG};
     return false;
   }
-  strcpy(directory_, directory);
-  preloaded_ = preloaded;
-  Plan plan[2 + sizeof kCrashRegions / sizeof kCrashRegions[0]] = {
-      {RegionKind::kJournal, 1, kJournalBytes},
-      {RegionKind::kEpochs, sizeof(Epoch), kEpochSlots},
-  };
-  size_t count = 2, total = kHeaderBytes;
-  for (const auto& region : kCrashRegions) plan[count++] = {region.kind, region.item_bytes, region.items};
-  for (size_t i = 0; i < count; i++) total += round_up(plan[i].item_bytes * plan[i].items);
-
-  if (g_box.base == nullptr) {
-    for (size_t size : kReservations) {
-      void* at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (at == MAP_FAILED) continue;
-      g_box.base = static_cast<char*>(at);
-      reserved_ = size;
-      break;
-    }
-    if (g_box.base == nullptr) {
-      failure = {"cannot reserve address space", errno};
-      return false;
-    }
-    madvise(g_box.base, reserved_, MADV_DONTDUMP);  // a core dump need not walk the reservation
-  }
-  int fd = create_file(failure);
-  if (fd < 0) {
-    path_[0] = 0;
+  char host[64] = "host", name[160];
+  gethostname(host, sizeof host - 1);
+  for (char* c = host; *c != 0; c++)
+    if (*c == '/') *c = '_';
+  struct stat file{};
+  Opened boxes(open_boxes(host, failure));
+  if (boxes < 0 || fstat(boxes, &file) != 0) {
+    directory_[0] = 0;
     return false;
   }
-  void* mapped = preallocate(fd, 0, total, failure) ? map_file(fd, 0, total) : MAP_FAILED;
-  close(fd);
-  if (mapped == MAP_FAILED) {
-    if (failure.what == nullptr) failure = {"cannot map the black box", errno};
-    unlink(path_);
-    path_[0] = 0;
-    return false;
-  }
-  file_bytes_ = total;
-  auto& header = *reinterpret_cast<FileHeader*>(g_box.base);
-  write_identity(header);
-  header.step = -1;
-  header.journal_used = kJournalFirst;
-  size_t offset = kHeaderBytes;
-  g_box.header = &header;
-  for (size_t i = 0; i < count; i++) {
-    RegionEntry& entry = ::pytracer::recorder::directory()[i];
-    entry = {static_cast<uint32_t>(plan[i].kind), plan[i].item_bytes, offset, plan[i].item_bytes * plan[i].items, plan[i].items, 0, 0};
-    attach_region(entry);
-    offset += round_up(entry.nbytes);
-  }
-  std::atomic_ref(header.region_count).store(static_cast<uint32_t>(count), std::memory_order_release);
+  crashsafe::set_box_place(directory_, file.st_dev, file.st_ino);
+  crashsafe::set_budget(counters_, most_boxes, most_boxes * kBytesPerBox);
+  snprintf(name, sizeof name, "%s.%d.blackbox", host, getpid());
+  at_once = (counters_ != nullptr && count_process(*counters_) == 0) || faccessat(boxes, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  crashsafe::begin_early();
+  write_identity(*g_box.header, preloaded);
+  g_box.header->step = -1;
   g_box_pid = getpid();
-  std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kRecording), std::memory_order_release);
   return true;
 }
 
 void* add_region(RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t first_thread, uint32_t log2_slots) noexcept {
+  if (!crashsafe::ensure_box(crashsafe::Need::kMust)) return nullptr;
   for (int waits = 0; growing_.test_and_set(std::memory_order_acquire); waits++) {
     if (waits == kGrowWaits) return nullptr;
     timespec t{0, 100'000};
     nanosleep(&t, nullptr);
   }
-  void* result = nullptr;
+  void* at = nullptr;
   FileHeader& header = *g_box.header;
-  size_t nbytes = round_up(item_bytes * items);
-  uint32_t index = header.region_count;
-  if (index < kRegionLimit && file_bytes_ + nbytes <= reserved_) {
-    char* at = g_box.base + file_bytes_;
-    void* mapped = MAP_FAILED;
-    if (private_memory_) {
-      mapped = mmap(at, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    } else {
-      Failure failure;
-      int fd = open(path_, O_RDWR | O_CLOEXEC);  // reopened by name: programs close descriptors they do not know
-      if (fd >= 0 && preallocate(fd, file_bytes_, nbytes, failure)) mapped = map_file(fd, file_bytes_, nbytes);
-      if (fd >= 0) close(fd);
-    }
-    if (mapped != MAP_FAILED) {
-      directory()[index] = {static_cast<uint32_t>(kind), item_bytes, file_bytes_, item_bytes * items, items, first_thread, log2_slots};
-      file_bytes_ += nbytes;
-      std::atomic_ref(header.region_count).store(index + 1, std::memory_order_release);
-      result = at;
-    }
+  size_t nbytes = round_up(item_bytes * items), offset = box_file_bytes;
+  uint32_t mapping = box_mapping_count.load(std::memory_order_relaxed), index = kCoreRegions + mapping - 1;
+  if (index < kRegionLimit) {
+    Failure failure;
+    Opened fd(open(crashsafe::box_path(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));  // reopened by name: programs close descriptors they do not know
+    if (fd >= 0 && crashsafe::is_own_box(fd) && crashsafe::preallocate(fd, offset, nbytes, failure))
+      at = crashsafe::map_box(fd, nullptr, offset, nbytes);
+  }
+  if (at != nullptr) {
+    box_mappings[mapping] = {static_cast<char*>(at), offset, nbytes};
+    box_file_bytes += nbytes;
+    box_mapping_count.store(mapping + 1, std::memory_order_release);
+    directory()[index] = {static_cast<uint32_t>(kind), item_bytes, offset, item_bytes * items, items, first_thread, log2_slots};
+    std::atomic_ref(header.region_count).store(index + 1, std::memory_order_release);
+    if (counters_ != nullptr) counters_->box_bytes.fetch_add(nbytes, std::memory_order_relaxed);
   }
   growing_.clear(std::memory_order_release);
-  return result;
+  return at;
 }
 
-void reopen_after_fork() noexcept {
+void note_common_facts() noexcept { common_facts_end_ = g_box.header->journal_used; }
+
+bool leave_box_to_parent(bool& copied) noexcept {
   growing_.clear(std::memory_order_relaxed);  // its holder does not exist in the child
+  if (counters_ != nullptr) count_process(*counters_);
+  uint32_t mappings = box_mapping_count.load(std::memory_order_relaxed);
+  bool private_already = !crashsafe::has_box();  // copied from us at the fork, by the kernel
   FileHeader inherited = *g_box.header;
-  RegionEntry entries[kRegionLimit];
-  memcpy(entries, directory(), sizeof entries);
-  while (inherited.region_count > 0 && entries[inherited.region_count - 1].offset + entries[inherited.region_count - 1].nbytes > file_bytes_)
-    inherited.region_count--;  // the parent added it since the fork: it is not in our mapping
-  Failure failure;
-  int fd = create_file(failure);
-  bool ok = fd >= 0 && preallocate(fd, 0, file_bytes_, failure) && copy_inherited(fd, inherited, entries);
-  void* mapped = ok ? map_file(fd, 0, file_bytes_) : MAP_FAILED;
-  private_memory_ = mapped == MAP_FAILED;
-  if (private_memory_) {
-    if (fd >= 0) unlink(path_);
-    path_[0] = 0;
-    // Replacing a mapping by one of the same size needs no address space; refused only when the kernel is out of memory for
-    // its own tables. Going on would write the child's life into the parent's box.
-    if (mmap(g_box.base, file_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) _exit(127);
+  copied = mappings > 1;
+  if (copied && private_already) {
+    renew_header(inherited, inherited.journal_used, inherited.region_count);
+  } else if (copied) {
+    if (!copy_tables(inherited, mappings)) {
+      crashsafe::count_unrecorded(Unrecorded::kFork);
+      return false;
+    }
+  } else {
+    char* core = mappings == 1 ? box_mappings[0].at : nullptr;
+    size_t nbytes = box_mappings[0].nbytes;
+    crashsafe::begin_early();
+    if (core != nullptr) munmap(core, nbytes);
+    renew_header(inherited, common_facts_end_, 0);  // they are in the early memory still, also when the parent's journal moved
   }
-  if (fd >= 0) close(fd);
-  FileHeader& header = *g_box.header;
-  write_identity(header);
-  memcpy(directory(), entries, inherited.region_count * sizeof(RegionEntry));
-  header.journal_used = !private_memory_ ? inherited.journal_used : kJournalFirst;
-  header.step = inherited.step;
-  header.step_source = inherited.step_source;
-  header.epoch = inherited.epoch;
-  header.python_minor = inherited.python_minor;
-  header.python_offsets_ok = inherited.python_offsets_ok;
-  g_box_pid = header.pid;
-  std::atomic_ref(header.region_count).store(inherited.region_count, std::memory_order_release);
-  std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kRecording), std::memory_order_release);
+  crashsafe::forget_box(copied);
+  g_box_pid = getpid();  // last: a signal that came meanwhile wrote nothing to the parent's box
+  return true;
+}
+
+bool empty_box() noexcept {
+  uint32_t mappings = box_mapping_count.load(std::memory_order_relaxed);
+  bool emptied = mappings > 1;
+  FileHeader inherited = *g_box.header;
+  for (uint32_t i = 0; i < mappings && emptied; i++) emptied = make_private(box_mappings[i].at, box_mappings[i].nbytes);
+  if (emptied) {
+    renew_header(inherited, kJournalFirst, 0);
+    crashsafe::forget_box(true);
+    return true;
+  }
+  g_box.chunk_count.store(0, std::memory_order_relaxed);
+  g_box.name_count.store(0, std::memory_order_relaxed);
+  for (auto*& names : g_box.names) names = nullptr;
+  for (auto*& heads : g_box.heads) heads = nullptr;
+  for (auto*& graves : g_box.graves) graves = nullptr;
+  crashsafe::begin_early();
+  return false;
 }
 
 void keep_little() noexcept { keeps_little_ = true; }
 
 void trim_at_exit(int code) noexcept {
   bool recorded = g_box.tier_count.load() != 0 || g_box.foreign.load() != nullptr || g_box.chunk_count.load() != 0;
-  if (private_memory_ || g_box.crash.data->state != 0) return;
+  if (!crashsafe::has_box() || g_box.crash.data->state != 0) return;
   if (recorded && (!keeps_little_ || code != 0)) return;
-  int fd = open(path_, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return;
+  Opened fd(open(crashsafe::box_path(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (fd < 0 || !crashsafe::is_own_box(fd)) return;
   FileHeader& header = *g_box.header;
   std::atomic_ref(header.trimmed).store(1, std::memory_order_release);  // first: zeros are never taken for "there was nothing"
   Holes holes{fd};
-  for (uint32_t i = 0; i < header.region_count; i++) {
+  uint32_t count = kCoreRegions + box_mapping_count.load(std::memory_order_acquire) - 1;
+  for (uint32_t i = 0; i < count; i++) {
     const RegionEntry& entry = directory()[i];
     size_t nbytes = round_up(entry.nbytes);
     switch (fate(static_cast<RegionKind>(entry.kind))) {
@@ -398,16 +370,18 @@ void trim_at_exit(int code) noexcept {
         if (keep < nbytes) holes.add(entry.offset + keep, nbytes - keep);
         break;
       }
-      case Fate::kUsedPages: holes.add_unused(entry.offset, nbytes); break;
+      case Fate::kUsedPages: holes.add_unused(place_of(i), entry.offset, nbytes); break;
       case Fate::kForCrash: holes.add(entry.offset, nbytes); break;
       case Fate::kGone:
-        if (detach(entry.offset, nbytes)) holes.add(entry.offset, nbytes);
+        // Other threads go on writing into a table: into memory of their own from now on, because a store into a hole needs a
+        // block, and on a full disk there is none.
+        if (make_private(place_of(i), nbytes)) holes.add(entry.offset, nbytes);
         break;
       case Fate::kWhole: break;
     }
   }
   holes.punch();
-  close(fd);
+  if (counters_ != nullptr) counters_->box_bytes.fetch_sub(holes.all, std::memory_order_relaxed);
 }
 
 }  // namespace pytracer::recorder

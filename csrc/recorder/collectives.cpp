@@ -55,6 +55,7 @@ bool open_collectives() noexcept {
 }
 
 uint64_t collective_scheduled(const CollectiveSlot& described) noexcept {
+  crashsafe::ensure_box(crashsafe::Need::kMust);  // a forked child may have none yet
   uint64_t number = std::atomic_ref(g_box.header->collectives).fetch_add(1, std::memory_order_relaxed) + 1;
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   if (slots == nullptr) return 0;
@@ -135,6 +136,8 @@ void collective_returned(uint64_t number) noexcept {
   if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
   std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_release);
 }
+
+void close_collectives() noexcept { ring.store(nullptr, std::memory_order_relaxed); }
 
 void forget_collectives() noexcept {
   g_box.header->collectives = 0;

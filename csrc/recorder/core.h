@@ -29,6 +29,11 @@ PYTRACER_API void pytracer_arm_thread(void);
 
 PYTRACER_API int pytracer_recording(void);
 PYTRACER_API int pytracer_preloaded(void);
+/// Makes the box now, whatever the budget of the run: a preloaded process has none until there is something to record. 0 when there is
+/// none, and nothing can be recorded.
+PYTRACER_API int pytracer_make_box(void);
+
+/// Empty until the box is made.
 PYTRACER_API const char* pytracer_box_path(void);
 PYTRACER_API const char* pytracer_directory(void);
 PYTRACER_API const char* pytracer_version(void);

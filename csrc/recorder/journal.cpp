@@ -1,6 +1,7 @@
 #include "journal.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/make_box.h"
 #include "../crashsafe/sys.h"
 
 #include <cstring>
@@ -21,14 +22,23 @@ uint32_t tick() noexcept {
   return epoch;
 }
 
+namespace {
+
+// What every process has, or nearly every one: by itself no reason for a file.
+bool is_common(EntryKind kind) { return kind == EntryKind::kProcess || kind == EntryKind::kEnvironment || kind == EntryKind::kWait; }
+
+}  // namespace
+
 uint32_t append(EntryKind kind, const Piece* pieces, size_t count) noexcept {
+  if (!is_common(kind)) crashsafe::ensure_box();
+  crashsafe::BoxGate gate;
   size_t nbytes = sizeof(EntryHeader);
   for (size_t i = 0; i < count; i++) nbytes += pieces[i].nbytes;
   uint64_t size = (nbytes + 7) & ~7ull;
   std::atomic_ref used(g_box.header->journal_used);
   uint64_t at = used.load(std::memory_order_relaxed);
   do {
-    if (at + size > g_box.journal.items) {
+    if (at + size > g_box.journal.items || !gate.open()) {
       std::atomic_ref(g_box.header->journal_dropped).fetch_add(1, std::memory_order_relaxed);
       return 0;
     }

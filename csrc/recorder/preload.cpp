@@ -2,12 +2,15 @@
 // Loaded by pytracer.enable() instead, these definitions are found by nobody and the constructor does nothing.
 #include "preload.h"
 #include "../crashsafe/handler.h"
-#include "../crashsafe/raw_log.h"
+#include "../crashsafe/process_status.h"
 #include "alternate_stack.h"
 #include "box_file.h"
 #include "libc.h"
 #include "masks.h"
 #include "recorder.h"
+#include "sandbox.h"
+#include "sanitizers.h"
+#include "tell_once.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -25,29 +28,39 @@ namespace {
 using namespace pytracer;
 using recorder::preloaded;
 
-// PYTRACER_REAL looks up at first use, which must not be in a signal handler or a vfork child.
+auto real_wait4() { return PYTRACER_REAL(wait4); }
+auto real_waitid() { return PYTRACER_REAL(waitid); }
+auto real_exit() { return PYTRACER_REAL(_exit); }
+
+// PYTRACER_REAL looks up at first use, which must not be in a signal handler, in a vfork child or in a sandbox.
 void resolve_early() {
   sigset_t now;
   pthread_sigmask(SIG_SETMASK, nullptr, &now);
   sigprocmask(SIG_SETMASK, nullptr, &now);
   sigaction(SIGCHLD, nullptr, nullptr);
+  real_wait4();
+  real_waitid();
+  real_exit();
 }
 
 __attribute__((constructor)) void start_when_asked() {
+  recorder::resolve_system_calls();
   const char* directory = getenv("PYTRACER_DIR");
   const char* preload = getenv("LD_PRELOAD");
   if (directory == nullptr || *directory == 0 || preload == nullptr || strstr(preload, "libpytracer_core") == nullptr) return;
+  crashsafe::ProcessStatus status = crashsafe::read_status("/proc/self/status");
+  if (recorder::begins_in_a_sandbox(getenv("PYTRACER_SECCOMP_FILTERS"), status.filters)) return;
   recorder::Failure failure;
-  uint32_t flags = getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : recorder::kAnnounce;
-  preloaded = recorder::start(directory, flags, true, failure);
+  uint32_t flags = (getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : recorder::kAnnounce) | (status.debugged ? recorder::kDebugged : 0);
+  const char* budget = getenv("PYTRACER_MOST_BOXES");
+  uint32_t most_boxes = budget != nullptr ? static_cast<uint32_t>(strtoul(budget, nullptr, 10)) : recorder::kMostBoxes;
+  preloaded = recorder::start(directory, flags, true, most_boxes, failure);
   if (preloaded) {
+    recorder::hide_faults();
     recorder::adopt_mask();
     resolve_early();
-    return;
   }
-  crashsafe::RawLine line;
-  line.text("pytracer: process ").number(static_cast<uint64_t>(getpid())).text(" is not recorded: ").text(failure.what).text(": ");
-  line.text(strerror(failure.error)).text("; set PYTRACER_DIR to a writable local directory").write_out();
+  if (failure.what != nullptr && (flags & recorder::kAnnounce) != 0) recorder::tell_unrecorded(directory, failure);
 }
 
 // ---- threads ----
@@ -68,8 +81,7 @@ void* run_thread(void* stack) {
 
 PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) noexcept {
   auto real = PYTRACER_REAL(pthread_create);
-  void* stack = preloaded ? recorder::take_stack() : nullptr;
-  recorder::TruthfulMask handed_down;
+  void* stack = preloaded && !recorder::thread_sanitizer_stands_before_us() ? recorder::take_stack() : nullptr;
   if (stack == nullptr) return real(thread, attributes, function, argument);
   *static_cast<Start*>(recorder::stack_bytes(stack)) = {function, argument};
   int error = real(thread, attributes, run_thread, stack);
@@ -79,14 +91,17 @@ PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr
 
 // ---- how children ended: the parent knows, and often nobody else ----
 
+// The kernel gets the program's own pointers: what it writes, when, and which of them it refuses after it has reaped the child, is as
+// without us. noexcept is libc's; a thread that is cancelled in here unwinds through it, since nothing is built with exceptions.
 PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
-  int mine = 0;
-  struct rusage own{};
-  struct rusage* out = usage != nullptr ? usage : &own;
-  pid_t reaped = PYTRACER_REAL(wait4)(pid, &mine, options, out);
+  if (!preloaded) return real_wait4()(pid, status, options, usage);
+  int own_status = 0;
+  struct rusage own_usage{};
+  if (status == nullptr) status = &own_status;
+  if (usage == nullptr) usage = &own_usage;
+  pid_t reaped = real_wait4()(pid, status, options, usage);
   int error = errno;
-  recorder::note_wait(reaped, mine, 0, false, out);
-  if (status != nullptr) *status = mine;
+  if (reaped > 0) recorder::note_wait(reaped, *status, 0, false, usage);
   errno = error;
   return reaped;
 }
@@ -95,9 +110,10 @@ PYTRACER_EXPORT pid_t waitpid(pid_t pid, int* status, int options) { return wait
 PYTRACER_EXPORT pid_t wait(int* status) { return waitpid(-1, status, 0); }
 PYTRACER_EXPORT pid_t wait3(int* status, int options, struct rusage* usage) noexcept { return wait4(-1, status, options, usage); }
 PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options) {
+  if (!preloaded) return real_waitid()(type, id, info, options);
   siginfo_t mine{};
   siginfo_t* out = info != nullptr ? info : &mine;
-  int result = PYTRACER_REAL(waitid)(type, id, out, options);
+  int result = real_waitid()(type, id, out, options);
   int error = errno;
   if (result == 0 && !(options & WNOWAIT)) recorder::note_wait(out->si_pid, out->si_status, out->si_code, true, nullptr);
   errno = error;
@@ -108,7 +124,7 @@ PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options)
 
 PYTRACER_EXPORT void _exit(int code) {
   recorder::note_exit(code, true);
-  auto real = PYTRACER_REAL(_exit);
+  auto real = real_exit();
   if (real != nullptr) real(code);
   for (;;) syscall(SYS_exit_group, code);
 }

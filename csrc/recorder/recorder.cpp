@@ -2,8 +2,13 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
-#include "../crashsafe/other_threads.h"
+#include "../crashsafe/helper_call.h"
+#include "../crashsafe/last_wait.h"
+#include "../crashsafe/make_box.h"
+#include "../crashsafe/process_status.h"
 #include "../crashsafe/python_stack.h"
+#include "../crashsafe/redact.h"
+#include "../crashsafe/safe_read.h"
 #include "../crashsafe/steps.h"
 #include "../crashsafe/surroundings.h"
 #include "../guard/guard.h"
@@ -16,7 +21,9 @@
 #include "journal.h"
 #include "libc.h"
 #include "name_table.h"
+#include "recorded_environment.h"
 #include "records.h"
+#include "sandbox.h"
 #include "scopes.h"
 #include "sent_signals.h"
 #include "storage_table.h"
@@ -45,64 +52,42 @@ namespace {
 using namespace blackbox;
 
 constexpr uint64_t kQuietWaits = 1000;  // children that ended well, remembered at most
-constexpr const char* kEnvironmentNames[] = {"RANK",
-                                             "LOCAL_RANK",
-                                             "WORLD_SIZE",
-                                             "LOCAL_WORLD_SIZE",
-                                             "GROUP_RANK",
-                                             "ROLE_RANK",
-                                             "MASTER_ADDR",
-                                             "MASTER_PORT",
-                                             "LD_PRELOAD",
-                                             "LD_LIBRARY_PATH",
-                                             "CUDA_VISIBLE_DEVICES",
-                                             "CUDA_LAUNCH_BLOCKING",
-                                             "PYTHONFAULTHANDLER",
-                                             "MALLOC_ARENA_MAX",
-                                             "MALLOC_MMAP_THRESHOLD_",
-                                             "KUBERNETES_SERVICE_HOST",
-                                             "MPI_LOCALRANKID",
-                                             "HOSTNAME"};
-constexpr const char* kEnvironmentPrefixes[] = {"TORCH_", "TORCHELASTIC_", "NCCL_",      "GLOO_", "OMP_",      "MKL_",     "KMP_",
-                                                "SLURM_", "PMI_",          "OMPI_COMM_", "PMIX_", "MV2_COMM_", "PYTORCH_", "PYTRACER_"};
 
-std::atomic<bool> recording_{false};
+std::atomic<bool> recording_{false}, stopped_{false};
 std::atomic<uint64_t> quiet_waits{0};
+std::atomic<bool> facts_are_parents{false};  // command line and environment, which the parent may have changed since
 bool process_hooks_set = false;
 bool announce = false;
-
-bool allowed(const char* entry) {
-  const char* equals = strchr(entry, '=');
-  if (equals == nullptr) return false;
-  auto length = static_cast<size_t>(equals - entry);
-  for (const char* name : kEnvironmentNames)
-    if (strlen(name) == length && strncmp(entry, name, length) == 0) return true;
-  for (const char* prefix : kEnvironmentPrefixes)
-    if (strncmp(entry, prefix, strlen(prefix)) == 0) return true;
-  return false;
-}
 
 void write_process() {
   static char buffer[65536];  // start-up is single-threaded, in the constructor as in enable()
   int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   ssize_t n = fd >= 0 ? read(fd, buffer, sizeof buffer) : 0;
   if (fd >= 0) close(fd);
-  append(EntryKind::kProcess, buffer, n > 0 ? static_cast<size_t>(n) : 0);
+  crashsafe::Redacted command = crashsafe::redact_words(buffer, n > 0 ? static_cast<size_t>(n) : 0);
+  append(EntryKind::kProcess, buffer, command.nbytes);
   size_t used = 0;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; entry++) {
     size_t length = strlen(*entry) + 1;
-    if (!allowed(*entry) || used + length > sizeof buffer) continue;
+    if (!is_recorded(*entry) || used + length > sizeof buffer) continue;
     memcpy(buffer + used, *entry, length);
     used += length;
   }
-  append(EntryKind::kEnvironment, buffer, used);
+  crashsafe::Redacted variables = crashsafe::redact_words(buffer, used);
+  append(EntryKind::kEnvironment, buffer, variables.nbytes);
+  g_box.header->redacted = command.count + variables.count;
 }
 
-void find_doorbell(const char* directory);
+// A program that was started by a debugger: it stops at a fault, and would again at the one that we raise anew. Valgrind makes
+// signal frames of its own, and reports faults itself.
+bool faults_are_anothers(bool debugged) {
+  const char* preload = getenv("LD_PRELOAD");
+  return (preload != nullptr && strstr(preload, "/vgpreload_core") != nullptr) || debugged;
+}
 
-void after_fork_in_child() {
-  if (!recording_.load(std::memory_order_relaxed)) return;
-  reopen_after_fork();
+bool is_debugged() { return crashsafe::read_status("/proc/self/status").debugged; }
+
+void forget_tables() {
   g_box.header->thread_count = 0;
   forget_threads();
   recount_storages();
@@ -111,28 +96,34 @@ void after_fork_in_child() {
   forget_collectives();
   forget_device_memory();
   forget_scoped_tensors();
-  find_doorbell(run_directory());  // the box has another name now
-  write_process();
 }
 
-const char* box_name() {
-  const char* slash = strrchr(box_path(), '/');
-  return slash != nullptr ? slash + 1 : nullptr;
-}
-
-// The launcher's helper listens at a file of the run directory; without a launcher there is none.
-void find_doorbell(const char* directory) {
-  static Doorbell* bell = nullptr;
-  char path[PATH_MAX];
-  if (bell == nullptr && snprintf(path, sizeof path, "%s/%s", directory, kDoorbellName) < static_cast<int>(sizeof path)) {
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    struct stat file{};
-    bool right = fd >= 0 && fstat(fd, &file) == 0 && file.st_size == static_cast<off_t>(sizeof(Doorbell));
-    void* at = right ? mmap(nullptr, sizeof(Doorbell), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (fd >= 0) close(fd);
-    if (at != MAP_FAILED && memcmp(at, kDoorbellMagic, sizeof kDoorbellMagic) == 0) bell = static_cast<Doorbell*>(at);
+// What the parent mapped is still there, and nothing may be written to it.
+void abandon_parents_box() {
+  abandon_recording();
+  g_box_pid = crashsafe::sys_getpid();
+  if (!empty_box()) {
+    guard::forget_box();
+    close_collectives();
+    close_scoped_tensors();
   }
-  crashsafe::set_doorbell(bell, box_name());
+  forget_tables();
+}
+
+// A box that another thread moves while this one forks would be half the child's.
+void before_fork() {
+  if (recording_.load(std::memory_order_relaxed) && !crashsafe::has_box()) crashsafe::close_gate();
+}
+void after_fork_in_parent() { crashsafe::open_gate(); }
+
+void after_fork_in_child() {
+  crashsafe::forget_reports();
+  if (!recording_.load(std::memory_order_relaxed)) return;
+  bool copied = false;
+  if (!leave_box_to_parent(copied)) return abandon_parents_box();
+  forget_tables();
+  facts_are_parents.store(!copied, std::memory_order_relaxed);
+  if (copied) write_process();
 }
 
 // How a process that ends itself came to that. By exit() when Python still runs on this thread or the thread is not the
@@ -151,37 +142,64 @@ void at_exit(int code, void*) { note_exit(code, false); }
 void set_process_hooks() {
   if (process_hooks_set) return;
   process_hooks_set = true;
-  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   on_exit(at_exit, nullptr);
 }
 
 }  // namespace
 
 bool announces() noexcept { return announce; }
+bool stopped() noexcept { return stopped_.load(std::memory_order_acquire); }
+void set_stopped(bool stopped) noexcept { stopped_.store(stopped, std::memory_order_release); }
 bool recording() noexcept { return recording_.load(std::memory_order_acquire); }
 
-bool start(const char* directory, uint32_t flags, bool preloaded, Failure& failure) noexcept {
-  if (!open_box(directory, preloaded, failure)) return false;
-  recording_.store(true, std::memory_order_release);
+void abandon_recording() noexcept {
+  recording_.store(false, std::memory_order_release);
+  crashsafe::refuse_boxes();
+  // What is asked without a look at recording(): the tables of storages.
+  g_box.newest.store(nullptr, std::memory_order_release);
+  g_box.tier_count.store(0, std::memory_order_release);
+  g_box.foreign.store(nullptr, std::memory_order_release);
+}
+
+bool start(const char* directory, uint32_t flags, bool preloaded, uint32_t most_boxes, Failure& failure) noexcept {
+  bool at_once = false;
+  if (!prepare_box(directory, preloaded, most_boxes, at_once, failure)) return false;
   write_process();
+  note_common_facts();
   g_box.header->python_minor = static_cast<uint32_t>(find_python());
+  // Who preloads nothing has asked for it in the program. Else the first process of a run: a run has a recording.
+  if ((!preloaded || at_once) && !crashsafe::ensure_box(crashsafe::Need::kMust)) {
+    failure = crashsafe::box_failure();
+    if (!preloaded) return false;  // else there may be room when it matters
+  }
+  recording_.store(true, std::memory_order_release);
   set_process_hooks();
   arm_this_thread();
-  find_doorbell(directory);
+  crashsafe::set_helper_directory(run_directory());
   crashsafe::set_abort_message(dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
   announce = (flags & kAnnounce) != 0;
-  crashsafe::install_handlers(PYTRACER_REAL(sigaction), announce ? run_directory() : nullptr);
+  if (!faults_are_anothers((flags & kDebugged) != 0)) crashsafe::install_handlers(PYTRACER_REAL(sigaction), announce ? run_directory() : nullptr);
   if (preloaded) watch_sent_signals();
   return true;
 }
 
+bool make_box() noexcept {
+  if (!crashsafe::ensure_box(crashsafe::Need::kMust)) return false;
+  if (facts_are_parents.load(std::memory_order_relaxed) && facts_are_parents.exchange(false)) write_process();
+  return true;
+}
+
 void note_exit(int code, bool at_once) noexcept {
+  crashsafe::wait_while_dying();
   if (!recording() || crashsafe::sys_getpid() != g_box_pid) return;
-  FileHeader& header = *g_box.header;
   crashsafe::note_normal_exit();
-  if (header.state == static_cast<uint32_t>(State::kCrashed)) return;
+  if (g_box.header->state == static_cast<uint32_t>(State::kCrashed)) return;
+  // A Python program that fails has something to tell. A command of a shell that says no has not.
+  if (code != 0 && g_box.header->python_minor != 0) crashsafe::ensure_box();
   guard::look_at_live();
   keep_exit_place(code, at_once);
+  FileHeader& header = *g_box.header;
   header.exit_code = code;
   if (header.exit_mono_ns == 0) header.exit_mono_ns = crashsafe::now_ns();
   std::atomic_ref(header.state).store(static_cast<uint32_t>(State::kExiting), std::memory_order_release);
@@ -194,6 +212,11 @@ void note_wait(int pid, int status, int code, bool via_waitid, const struct rusa
   if (!via_waitid && !WIFEXITED(status) && !WIFSIGNALED(status)) return;  // stopped or continued
   if (via_waitid && code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED) return;
   if (well && quiet_waits.fetch_add(1, std::memory_order_relaxed) >= kQuietWaits) return;
+  // A child that was killed is worth a box, its parent's if it had none itself. The end of a pipe's reader kills its writer every day.
+  bool killed = via_waitid ? code != CLD_EXITED : WIFSIGNALED(status);
+  int signal = via_waitid ? status : WTERMSIG(status);
+  if (killed && signal != SIGPIPE) crashsafe::ensure_box();
+  if (!crashsafe::has_box() && g_box.header->journal_used > g_box.journal.items * 3ull / 4) return;
   constexpr uint64_t kUnknown = ~0ull;
   WaitEntry entry{pid, status, code, via_waitid, crashsafe::now_ns(), kUnknown, kUnknown, kUnknown, kUnknown};
   if (usage != nullptr) {
@@ -220,9 +243,12 @@ extern "C" {
 
 int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_t error_bytes) {
   recorder::Failure failure;
+  if (recorder::is_debugged()) flags |= recorder::kDebugged;
   if (recorder::recording())
     failure = {"already recording", EALREADY};
-  else if (recorder::start(run_directory, flags, false, failure))
+  else if (recorder::sandboxed())
+    failure = {"the program confines itself by seccomp", EPERM};
+  else if (recorder::start(run_directory, flags, false, recorder::kMostBoxes, failure))
     return 0;
   snprintf(error, error_bytes, "%s", failure.what);
   return failure.error != 0 ? failure.error : EIO;
@@ -230,18 +256,22 @@ int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_
 
 void pytracer_stop(void) {
   if (!recorder::recording()) return;
+  recorder::set_stopped(true);
   recorder::unwatch_sent_signals();
   crashsafe::uninstall_handlers();
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kDisabled), std::memory_order_release);
 }
 
+int pytracer_make_box(void) { return recorder::recording() && recorder::make_box(); }
 void pytracer_keep_little(void) { recorder::keep_little(); }
 void pytracer_note_exit(int code) { recorder::note_exit(code, true); }
 
 void pytracer_resume(void) {
   if (!recorder::recording()) return;
   std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(blackbox::State::kRecording), std::memory_order_release);
-  crashsafe::install_handlers(PYTRACER_REAL(sigaction), recorder::announces() ? recorder::run_directory() : nullptr);
+  recorder::set_stopped(false);
+  if (!recorder::faults_are_anothers(recorder::is_debugged()))
+    crashsafe::install_handlers(PYTRACER_REAL(sigaction), recorder::announces() ? recorder::run_directory() : nullptr);
   if (pytracer_preloaded() != 0) recorder::watch_sent_signals();
 }
 
@@ -249,17 +279,17 @@ void pytracer_arm_thread(void) {
   if (recorder::recording()) recorder::arm_this_thread();
 }
 
-int pytracer_recording(void) { return recorder::recording() && crashsafe::handlers_installed(); }
+int pytracer_recording(void) { return recorder::recording() && !recorder::stopped(); }
 int pytracer_preloaded(void) { return recorder::recording() && g_box.header->preloaded != 0; }
-const char* pytracer_box_path(void) { return recorder::box_path(); }
+const char* pytracer_box_path(void) { return crashsafe::box_path(); }
 const char* pytracer_directory(void) { return recorder::run_directory(); }
 const char* pytracer_version(void) { return PYTRACER_VERSION; }
 
 uint32_t pytracer_journal(uint32_t kind, const void* data, size_t nbytes) {
-  return recorder::recording() ? recorder::append(static_cast<blackbox::EntryKind>(kind), data, nbytes) : 0;
+  return pytracer_make_box() != 0 ? recorder::append(static_cast<blackbox::EntryKind>(kind), data, nbytes) : 0;
 }
 void pytracer_record(uint32_t kind, const void* payload, size_t nbytes) {
-  if (recorder::recording()) recorder::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
+  if (pytracer_make_box() != 0) recorder::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
 }
 void pytracer_mark(const char* text, size_t nbytes) {
   blackbox::TextRecord record{};
@@ -268,6 +298,7 @@ void pytracer_mark(const char* text, size_t nbytes) {
 }
 void pytracer_step(int64_t step, uint32_t source) {
   if (!recorder::recording()) return;
+  if (pytracer_make_box() == 0) return;
   if (source == 2 && g_box.header->step_source == 1) return recorder::refresh_names_sometimes();
   g_box.header->step_source = source;
   std::atomic_ref(g_box.header->step).store(step, std::memory_order_relaxed);

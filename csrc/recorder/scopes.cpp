@@ -58,6 +58,8 @@ void scoped_tensors(TensorRole role, const ScopedTensor* tensors, size_t count) 
   }
 }
 
+void close_scoped_tensors() noexcept { ring.store(nullptr, std::memory_order_relaxed); }
+
 void forget_scoped_tensors() noexcept {
   newest = 0;
   ScopedTensor* slots = ring.load(std::memory_order_relaxed);

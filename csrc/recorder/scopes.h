@@ -20,5 +20,7 @@ void scoped_tensors(blackbox::TensorRole role, const blackbox::ScopedTensor* ten
 
 /// In a forked child: its parent's tensors are not its own.
 void forget_scoped_tensors() noexcept;
+/// Nothing is written any more: the box is another process's.
+void close_scoped_tensors() noexcept;
 
 }  // namespace pytracer::recorder

@@ -1,8 +1,13 @@
 #include "sent_signals.h"
 
+#include "../crashsafe/actions.h"
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
+#include "../crashsafe/last_wait.h"
 #include "../crashsafe/open_file.h"
+#include "../crashsafe/own_stack.h"
+#include "../crashsafe/redact.h"
+#include "box_file.h"
 #include "journal.h"
 #include "libc.h"
 #include "masks.h"
@@ -21,14 +26,6 @@ constexpr int kNotedAtMost = 200;  // a program may use them for purposes of its
 
 std::atomic<int> noted{0};
 
-bool is_function(const struct sigaction& action) { return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN; }
-
-struct sigaction believed(int signal) {
-  struct sigaction action{};
-  crashsafe::exchange_action(signal, nullptr, &action);
-  return action;
-}
-
 void write_entry(int signal, const siginfo_t* info, bool handled) {
   if (noted.fetch_add(1, std::memory_order_relaxed) >= kNotedAtMost) return;
   blackbox::SignalEntry entry{signal, info->si_code, info->si_pid, info->si_uid, crashsafe::sys_gettid(), handled, 0, 0};
@@ -38,10 +35,33 @@ void write_entry(int signal, const siginfo_t* info, bool handled) {
     snprintf(path, sizeof path, "/proc/%d/cmdline", entry.sender_pid);  // one integer: glibc allocates nothing
     crashsafe::OpenFile file(path);
     long n = file.opened() ? file.read(command, sizeof command) : 0;
-    entry.command_nbytes = n > 0 ? static_cast<uint32_t>(n) : 0;
+    crashsafe::Redacted words = crashsafe::redact_words(command, n > 0 ? static_cast<size_t>(n) : 0);
+    entry.command_nbytes = static_cast<uint32_t>(words.nbytes);
+    std::atomic_ref(g_box.header->redacted).fetch_add(words.count, std::memory_order_relaxed);
   }
   Piece pieces[] = {{&entry, sizeof entry}, {command, entry.command_nbytes}};
   append(blackbox::EntryKind::kSignalSeen, pieces, 2);
+}
+
+struct Arrived {
+  int signal;
+  const siginfo_t* info;
+  bool handled;
+};
+
+void write_arrived(long, void* raw_arrived, void*) {
+  auto* arrived = static_cast<Arrived*>(raw_arrived);
+  write_entry(arrived->signal, arrived->info, arrived->handled);
+}
+
+// The program's alternate stack may have room for its handler and no more. Nothing may come in between: the kernel would put the frame
+// of the next signal on top of that stack, where this one's is, while we are elsewhere.
+void write_on_own_stack(int signal, const siginfo_t* info, bool handled) {
+  Arrived arrived{signal, info, handled};
+  uint64_t every = ~0ull, before = 0;
+  crashsafe::sys_mask(SIG_BLOCK, &every, &before);
+  crashsafe::pytracer_on_own_stack(0, &arrived, nullptr, write_arrived);
+  crashsafe::sys_mask(SIG_SETMASK, &before, nullptr);
 }
 
 // The default action with the original siginfo, when our handler returns.
@@ -61,8 +81,7 @@ void on_sent(int signal, siginfo_t* info, void* context);
 struct sigaction in_kernel(const struct sigaction& action) {
   struct sigaction ours = action;
   if (action.sa_handler == SIG_IGN) return ours;
-  uint64_t taken = 0;
-  ours.sa_mask = without_faults(action.sa_mask, taken);
+  ours.sa_mask = to_kernel(action.sa_mask);
   ours.sa_sigaction = on_sent;
   ours.sa_flags = (action.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
   return ours;
@@ -70,11 +89,14 @@ struct sigaction in_kernel(const struct sigaction& action) {
 
 void on_sent(int signal, siginfo_t* info, void* context) {
   int saved_errno = errno;
-  struct sigaction action = believed(signal);
-  bool handled = is_function(action);
-  if (crashsafe::sys_getpid() == g_box_pid) write_entry(signal, info, handled);
+  struct sigaction action = crashsafe::action_of(signal);
+  bool handled = crashsafe::installed_of(action) == crashsafe::Installed::kFunction;
+  if (crashsafe::sys_getpid() == g_box_pid) write_on_own_stack(signal, info, handled);
   if (!handled) {
-    if (action.sa_handler == SIG_DFL) end_as_default(signal, info);
+    if (action.sa_handler == SIG_DFL) {
+      if (crashsafe::sys_getpid() == g_box_pid) trim_at_exit(1);
+      end_as_default(signal, info);
+    }
     errno = saved_errno;
     return;
   }
@@ -113,15 +135,16 @@ void unwatch_sent_signals() noexcept {
   for (int signal : kSignals) {
     struct sigaction now{};
     if (PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction != on_sent) continue;
-    struct sigaction action = believed(signal);
+    struct sigaction action = crashsafe::action_of(signal);
     PYTRACER_REAL(sigaction)(signal, &action, nullptr);
   }
 }
 
 int set_sent_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept {
-  struct sigaction before = believed(signal);
+  struct sigaction before = crashsafe::action_of(signal);
   if (act != nullptr) {
-    crashsafe::exchange_action(signal, act, nullptr);
+    struct sigaction answer = as_libc_answers(*act);
+    crashsafe::exchange_action(signal, &answer, nullptr);
     struct sigaction ours = in_kernel(*act);
     int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
     if (error != 0) {

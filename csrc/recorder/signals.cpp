@@ -1,45 +1,76 @@
 // Handlers and alternate stacks of the program below preload: remembered and reported back, while ours stay in place.
+#include "../crashsafe/actions.h"
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
 #include "alternate_stack.h"
 #include "libc.h"
 #include "masks.h"
 #include "preload.h"
+#include "sandbox.h"
 #include "sent_signals.h"
 
-#include <sys/auxv.h>
 #include <unistd.h>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 
 namespace {
 
 using namespace pytracer;
 
-// What was taken out of the sa_mask of handlers for signals that are not ours.
-constinit std::atomic<uint64_t> taken_masks[65] = {};
+// What siginterrupt() said of signal() from now on.
+constinit std::atomic<bool> interrupts[65] = {};
 
-// A handler that runs with everything blocked may fault too.
+// The program's mask for a handler of its own may block faults, too: one that runs with everything blocked may fault.
 int set_other_action(int signal, const struct sigaction* act, struct sigaction* old) {
   auto real = PYTRACER_REAL(sigaction);
-  if (!recorder::preloaded || signal < 1 || signal > 64) return real(signal, act, old);
-  uint64_t before = taken_masks[signal].load(std::memory_order_relaxed), after = before;
+  if (!recorder::preloaded) return real(signal, act, old);
   struct sigaction kept;
   if (act != nullptr) {
-    uint64_t taken = 0;
     kept = *act;
-    kept.sa_mask = recorder::without_faults(act->sa_mask, taken);
-    // A child between vfork and exec has handlers of its own, but shares this table.
-    if ((taken | before) != 0 && crashsafe::sys_getpid() == g_box_pid) after = crashsafe::handlers_installed() ? taken : 0;
-    if (taken != 0 && after == taken) act = &kept;
+    if (kept.sa_handler != SIG_DFL) recorder::give_up_stand_in(signal);
+    kept.sa_mask = recorder::to_kernel(act->sa_mask);
   }
-  int error = real(signal, act, old);
-  if (error != 0) return error;
-  if (old != nullptr) recorder::add_faults(old->sa_mask, before);
-  if (after != before) taken_masks[signal].store(after, std::memory_order_relaxed);
+  int error = real(signal, act != nullptr ? &kept : nullptr, old);
+  if (error != 0 || old == nullptr) return error;
+  recorder::from_kernel(old->sa_mask);
+  if (signal == static_cast<int>(blackbox::kRequestSignal) && crashsafe::is_request_handler(*old)) *old = {};
   return 0;
 }
+
+int set_fault_action(int signal, const struct sigaction* act, struct sigaction* old) {
+  struct sigaction before = crashsafe::action_of(signal);
+  if (act != nullptr) {
+    bool ignored = act->sa_handler == SIG_IGN;
+    if (ignored) recorder::hide_ignored(signal, true);
+    struct sigaction answer = recorder::as_libc_answers(*act);
+    crashsafe::exchange_action(signal, &answer, nullptr);
+    struct sigaction ours = crashsafe::handler_for(signal, *act);
+    int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
+    if (error != 0) {
+      crashsafe::exchange_action(signal, &before, nullptr);
+      return error;
+    }
+    if (!ignored) recorder::hide_ignored(signal, false);
+  }
+  if (old != nullptr) *old = before;
+  return 0;
+}
+
+}  // namespace
+
+void recorder::give_back_handler_masks() noexcept {
+  for (int signal = 1; signal < 65; signal++) {
+    struct sigaction action{};
+    if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) continue;
+    sigset_t before = action.sa_mask;
+    recorder::from_kernel(action.sa_mask);
+    if (memcmp(&before, &action.sa_mask, sizeof(uint64_t)) != 0) PYTRACER_REAL(sigaction)(signal, &action, nullptr);
+  }
+}
+
+namespace {
 
 int set_action(int signal, const struct sigaction* act, struct sigaction* old) {
   bool sent = recorder::asks_to_end(signal);
@@ -47,9 +78,7 @@ int set_action(int signal, const struct sigaction* act, struct sigaction* old) {
   // That child shares our memory but not our handlers: its sigaction must not change our table.
   if (!recorder::preloaded || !crashsafe::handlers_installed() || crashsafe::sys_getpid() != g_box_pid)
     return PYTRACER_REAL(sigaction)(signal, act, old);
-  if (sent) return recorder::set_sent_action(signal, act, old);
-  crashsafe::exchange_action(signal, act, old);
-  return 0;
+  return sent ? recorder::set_sent_action(signal, act, old) : set_fault_action(signal, act, old);
 }
 
 }  // namespace
@@ -58,31 +87,37 @@ PYTRACER_EXPORT int sigaction(int signal, const struct sigaction* act, struct si
 PYTRACER_EXPORT int __sigaction(int signal, const struct sigaction* act, struct sigaction* old) noexcept { return set_action(signal, act, old); }
 
 PYTRACER_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
-  bool remembered = number > 0 && number < 65 &&
-                    (crashsafe::is_ours(number) || recorder::asks_to_end(number) || taken_masks[number].load(std::memory_order_relaxed) != 0);
-  if (!recorder::preloaded || !remembered) return PYTRACER_REAL(signal)(number, handler);
+  if (!recorder::preloaded) return PYTRACER_REAL(signal)(number, handler);
   struct sigaction act{};
   struct sigaction old{};
   act.sa_handler = handler;
-  act.sa_flags = SA_RESTART;
+  act.sa_flags = number > 0 && number < 65 && interrupts[number].load(std::memory_order_relaxed) ? 0 : SA_RESTART;
   sigemptyset(&act.sa_mask);
   sigaddset(&act.sa_mask, number);
   return set_action(number, &act, &old) != 0 ? SIG_ERR : old.sa_handler;
 }
 
-// Ours is larger and has a guard page: it stays, and theirs is reported back to them.
+// The older ways into sigaction, which libc takes by a door of its own.
+PYTRACER_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
+PYTRACER_EXPORT sighandler_t ssignal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
+PYTRACER_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) noexcept {
+  struct sigaction act{};
+  struct sigaction old{};
+  if (handler == SIG_ERR || number < 1 || number > 64) return errno = EINVAL, SIG_ERR;
+  act.sa_handler = handler;
+  act.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  return sigaction(number, &act, &old) != 0 ? SIG_ERR : old.sa_handler;
+}
+PYTRACER_EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler) noexcept { return sysv_signal(number, handler); }
+PYTRACER_EXPORT int siginterrupt(int number, int flag) noexcept {
+  struct sigaction act{};
+  if (sigaction(number, nullptr, &act) != 0) return -1;
+  if (number > 0 && number < 65) interrupts[number].store(flag != 0, std::memory_order_relaxed);
+  act.sa_flags = flag != 0 ? act.sa_flags & ~SA_RESTART : act.sa_flags | SA_RESTART;
+  return sigaction(number, &act, nullptr);
+}
+
 PYTRACER_EXPORT int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
-  if (!recorder::preloaded || !recorder::has_our_stack() || crashsafe::sys_getpid() != g_box_pid)
-    return static_cast<int>(syscall(SYS_sigaltstack, stack, old));
-  stack_t current{};
-  syscall(SYS_sigaltstack, nullptr, &current);
-  stack_t& believed = recorder::believed_stack();
-  stack_t before = believed;
-  if (stack != nullptr) {
-    if (current.ss_flags & SS_ONSTACK) return errno = EPERM, -1;
-    if (!(stack->ss_flags & SS_DISABLE) && stack->ss_size < getauxval(AT_MINSIGSTKSZ)) return errno = ENOMEM, -1;
-    believed = *stack;
-  }
-  if (old != nullptr) *old = before;
-  return 0;
+  if (!recorder::preloaded && !recorder::sandboxed()) return static_cast<int>(syscall(SYS_sigaltstack, stack, old));
+  return recorder::set_alternate_stack(stack, old);
 }

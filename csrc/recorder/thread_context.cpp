@@ -146,6 +146,7 @@ ThreadContext& share_overflow() {
 
 ThreadContext& attach_thread() noexcept {
   pthread_once(&end_key_once, make_key);
+  crashsafe::ensure_box(crashsafe::Need::kMust);  // a forked child has none until it records something
   ThreadContext* context = find_context();
   if (context != nullptr)
     begin(*context);
@@ -161,6 +162,7 @@ void forget_threads() noexcept {
   adding.clear(std::memory_order_relaxed);  // its holder does not exist in the child
   pthread_once(&end_key_once, make_key);
   pthread_setspecific(end_key, nullptr);
+  if (g_box.chunk_count.load(std::memory_order_relaxed) == 0) return;  // most forked children: they do not pay for touching pages
   for (uint32_t i = 0; i < kThreadLimit; i++) contexts[i].sequence = 0;
   // The chunks stay where they are, zeroed in the new file; hand them out from the start.
   next_index.store(0, std::memory_order_relaxed);

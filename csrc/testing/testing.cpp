@@ -3,6 +3,7 @@
 // Storages here are numbers, not memory. Everything about a life follows from its base address and size (see `mix`), so that
 // a reader can tell when parts of two lives were mixed.
 #include "../blackbox/layout.h"
+#include "../crashsafe/decision.h"
 #include "../crashsafe/python_stack.h"
 #include "../recorder/core.h"
 
@@ -73,14 +74,15 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
 }
 
-char* box_base() {
+// Where the byte at an offset of the box's file is mapped; null: nowhere.
+char* place_of(uint64_t wanted) {
   FILE* maps = fopen("/proc/self/maps", "r");
   char line[8192];
   char* found = nullptr;
   while (maps != nullptr && found == nullptr && fgets(line, sizeof line, maps) != nullptr) {
-    unsigned long start, offset;
-    if (sscanf(line, "%lx-%*x %*s %lx", &start, &offset) == 2 && offset == 0 && strstr(line, pytracer_box_path()) != nullptr)
-      found = reinterpret_cast<char*>(start);
+    unsigned long start, end, offset;
+    bool ours = sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && strstr(line, pytracer_box_path()) != nullptr;
+    if (ours && offset <= wanted && wanted - offset < end - start) found = reinterpret_cast<char*>(start + (wanted - offset));
   }
   if (maps != nullptr) fclose(maps);
   return found;
@@ -291,13 +293,13 @@ EXPORT void testing_crash_with_garbage_thread_state(uint64_t garbage) {
 
 /// Takes a region of the box away from this process (not from the file): the step that uses it faults.
 EXPORT int testing_forbid(uint32_t kind) {
-  char* base = box_base();
+  char* base = pytracer_make_box() != 0 ? place_of(0) : nullptr;
   if (base == nullptr) return 0;
   int found = 0;
   auto* header = reinterpret_cast<FileHeader*>(base);
   auto* regions = reinterpret_cast<RegionEntry*>(base + sizeof(FileHeader));
   for (uint32_t i = 0; i < header->region_count; i++)
-    if (regions[i].kind == kind && mprotect(base + regions[i].offset, regions[i].nbytes, PROT_NONE) == 0) found++;
+    if (regions[i].kind == kind && mprotect(place_of(regions[i].offset), regions[i].nbytes, PROT_NONE) == 0) found++;
   return found;
 }
 
@@ -360,8 +362,12 @@ EXPORT int testing_paint(const char* path) {
   return 1;
 }
 
-/// Control for watch_allocations.c: a chained handler that does allocate.
-EXPORT void testing_chain_allocating() { chain(SIGSEGV, allocate_in_handler); }
+/// Control for watch_allocations.c: a handler of a signal that we leave alone runs on our stack, where the program has none, and
+/// allocates.
+EXPORT void testing_allocate_in_handler() {
+  chain(SIGUSR1, allocate_in_handler);
+  raise(SIGUSR1);
+}
 
 /// Writes the time into the box (a mark "fault <ns>") and faults.
 EXPORT void testing_timed_null() {
@@ -402,5 +408,10 @@ EXPORT void testing_repair_together(uint32_t threads, uint32_t pages) {
 EXPORT void testing_jump_out() {
   chain(SIGSEGV, jump_out);
   if (sigsetjmp(escape, 1) == 0) testing_read(0);
+}
+/// What becomes of a signal: crashsafe/decision.h.
+EXPORT int testing_decide(int installed, int fault, int blocked, int is_init) {
+  using namespace pytracer::crashsafe;
+  return static_cast<int>(decide({static_cast<Installed>(installed), fault != 0, blocked != 0, is_init != 0}));
 }
 EXPORT void testing_default_action() { signal(SIGSEGV, SIG_DFL); }

@@ -91,7 +91,7 @@ def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str
 def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] | None:
     """The most recent storage of that state around `addr`, and whether the handler itself found it."""
     hits = [hit.storage for hit in (snapshot.crash.hits if snapshot.crash else ()) if hit.kind == "covering"]
-    for candidates, found in ((hits, "exact"), (snapshot.storages, "guessed")):
+    for candidates, found in ((hits, "exact"), (snapshot.storages.around(addr), "guessed")):
         matching = [item for item in candidates if item.state == state and covers(item, addr)]
         if matching:
             last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))

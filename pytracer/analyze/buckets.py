@@ -8,10 +8,12 @@ from pytracer.analyze.facts import facts_of_life, number_in, objects_in
 from pytracer.analyze.place import BucketLife
 from pytracer.decode.snapshot import Fact, Moment, Snapshot, Storage, Who
 
+_MOST_LAYOUTS = 1024  # DDP makes two for a model
+
 
 def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife | None:
     """The DDP bucket that `addr` lay in at `mono_ns`, by the last layout recorded before it."""
-    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    layouts = _layouts(snapshot)
     before = [fact for fact in layouts if mono_ns is None or fact.mono_ns <= mono_ns]
     for fact in reversed(before):
         for bucket in objects_in(fact.data, "buckets"):
@@ -27,7 +29,7 @@ def bucket_named(snapshot: Snapshot, module: str, index: int, mono_ns: int | Non
 
 def buckets_before(snapshot: Snapshot, module: str, mono_ns: int | None) -> list[BucketLife]:
     """The buckets of a module, in the last layout recorded before `mono_ns`."""
-    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    layouts = _layouts(snapshot)
     for fact in reversed(layouts):
         if str(fact.data.get("module") or "?") == module and (mono_ns is None or fact.mono_ns <= mono_ns):
             found = objects_in(fact.data, "buckets")
@@ -37,7 +39,7 @@ def buckets_before(snapshot: Snapshot, module: str, mono_ns: int | None) -> list
 
 def bucket_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | None:
     """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
-    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    layouts = _layouts(snapshot)
     for fact in reversed(list(facts_of_life(snapshot, "BUCKETS", storage))):
         for bucket in objects_in(fact.data, "buckets"):
             if storage.base <= number_in(bucket, "addr") < storage.base + max(storage.nbytes, 1):
@@ -50,12 +52,14 @@ def forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | Non
 
     Layouts are facts and stay: the bucket lived when its layout was noted, and was gone when the next one was.
     """
-    layouts = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    layouts = _layouts(snapshot)
     for fact in reversed(layouts):
         for bucket in objects_in(fact.data, "buckets"):
             base, nbytes = number_in(bucket, "addr"), number_in(bucket, "nbytes")
+            if not base <= addr < base + nbytes:
+                continue
             life = _bucket_life(fact, bucket, addr, layouts)
-            if not base <= addr < base + nbytes or not life.rebuilt:
+            if not life.rebuilt:
                 continue
             gone = min(item.epoch for item in layouts if item.mono_ns == life.rebuilt_mono_ns)
             storage = Storage(
@@ -70,6 +74,12 @@ def forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | Non
             )
             return storage, "guessed"
     return None
+
+
+def _layouts(snapshot: Snapshot) -> list[Fact]:
+    """The latest layouts of all models: each of them is compared with the others."""
+    found = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
+    return found[-_MOST_LAYOUTS:]
 
 
 def _bucket_life(fact: Fact, bucket: dict[str, Any], addr: int, layouts: list[Fact]) -> BucketLife:

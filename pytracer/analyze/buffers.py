@@ -48,7 +48,7 @@ def _storage(snapshot: Snapshot, addr: int, epoch: int | None) -> Storage | None
     """The storage that lay there when the collective was called."""
     if epoch is None:
         return None
-    around = [item for item in snapshot.storages if item.base <= addr < item.base + max(item.nbytes, 1)]
+    around = [item for item in snapshot.storages.around(addr) if item.base <= addr < item.base + max(item.nbytes, 1)]
     return next((item for item in around if lived_at(item, epoch)), None)
 
 

@@ -103,6 +103,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         attempt=process.attempt,
         worker=_worker(snapshot, clock),
         guard=guard_report(snapshot, clock),
+        redacted=snapshot.counts.get("redacted"),
     )
     view = ProcessView(index, process, report, place, instruction)
     report.exception = _exception(view)
@@ -120,7 +121,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
 def _live_bytes(snapshot: Snapshot, *, on_cpu: bool) -> int | None:
     if snapshot.light or (not on_cpu and not snapshot.segments):
         return None
-    return sum(s.nbytes for s in snapshot.storages if s.state == "live" and (s.device == "cpu") == on_cpu)
+    return snapshot.storages.live_bytes(on_cpu=on_cpu)
 
 
 def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
@@ -158,6 +159,7 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
     started = datetime.fromtimestamp(clock.start_wall_ns / 1e9, timezone.utc) if clock.start_wall_ns else None
     root = min(snapshots, key=lambda item: item.created_wall_ns, default=None)
     command = job.launcher.command if job.launcher else root.argv if root else ()
+    redacted = job.launcher.redacted if job.launcher else root.counts.get("redacted") if root else None
     sizes = [process.world_size for process in job.processes if process.world_size is not None]
     return r.Run(
         id=os.path.basename(os.path.abspath(job.directory)),
@@ -170,6 +172,7 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
         torch=versions.get("torch"),
         cuda=versions.get("cuda"),
         python=versions.get("python"),
+        redacted=redacted,
     )
 
 

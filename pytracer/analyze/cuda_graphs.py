@@ -77,7 +77,7 @@ def input_words(snapshot: Snapshot, item: GraphInput) -> str:
 
 def owner_words(snapshot: Snapshot, item: GraphInput) -> str:
     """What lies there now: `DDP bucket 0 of model (generation 1) lies there now, allocated at train.py:12 in main`."""
-    now = next((s for s in snapshot.storages if s.base == item.new_base and s.state == "live"), None)
+    now = next((s for s in snapshot.storages.at(item.new_base or 0) if s.state == "live"), None)
     names = _names(snapshot, now)
     what = names[0] if names else f"another tensor of {size_words(item.new_nbytes or 0)}"
     fate = "lies there now" if now is not None else "was allocated there since"

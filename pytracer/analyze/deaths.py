@@ -7,7 +7,7 @@ the hosts (`order.py`), and only then from when a parent noticed it. Where times
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytracer._words import list_words, ranks_words, time_words
@@ -167,21 +167,22 @@ def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> lis
         return []
     deaths = sorted(deaths, key=lambda death: (death.view.index not in came_first, death.last_ns, death.view.index))
     leavers = [death for death in deaths if death.view.index in came_first]
-    earliest = leavers or [death for death in deaths if not any(other.surely_before(death) for other in deaths)]
+    earliest = leavers or _earliest(deaths)
     first = earliest[0]
-    alike = [death for death in deaths if death_signature(death.view) == death_signature(first.view)]
-    undecided = [death for death in earliest if death not in alike]
+    signature = death_signature(first.view)
+    alike = [death for death in deaths if death_signature(death.view) == signature]
+    undecided = _without(earliest, alike)
     rest_primary: bool | None = False
     # A process does not answer the loss of a peer with a fault of its own: against a bare end it is the cause.
     faults = [death for death in (*alike, *undecided) if death.nature in PROMPT and not death.lost_peer]
-    bare = [death for death in undecided if death not in faults and (death.nature != "exception" or death.lost_peer)]
+    bare = [item for item in _without(undecided, faults) if item.nature != "exception" or item.lost_peer]
     if undecided and len(faults) == 1 and len(bare) + (faults[0] in undecided) == len(undecided):
         first, alike, undecided, rest_primary = faults[0], faults, [], None
     if undecided:
-        overlap = [death for death in deaths if death in alike or death in undecided]
-        return [_overlapping(death, overlap) if death in overlap else _later(death, first, False) for death in deaths]
+        overlap = _Overlap([*alike, *undecided])
+        return [overlap.judged(item) if item in overlap else _later(item, first, False) for item in deaths]
     judged = [replace(death, primary=True, kind="primary", why=_first_words(death, first)) for death in alike]
-    rest = [death for death in deaths if death not in alike]
+    rest = _without(deaths, alike)
     return judged + [_later(death, first, None if death.nature in PROMPT else rest_primary) for death in rest]
 
 
@@ -191,15 +192,56 @@ def _first_words(death: Death, first: Death) -> str:
     return f"first: it {death.why}" if death.why else "first"
 
 
-def _overlapping(death: Death, overlap: Sequence[Death]) -> Death:
-    """Part of a set among which the evidence does not decide."""
-    others = [other for other in overlap if other is not death]
-    boots = {other.boot for other in others} - {death.boot}
-    doubt = max((death.error_ns + other.error_ns for other in others if other.boot in boots), default=0)
-    clocks = f"; the clocks of their hosts are compared to within {time_words(doubt)}" if doubt else ""
-    names = list_words([subject(other) for other in others])
-    why = f"died at about the same time as others ({names}){clocks}"
-    return replace(death, primary=None, kind="undecided", why=why)
+def _without(deaths: Sequence[Death], others: Sequence[Death]) -> list[Death]:
+    gone = {death.view.index for death in others}
+    return [death for death in deaths if death.view.index not in gone]
+
+
+def _earliest(deaths: Sequence[Death]) -> list[Death]:
+    """Those that none of the others was surely before; all, where their times contradict each other."""
+    ends = _Lowest((death.boot, death.last_ns + death.error_ns) for death in deaths)
+    own = {death.boot: death.last_ns for death in reversed(deaths)}  # sorted by it: the lowest of each boot stays
+    found = [
+        death
+        for death in deaths
+        if own[death.boot] >= death.first_ns and ends.of_others(death.boot) + death.error_ns >= death.first_ns
+    ]
+    return found or list(deaths)
+
+
+class _Lowest:
+    """The lowest number of all boots but one: of a job with a thousand deaths, not every pair is compared."""
+
+    def __init__(self, numbers: Iterable[tuple[str, float]]) -> None:
+        lowest: dict[str, float] = {}
+        for boot, number in numbers:
+            lowest[boot] = min(number, lowest.get(boot, number))
+        self._two = sorted(lowest.items(), key=lambda item: item[1])[:2]
+
+    def of_others(self, boot: str) -> float:
+        return next((number for other, number in self._two if other != boot), float("inf"))
+
+
+class _Overlap:
+    """A set of deaths among which the evidence does not decide."""
+
+    def __init__(self, deaths: Sequence[Death]) -> None:
+        self._deaths = sorted(deaths, key=lambda death: (death.last_ns, death.view.index))
+        self._indices = {death.view.index for death in deaths}
+        self._errors = _Lowest((death.boot, -death.error_ns) for death in deaths)
+
+    def __contains__(self, death: Death) -> bool:
+        return death.view.index in self._indices
+
+    def judged(self, death: Death) -> Death:
+        """One of them, with the others' names."""
+        worst = self._errors.of_others(death.boot)
+        doubt = death.error_ns - int(worst) if worst != float("inf") else 0
+        clocks = f"; the clocks of their hosts are compared to within {time_words(doubt)}" if doubt else ""
+        shown = [subject(other) for other in self._deaths[:5] if other.view.index != death.view.index]
+        names = list_words([*shown[:4], *[""] * (len(self._deaths) - 1 - len(shown[:4]))])
+        why = f"died at about the same time as others ({names}){clocks}"
+        return replace(death, primary=None, kind="undecided", why=why)
 
 
 def _later(death: Death, first: Death, primary: bool | None) -> Death:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytracer._printable import shell_command, shell_word
 from pytracer.analyze.deaths import is_interrupt
 from pytracer.analyze.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
 from pytracer.analyze.sent import sent_signals
@@ -77,10 +78,12 @@ def _scheduler_line(job: JobView, view: ProcessView) -> Line:
     given: Mapping[str, str] = {**view.process.snapshot.environment, **(witness.scheduler if witness else {})}
     for variable, name, question in _SCHEDULERS:
         if given.get(variable):
-            return Line(FOUND, f"{name} runs this job and may have ended it; ask `{question.format(given[variable])}`")
+            asked = question.format(shell_word(given[variable]))
+            return Line(FOUND, f"{name} runs this job and may have ended it; ask `{asked}`")
     if given.get("KUBERNETES_SERVICE_HOST"):
         pod = given.get("POD_NAME") or given.get("HOSTNAME") or "POD"
-        return Line(FOUND, f"Kubernetes runs this job and may have ended it; ask `kubectl describe pod {pod}`")
+        question = shell_command("kubectl", "describe", "pod", pod)
+        return Line(FOUND, f"Kubernetes runs this job and may have ended it; ask `{question}`")
     return Line(NOT_FOUND, "no scheduler shows in the environment (Slurm, PBS, LSF, Flux, Kubernetes)")
 
 
@@ -96,5 +99,5 @@ def _killer_lines(job: JobView, view: ProcessView) -> list[Line]:
 
 
 def _killer_words(killer: Killer) -> str:
-    question = f"journalctl -t {killer.name}"
+    question = shell_command("journalctl", "-t", killer.name)
     return f"{killer.name} (process {killer.pid}) kills when memory gets short; ask `{question}`"

@@ -24,7 +24,7 @@ def facts_of_life(snapshot: Snapshot, kind: str, storage: Storage) -> Iterator[F
         if lived_at(storage, fact.epoch):
             yield fact
         elif storage.allocated.epoch == fact.epoch:
-            others = [item for item in snapshot.storages if item.base == storage.base and item != storage]
+            others = [item for item in snapshot.storages.at(storage.base) if item != storage]
             if not any(lived_at(item, fact.epoch) for item in others):
                 yield fact
 

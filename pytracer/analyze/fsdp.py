@@ -217,9 +217,10 @@ def _state(snapshot: Snapshot, known: list[Unit], unit: Unit) -> str | None:
     if found is None:
         return None
     addr, epoch = found
+    hits = snapshot.crash.hits if snapshot.crash else ()
     live = any(
         item.state == "live" and _holds(item, addr) and lived_at(item, epoch)
-        for item in (*(hit.storage for hit in (snapshot.crash.hits if snapshot.crash else ())), *snapshot.storages)
+        for item in (*(hit.storage for hit in hits), *snapshot.storages.around(addr))
     )
     return "unsharded" if live else "sharded"
 

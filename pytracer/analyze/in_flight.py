@@ -26,8 +26,8 @@ def freed_in_flight(snapshot: Snapshot) -> Iterator[FreedInFlight]:
     """Such collectives, the latest first. One that completed is none: its memory was free to go."""
     for item in reversed(snapshot.collectives):
         if item.state in _NOT_COMPLETED:
-            for storage in snapshot.storages:
-                if storage.freed is not None and _is_buffer(storage, item) and _went_meanwhile(storage, item):
+            for storage in _buffers(snapshot, item):
+                if storage.freed is not None and _went_meanwhile(storage, item):
                     yield FreedInFlight(item, storage)
 
 
@@ -39,8 +39,11 @@ def bad_address(view: ProcessView) -> FreedInFlight | None:
     return next(freed_in_flight(view.process.snapshot), None)
 
 
-def _is_buffer(storage: Storage, item: Collective) -> bool:
-    return any(addr and covers(storage, addr) for addr in (item.buffer_addr, item.output_addr))
+def _buffers(snapshot: Snapshot, item: Collective) -> Iterator[Storage]:
+    """All lives of storages that the collective's tensors may have been in."""
+    for addr in {item.buffer_addr, item.output_addr}:
+        if addr:
+            yield from (storage for storage in snapshot.storages.around(addr) if covers(storage, addr))
 
 
 def _went_meanwhile(storage: Storage, item: Collective) -> bool:

@@ -31,7 +31,8 @@ def is_near(storage: Storage, addr: int) -> bool:
 def nearest_live(snapshot: Snapshot, addr: int) -> dict[str, Storage]:
     """The nearest live storage "below" the address and "above" it, unless they are far; none that covers it."""
     best: dict[str, Storage] = {}
-    for item in _known(snapshot):
+    hits = (hit.storage for hit in (snapshot.crash.hits if snapshot.crash else ()))
+    for item in (*hits, *snapshot.storages.live_beside(addr)):
         if item.state != "live" or covers(item, addr) or not is_near(item, addr):
             continue
         side = "above" if addr < item.base else "below"
@@ -49,7 +50,7 @@ def neighbors_of(snapshot: Snapshot, addr: int) -> tuple[Neighbor, ...]:
 
 def lives_before(snapshot: Snapshot, addr: int, last: Storage | None) -> tuple[Storage, ...]:
     """The storages that lay around the address before `last` did, the latest first; all that ever did without it."""
-    lives = {item for item in _known(snapshot) if covers(item, addr) and item != last}
+    lives = {item for item in _around(snapshot, addr) if covers(item, addr) and item != last}
     if last is not None and covers(last, addr):
         lives = {item for item in lives if item.order < last.order}
     return tuple(sorted(lives, key=lambda item: item.order, reverse=True))
@@ -59,8 +60,8 @@ def _names(snapshot: Snapshot, storage: Storage) -> tuple[str, ...]:
     return names_of_storage(snapshot, storage, storage.base)[1]
 
 
-def _known(snapshot: Snapshot) -> Iterator[Storage]:
+def _around(snapshot: Snapshot, addr: int) -> Iterator[Storage]:
     """What the crash handler found at once, then the tables."""
     if snapshot.crash is not None:
         yield from (hit.storage for hit in snapshot.crash.hits)
-    yield from snapshot.storages
+    yield from snapshot.storages.around(addr)

@@ -79,4 +79,4 @@ def _told_by(snapshot: Snapshot, place: Place, kind: str, storage: Storage, regi
 
 def live_around(snapshot: Snapshot, addr: int) -> Storage | None:
     """The live storage that an address lies in."""
-    return next((item for item in snapshot.storages if item.state == "live" and covers(item, addr)), None)
+    return next((item for item in snapshot.storages.around(addr) if item.state == "live" and covers(item, addr)), None)

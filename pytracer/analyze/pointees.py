@@ -5,7 +5,6 @@ A register that holds a pointer into a tensor's storage often says more than the
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import replace
 
 from pytracer._words import function_words, hex_addr
@@ -39,10 +38,9 @@ def explain_pointers(snapshot: Snapshot, crash: Crash, place: Place | None, cloc
     registers = [(name, value) for name, value in crash.registers.items() if name not in STATE_REGISTERS]
     words = list(stack_words(crash))
     values = {value for _, value in (*registers, *words) if _may_point(snapshot, value)}
-    reduced = replace(snapshot, storages=_storages_at(snapshot, values))
     known: dict[int, r.Pointer] = {}
     for value in values:
-        pointer = _pointer(reduced, crash, value, place, clock)
+        pointer = _pointer(snapshot, crash, value, place, clock)
         if pointer is not None:
             known[value] = pointer
     told = [(name, value) for name, value in words if value in known and known[value].kind in _TELLING]
@@ -57,20 +55,6 @@ def _renamed(pointer: r.Pointer, register: str) -> r.Pointer:
 
 def _may_point(snapshot: Snapshot, value: int) -> bool:
     return value >= NEAR_NULL_BYTES and (is_canonical(value) or not snapshot.arch.startswith("x86"))
-
-
-def _storages_at(snapshot: Snapshot, addresses: set[int]) -> tuple[Storage, ...]:
-    """The storages that cover one of the addresses or end right before it, and other lives at their bases.
-
-    One pass over up to 2^16 storages, with the few addresses sorted, instead of one pass per address.
-    """
-    ordered = sorted(addresses)
-    touched = {
-        item.base
-        for item in snapshot.storages
-        if bisect_left(ordered, item.base) < bisect_right(ordered, item.base + item.nbytes)
-    }
-    return tuple(item for item in snapshot.storages if item.base in touched)
 
 
 def _pointer(snapshot: Snapshot, crash: Crash, value: int, fault: Place | None, clock: RunClock) -> r.Pointer | None:

@@ -51,7 +51,10 @@ Evidence: TypeAlias = str
 
 
 class Run(Part):
-    """The run as a whole. `started` is wall-clock time in ISO 8601, UTC."""
+    """The run as a whole. `started` is wall-clock time in ISO 8601, UTC.
+
+    `redacted`: secrets in `command` that were replaced before it was written.
+    """
 
     id: str | None = None
     directory: str | None = None
@@ -63,6 +66,7 @@ class Run(Part):
     torch: str | None = None
     cuda: str | None = None
     python: str | None = None
+    redacted: int | None = None
 
 
 class Verdict(Part, rename={"class_": "class"}):
@@ -266,6 +270,7 @@ class ProcessReport(Part):
     `why` explains `primary`; `notes` are what the recorder itself could not do. `threads_found` says how the stacks of
     the other threads were taken, `threads_total` how many there were. `abort_text` is what the C library printed before
     it called abort(). `parent_rank`: of a process that is no rank, the rank it works for. `attempt`: from 0.
+    `redacted`: secrets in command lines and variables that were replaced before they were written.
     """
 
     pid: int | None = None
@@ -317,6 +322,7 @@ class ProcessReport(Part):
     worker: DataLoaderWorker | None = None
     guard: GuardReport | None = None
     gpu_core: GpuCoreReport | None = None
+    redacted: int | None = None
 
 
 class MismatchVariant(Part):

@@ -7,13 +7,14 @@ its text tells why. It is quoted only when the file has not changed since the pr
 from __future__ import annotations
 
 import os
-import stat
 
 from pytracer.analyze.report import PythonFrame
+from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.snapshot import Snapshot
 
 _LARGEST_BYTES = 4 << 20
 _LONGEST = 160
+_SUFFIX = ".py"
 
 
 def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
@@ -28,14 +29,16 @@ def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
     """
     if frame is None or not frame.file or not frame.line or not frame.file.startswith("/"):
         return None
-    try:
-        status = os.stat(frame.file)  # a box may name anything: a pipe or a device must not be opened
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_BYTES:
-            return None
-        if status.st_mtime_ns > snapshot.created_wall_ns:
-            return None
-        with open(frame.file, encoding="utf-8", errors="replace") as file:
-            text = next((line for number, line in enumerate(file, 1) if number == frame.line), "")
-    except (OSError, ValueError):
+    if not frame.file.endswith(_SUFFIX):  # a box may name anything
         return None
-    return text.strip()[:_LONGEST] or None
+    try:
+        with regular_file(frame.file, _LARGEST_BYTES, follow=True) as file:
+            status = os.fstat(file)
+            if status.st_mtime_ns > snapshot.created_wall_ns:
+                return None
+            lines = read_all(file, status.st_size).splitlines()
+    except OSError:
+        return None
+    if not 0 < frame.line <= len(lines):
+        return None
+    return lines[frame.line - 1].decode("utf-8", "replace").strip()[:_LONGEST] or None

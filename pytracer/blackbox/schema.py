@@ -206,7 +206,7 @@ class ThreadsHow(IntEnum):
 
 
 class HelperState(IntEnum):
-    """`CrashHeader.helper_state`: the talk between a dying process and the launcher's helper; a futex word."""
+    """`CrashHeader.helper_state`: how far the talk of a dying process with the launcher's helper got."""
 
     NONE = 0
     ASKED = 1
@@ -214,6 +214,7 @@ class HelperState(IntEnum):
     RELEASE = 3
     RELEASED = 4
     REFUSED = 5
+    HOLD = 6
 
 
 class CollectiveState(IntEnum):
@@ -427,7 +428,8 @@ FILE_HEADER = Struct(
         _f("reserved_progress", "u32", "zero"),
         _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
         _f("trimmed", "u32", "1: the process ended well, and its tables were given back; what is not there says nothing"),
-        _f("reserved_end", "u8[100]", "zero"),
+        _f("redacted", "u32", "secrets in command lines and variables that were replaced before they were written", "count"),
+        _f("reserved_end", "u8[96]", "zero"),
     ),
 )
 

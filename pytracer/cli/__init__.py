@@ -16,8 +16,10 @@ import click
 
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
+from pytracer.cli.streams import occupy_closed_streams
+from pytracer.cli.terminal import flush, say, show_traceback, words
 
-_NEEDED = {"elftools": "pyelftools", "msgspec": "msgspec", "rich": "rich"}
+_NEEDED = {"msgspec": "msgspec", "rich": "rich"}
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
@@ -86,13 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 done, 1 could not, 2 usage, 3 findings, 130 interrupted, 141 closed pipe; for `run` the job's own status.
     """
+    occupy_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     verbose = 0
     try:
         with group.make_context("pytracer", given) as context:
             verbose = context.params["verbose"]
             result = group.invoke(context)
-        sys.stdout.flush()
+        flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as end:
         return _flushed(end.exit_code)
@@ -103,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_sentence(error.format_message()), error.exit_code)
     except PytracerError as error:
         if verbose > 1:
-            traceback.print_exc()
+            show_traceback()
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
@@ -111,18 +114,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _closed_pipe()
     except OSError as error:
         if verbose > 1:
-            traceback.print_exc()
+            show_traceback()
         return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
     except Exception as error:  # the last net: a bug of ours is one line, too
         if verbose > 1:
-            traceback.print_exc()
+            show_traceback()
         if isinstance(error, ModuleNotFoundError) and error.name in _NEEDED:
             package = _NEEDED[error.name]
             return _fail(f"this command needs {package}, which is not installed here; `pip install {package}`", 1)
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return _fail(
-            f"a bug in pytracer: {type(error).__name__} at {where}: {_one_line(error)}; "
+            f"a bug in pytracer: {type(error).__name__} at {where}: {words(error)}; "
             "`pytracer -vv ...` shows the traceback, please report it",
             1,
         )
@@ -130,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, code: int) -> int:
     try:
-        sys.stdout.flush()
-        print(f"pytracer: {_one_line(message)}", file=sys.stderr)
+        flush()
+        say(message)
     except OSError:
         pass
     return code
@@ -139,7 +142,7 @@ def _fail(message: str, code: int) -> int:
 
 def _flushed(code: int) -> int:
     try:
-        sys.stdout.flush()
+        flush()
     except BrokenPipeError:
         return _closed_pipe()
     return code
@@ -151,10 +154,6 @@ def _closed_pipe() -> int:
     return EXIT_CLOSED_PIPE
 
 
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
-
-
 def _sentence(message: str) -> str:
-    message = _one_line(message).rstrip(".")
+    message = words(message).rstrip(".")
     return message[:1].lower() + message[1:]

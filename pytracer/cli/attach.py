@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pytracer._errors import InputError, UsageError
+from pytracer._printable import shell_command
 from pytracer.analyze.live import LiveProcess, LiveReport
+from pytracer.cli.terminal import show, show_json
 
 if TYPE_CHECKING:
     from pytracer.decode.snapshot import Snapshot
@@ -46,8 +47,10 @@ def command(target: str | None, as_json: bool, everything: bool, no_native: bool
     from pytracer.render.live import render_live
 
     report = live_report(target, native=not no_native)
-    sys.stdout.write(to_json(report) if as_json else render_live(report, everything=everything))
-    sys.stdout.flush()
+    if as_json:
+        show_json(to_json(report))
+    else:
+        show(render_live(report, everything=everything))
     return 0
 
 
@@ -59,8 +62,7 @@ def report_standstill(recording: Path, seconds: float) -> None:
     report = live_report(str(recording), native=False)
     report.still_for_seconds = seconds
     write_text(recording / HANG_FILE, to_json(report))
-    sys.stderr.write("\npytracer: " + render_live(report) + "pytracer: the job goes on; nothing was ended\n")
-    sys.stderr.flush()
+    show("\npytracer: " + render_live(report) + "pytracer: the job goes on; nothing was ended\n", error=True)
 
 
 def to_json(report: LiveReport) -> str:
@@ -77,6 +79,7 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
         InputError: nothing runs there, or it may not be looked at.
         UsageError: no target was given and there is no newest run.
     """
+    from pytracer.cli.live_identity import is_recorder
     from pytracer.cli.live_request import request_stacks
     from pytracer.cli.live_stacks import kernel_threads, rss_bytes, take_stacks
 
@@ -92,8 +95,13 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
     for process in report.processes:
         process.rss = rss_bytes(process.pid)
         process.threads = kernel_threads(process.pid)
-    request_stacks([(item, boxes[item.pid]) for item in report.processes if item.pid in boxes], native=native)
-    report.notes += take_stacks(report.processes, native=native)
+    ours = [item for item in report.processes if item.pid in boxes and is_recorder(item.pid, boxes[item.pid].path)]
+    request_stacks([(item, boxes[item.pid]) for item in ours], native=native)
+    if not of_pid:  # a pid that only a box names is stopped for nobody
+        for item in report.processes:
+            if item not in ours:
+                item.notes.append("it does not write this black box, or may not be looked at: it is not asked")
+    report.notes += take_stacks(report.processes if of_pid else ours, native=native)
     return report
 
 
@@ -110,7 +118,9 @@ def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, 
     if not running:
         elsewhere = any(process.snapshot.boot_id != boot_id for process in job.processes)
         hint = (
-            "attach on the host that runs it" if elsewhere else f"`pytracer inspect {directory}` explains how it ended"
+            "attach on the host that runs it"
+            if elsewhere
+            else f"`{shell_command('pytracer', 'inspect', str(directory))}` explains how it ended"
         )
         raise InputError(f"no process of {directory} runs on this machine", hint)
     now = time.monotonic_ns()
@@ -127,12 +137,15 @@ def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, 
 
 def _recording(directory: Path) -> Path:
     """Where the boxes of a run are being written: elsewhere when the run directory is on a network file system."""
+    from pytracer.decode.files import MIB, read_regular
+    from pytracer.decode.plain_json import load_json
+
     if directory.is_dir() and not any((directory / _BOXES).glob("*")):
         try:
-            elsewhere = json.loads((directory / "run.json").read_text(encoding="utf-8")).get("recording")
-        except (OSError, ValueError, AttributeError):
+            elsewhere = load_json(read_regular(directory / "run.json", 16 * MIB)).get("recording")
+        except (OSError, ValueError, RecursionError, AttributeError):
             elsewhere = None
-        if isinstance(elsewhere, str) and Path(elsewhere).is_dir():
+        if isinstance(elsewhere, str) and "\0" not in elsewhere and Path(elsewhere).is_dir():
             return Path(elsewhere)
     return directory
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from pytracer.cli.terminal import say
 from pytracer.record.launch import Run
 from pytracer.record.movement import Movement
 from pytracer.record.watch import Watch
@@ -83,6 +84,6 @@ class Attendance:
             report_standstill(self._run.recording, self._seconds or 0.0)
         except BaseException as error:  # this process must never return into the launcher
             with contextlib.suppress(Exception):
-                print(f"pytracer: no report of the standstill: {type(error).__name__}: {error}", file=sys.stderr)
+                say(f"no report of the standstill: {type(error).__name__}: {error}")
         finally:
             os._exit(0)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import click
 
+from pytracer._printable import printable
 from pytracer.cli import checks
+from pytracer.cli.terminal import show, show_json
 
 HELP = """Say what works on this machine, and why not.
 
@@ -37,17 +39,17 @@ def command(as_json: bool) -> int:
             "ok": ok,
             "checks": [dataclasses.asdict(check) for check in found],
         }
-        click.echo(json.dumps(document, indent=2))
+        show_json(json.dumps(document, indent=2) + "\n")
     else:
-        click.echo(table(found, shutil.get_terminal_size((100, 24)).columns))
-        click.echo(
-            "" if ok else "\nNothing can be recorded here until what is missing above has been mended.", nl=not ok
-        )
+        show(table(found, shutil.get_terminal_size((100, 24)).columns) + "\n")
+        if not ok:
+            show("\nNothing can be recorded here until what is missing above has been mended.\n")
     return 0 if ok else 1
 
 
 def table(found: Sequence[checks.Check], width: int) -> str:
     """Columns of text: check, result, what was seen; the next step below it."""
+    found = printable(found)
     first = max(len(check.id) for check in found) + 2
     second = len(checks.MISSING) + 2
     room = max(width - first - second, 40)

@@ -13,21 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from pytracer._errors import UsageError
+from pytracer._printable import one_line
 from pytracer.blackbox.schema import Entry, Region
+from pytracer.cli.terminal import show, show_json
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.journal import Journal
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.storage_table import StorageTable
 from pytracer.decode.symbolize import symbolize
+from pytracer.render.json import json_text
 
 SECTIONS = (
     *("header", "regions", "counters", "threads", "journal", "records", "storages", "guard", "guarded"),
     *("crash", "mappings", "damage"),
 )
 LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "guarded", "mappings", "damage"})
+MOST_ITEMS = 1 << 16
 ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few want to read
 ADDRESSES = frozenset(
     {
@@ -49,15 +53,16 @@ Examples:
 @click.argument("file", type=click.Path(path_type=str))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(SECTIONS), help="Only this part; may be repeated.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most the last N items of each list.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), metavar="N", default=MOST_ITEMS, show_default=True,
+    help="At most the last N items of each list.",
+)  # fmt: skip
 @click.option(
     "--flight-recorder", "flight", metavar="DIR", type=click.Path(path_type=Path),
     help="Write the collectives of all ranks of a run into DIR, as dumps of torch's Flight Recorder.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the dumps in DIR.")
-def command(
-    file: str, as_json: bool, kinds: tuple[str, ...], limit: int | None, flight: Path | None, force: bool
-) -> None:
+def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int, flight: Path | None, force: bool) -> None:
     """Print what one black box holds: header, journal, records, storages, crash.
 
     Times are since the box was made, oldest first. The memory map and the storages of guard mode are printed on
@@ -66,21 +71,20 @@ def command(
     if flight is not None:
         from pytracer.cli.flight import write_flight_recorder
 
-        if as_json or kinds or limit is not None:
+        if as_json or kinds or limit != MOST_ITEMS:
             raise UsageError("--flight-recorder prints nothing", "leave out --json, --kind and --limit")
         for line in write_flight_recorder(file, flight, force=force):
-            click.echo(line)
+            show(one_line(line) + "\n")
         return
     everything = SECTIONS if as_json else tuple(s for s in SECTIONS if s not in ON_REQUEST)
     content = collect(file, kinds or everything, limit)
     if as_json:
-        click.echo(msgspec.json.encode(content))
+        show_json(json_text(content))
         return
-    for line in text(content):
-        click.echo(line)
+    show("".join(f"{line}\n" for line in text(content)))
 
 
-def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None) -> dict[str, Any]:
+def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS) -> dict[str, Any]:
     """The parts of a black box as plain data: numbers, strings, lists and dicts; addresses are hex strings.
 
     Args:
@@ -109,7 +113,7 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None
             }
             for e in snapshot.events
         ],
-        "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in sorted(snapshot.storages, key=_when)],
+        "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in _last(snapshot.storages, limit)],
         "guard": lambda: _guard(snapshot),
         "guarded": lambda: (
             [_guarded(g, snapshot.created_mono_ns) for g in snapshot.guard.storages] if snapshot.guard else []
@@ -124,9 +128,11 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int | None = None
         if kind not in kinds:
             continue
         value = makers[kind]()
-        if kind in LISTS and limit is not None and len(value) > limit:
-            left_out[kind] = len(value) - limit
-            value = value[left_out[kind] :]
+        if kind in LISTS:
+            count = len(snapshot.storages) if kind == "storages" else len(value)
+            value = value[max(0, len(value) - limit) :]
+            if count > len(value):
+                left_out[kind] = count - len(value)
         out[kind] = _plain(value)
     return {**out, "left_out": left_out}
 
@@ -157,6 +163,13 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
             fact = next(facts, None)
         time_ns = entry.mono_ns - snapshot.created_mono_ns
         yield {"time_ns": time_ns, "epoch": entry.epoch, "kind": kind, "who_id": who_id, "data": data}
+
+
+def _last(storages: StorageTable, limit: int) -> Sequence[Storage]:
+    """The latest storages; of millions those at the end of the table: to sort them all takes minutes."""
+    if len(storages) > 4 * MOST_ITEMS:
+        return storages[max(0, len(storages) - limit) :]
+    return sorted(storages, key=_when)
 
 
 def _when(storage: Storage) -> tuple[int, int]:
@@ -259,7 +272,7 @@ def _plain(value: Any, key: str = "") -> Any:
 
 def text(content: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a dump for people."""
-    yield _printable(content["file"])
+    yield one_line(content["file"])
     for kind in SECTIONS:
         if kind not in content:
             continue
@@ -270,9 +283,9 @@ def text(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"  ... {left_out} before these"
         if kind in LISTS:
             for item in value:
-                yield "  " + _printable(_LINES.get(kind, _pairs)(item))
+                yield "  " + one_line(_LINES.get(kind, _pairs)(item))
         else:
-            yield from ("  " + _printable(line) for line in _block(kind, value))
+            yield from ("  " + one_line(line) for line in _block(kind, value))
 
 
 def _block(kind: str, value: Any) -> Iterator[str]:
@@ -341,8 +354,3 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "mappings": _mapping,
     "damage": _damage,
 }
-
-
-def _printable(line: str) -> str:
-    """Names come from a file that anybody may have written: nothing in them may steer a terminal."""
-    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

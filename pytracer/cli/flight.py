@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from pytracer._errors import InputError, PytracerError, UsageError
+from pytracer._printable import shell_command
 from pytracer.decode.flight_form import flight_form, json_form
 from pytracer.decode.merge import load_job
 
@@ -39,7 +40,8 @@ def write_flight_recorder(run: str, directory: Path, *, force: bool = False) -> 
             _write(directory / JSON.format(rank), msgspec.json.encode(json_form(form)))
     except OSError as error:
         raise PytracerError(f"{directory} cannot be written: {error.strerror}", "choose another directory") from error
-    lines = [f"{directory}: {len(ranks)} ranks; `python -m torch.distributed.flight_recorder.fr_trace {directory}`"]
+    command = shell_command("python", "-m", "torch.distributed.flight_recorder.fr_trace", str(directory))
+    lines = [f"{directory}: {len(ranks)} ranks; `{command}`"]
     size = max((process.world_size or 0 for process in ranks.values()), default=0)
     missing = sorted(set(range(size)) - set(ranks))
     if missing:

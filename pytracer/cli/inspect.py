@@ -12,6 +12,7 @@ import click
 
 from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.progress import progress_bar
+from pytracer.cli.terminal import show, show_json
 from pytracer.render.style import COLOR_CHOICES
 
 EXIT_FOUND = 3
@@ -69,11 +70,12 @@ def command(
     else:
         style = decide_style(color, sys.stdout, os.environ) if target is None else Style(color == "always")
         text = render_text(report, style, everything=everything)
-    if target is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    else:
+    if target is not None:
         _write_aside(target, text)
+    elif as_json:
+        show_json(text)
+    else:
+        show(text, styled=style.color)
     died = report.verdict is not None and report.verdict.class_ != "clean"
     return EXIT_FOUND if exit_code and died else 0
 

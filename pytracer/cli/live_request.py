@@ -1,26 +1,29 @@
 """Stacks of running processes by their own black boxes: a queued signal asks, the recorder inside answers.
 
 The answer takes some milliseconds and needs no other tool. To a process without the recorder that signal would be
-deadly, so it is sent only to one whose box is being recorded, which is still the same process, and which catches it.
+deadly, so it is sent only to the one that has this very box mapped, which catches the signal, and which is recording.
 """
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytracer._errors import InputError
 from pytracer.analyze.live import LiveFrame, LiveProcess, LiveThread
 from pytracer.analyze.report import ThreadReport
 from pytracer.analyze.thread_reports import thread_reports
-from pytracer.blackbox.schema import REQUEST_SIGNAL, REQUEST_VALUE, State
+from pytracer.blackbox.codec import layout
+from pytracer.blackbox.schema import FILE_HEADER, MAGIC, REQUEST_SIGNAL, REQUEST_VALUE, State
+from pytracer.cli.live_identity import Recorder
+from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.reader import read_box
 from pytracer.decode.snapshot import Snapshot
 from pytracer.decode.symbolize import symbolize
-from pytracer.record.watch import box_header, start_ticks
+from pytracer.record.watch import start_ticks
 
 _SECONDS = 2.0
 _BY = "black box"
@@ -37,7 +40,7 @@ def request_stacks(processes: Asked, *, native: bool) -> None:
     open_requests = {}
     for process, snapshot in processes:
         before = _answers(snapshot)
-        if before is not None and _may_ask(snapshot) and _ask(snapshot.pid):
+        if before is not None and _ask(snapshot):
             open_requests[process.pid] = (process, snapshot, before)
     until = time.monotonic() + _SECONDS
     answered: list[tuple[LiveProcess, Snapshot]] = []
@@ -81,8 +84,18 @@ def _fill(process: LiveProcess, reports: Sequence[ThreadReport], native: bool) -
             thread.native_stack = [LiveFrame(item.function, image=item.image) for item in report.native_stack or []]
 
 
-def _may_ask(snapshot: Snapshot) -> bool:
-    header = box_header(Path(snapshot.path))
+def _ask(snapshot: Snapshot) -> bool:
+    try:
+        with Recorder(snapshot.pid) as recorder:
+            may = recorder.writes(snapshot.path) and _catches(snapshot)
+            return may and recorder.queue(REQUEST_SIGNAL, REQUEST_VALUE)
+    except OSError:
+        return False
+
+
+def _catches(snapshot: Snapshot) -> bool:
+    """Whether it is still recording, and has the recorder's handler for requests."""
+    header = _header(snapshot)
     if header is None or header["state"] != State.RECORDING or start_ticks(snapshot.pid) != snapshot.start_ticks:
         return False
     try:
@@ -93,12 +106,16 @@ def _may_ask(snapshot: Snapshot) -> bool:
     return bool(caught >> (REQUEST_SIGNAL - 1) & 1)
 
 
-def _ask(pid: int) -> bool:
-    queue = ctypes.CDLL(None).sigqueue
-    queue.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-    return bool(queue(pid, REQUEST_SIGNAL, REQUEST_VALUE) == 0)
-
-
 def _answers(snapshot: Snapshot) -> int | None:
-    header = box_header(Path(snapshot.path))
+    header = _header(snapshot)
     return header["live_reports"] if header is not None else None
+
+
+def _header(snapshot: Snapshot) -> dict[str, Any] | None:
+    try:
+        with regular_file(snapshot.path) as file:
+            data = read_all(file, FILE_HEADER.nbytes)
+    except OSError:
+        return None
+    whole = len(data) == FILE_HEADER.nbytes and data.startswith(MAGIC)
+    return layout(FILE_HEADER).decode(data) if whole else None

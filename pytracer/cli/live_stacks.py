@@ -150,7 +150,8 @@ def _reason(stderr: str) -> str:
 
 def _tool(name: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), name)
-    return beside if os.access(beside, os.X_OK) else shutil.which(name)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
+    return found if found is not None and os.path.isabs(found) else None  # not what lies in the current directory
 
 
 def _exe(pid: int) -> str:

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 1.0
 @contextmanager
 def progress_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None] | None]:
     """Gives a function to call with (done, in all), or None where nobody looks; the bar is gone at the end."""
-    if not wanted or not sys.stderr.isatty():
+    if not wanted or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     bar = _Bar(what)

@@ -9,22 +9,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pytracer._errors import PytracerError
+from pytracer._errors import PytracerError, UsageError
+from pytracer._printable import shell_command
 from pytracer.cli.attendance import Attendance
+from pytracer.cli.terminal import say, show
 from pytracer.record import launch
 from pytracer.record.gpu_core import gpu_core_variables
 from pytracer.record.guard import ALL, VARIABLE, parse_guard
 from pytracer.record.helper import helper
 from pytracer.record.orphans import adopt
+from pytracer.record.start import StartError
 from pytracer.record.supervise import FORWARDED, Ending, held, supervise
 
 if TYPE_CHECKING:
@@ -51,7 +55,8 @@ Guard mode (docs/guard.md): CPU storages lie against a page that faults, and sta
   mprotect                 do without MADV_GUARD_INSTALL
 
 The report of a job that died follows the job's own output, on stderr. The exit status is the one of COMMAND;
-128+n if signal n ended it; 127 if there is no such command, 126 if it cannot be executed.
+128+n if signal n ended it; 127 if there is no such command, 126 if it cannot be executed. A command that cannot be
+recorded, on a full disk say, runs all the same, and one line says why.
 """
 
 
@@ -118,24 +123,29 @@ def command(
     job: tuple[str, ...],
 ) -> int:
     """See HELP."""
-    launch.core_library()
     level = launch.checked_level(level)
     words = guard if guard is not None else os.environ.get(VARIABLE) or None
     guarded = parse_guard(words) if words is not None else None
     program = find_program(job[0])
-    run = launch.create_run(job, output, force=force)
-    record = launch.start_record(job)
-    for note in run.notes:
+    try:
+        launch.core_library()
+        run = launch.create_run(job, output, force=force)
+        record = launch.start_record(job)
+        notes = [*run.notes, *([guarded.warning] if guarded is not None and guarded.warning else [])]
+        environment = launch.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
+        if gpu_core:
+            added, record["gpu_core"], more = gpu_core_variables(run.directory, environment)
+            environment |= added
+            notes += more
+        attending = _Attending(run, record, hang_timeout)
+    except UsageError:
+        raise
+    except Exception as error:  # a full disk at night, a bug of ours: what cannot be recorded runs all the same
+        say(f"COMMAND runs unrecorded: {error}")
+        return end_like(_supervise(program, job, launch.given_environment()))
+    for note in notes:
         say(note)
-    if guarded is not None and guarded.warning:
-        say(guarded.warning)
-    environment = launch.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
-    if gpu_core:
-        added, record["gpu_core"], notes = gpu_core_variables(run.directory, environment)
-        environment |= added
-        for note in notes:
-            say(note)
-    ending = _attend(run, record, program, job, environment, hang_timeout, subreaper)
+    ending = attending.run_job(program, job, environment, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
     # A SIGTERM that comes now is late: the job has ended, and its status is what counts. Ctrl-C ends the report.
@@ -147,6 +157,16 @@ def command(
             for note in run.notes:
                 say(note)
         _conclude(run, ending, quiet=quiet, report=not no_report)
+    return end_like(ending)
+
+
+def end_like(ending: Ending) -> int:
+    """The status to return. A job that died of Ctrl-C: this process dies of it, too, or a shell's loop would go on."""
+    if ending.signal == signal.SIGINT:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     return ending.status
 
 
@@ -183,67 +203,110 @@ def command_error(word: str, error: OSError) -> CommandError:
         return CommandError(f"there is no command {word!r}", hint, 127)
     if error.errno == errno.ENOEXEC:
         return CommandError(
-            f"cannot execute {word}: it is no program and has no interpreter line", f"try `sh {word}`", 126
+            f"cannot execute {word}: it is no program and has no interpreter line",
+            f"try `{shell_command('sh', word)}`",
+            126,
         )
     if os.path.isdir(word):
         return CommandError(f"cannot execute {word}: it is a directory", "name a command", 126)
     if isinstance(error, PermissionError):
         return CommandError(
-            f"cannot execute {word}: permission denied", f"`chmod +x`, or name its interpreter: `python {word}`", 126
+            f"cannot execute {word}: permission denied",
+            f"`chmod +x`, or name its interpreter: `{shell_command('python', word)}`",
+            126,
         )
     return CommandError(f"cannot execute {word}: {error.strerror}", "run `pytracer doctor`", 126)
 
 
-def say(line: str) -> None:
-    """One line for the user, on stderr; a closed stderr is no reason to fail."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"pytracer: {' '.join(line.split())}", file=sys.stderr, flush=True)
+class _Attending:
+    """Waits for the job, looks at it and keeps `record` on disk meanwhile."""
+
+    def __init__(self, run: launch.Run, record: dict[str, Any], hang_seconds: float | None) -> None:
+        """Writes run.json for the first time.
+
+        Raises:
+            RecordingError: it cannot be written.
+        """
+        self._run = run
+        self._record = record
+        self._attendance = Attendance(run, self._save, hang_seconds)
+        record["witness"] = self._attendance.watch.as_dict()
+        if run.recording != run.directory:
+            record["recording"] = str(run.recording)
+        launch.write_record(run, record)
+
+    def run_job(self, program: str, job: tuple[str, ...], environment: dict[str, str], subreaper: bool) -> Ending:
+        """Runs the job to its end.
+
+        Raises:
+            CommandError: it could not be started.
+        """
+        watch, own = self._attendance.watch, self._attendance.own
+        # The first process of a pid namespace is the parent of all orphans anyway, and nobody else reaps them.
+        adopted = adopt(watch.note_orphan, lambda: own) if subreaper or os.getpid() == 1 else None
+        if subreaper and adopted is None:
+            say("this kernel has no subreaper: ends of orphans may be missing")
+        helping = contextlib.ExitStack()
+        with _one_line_for_an_error():
+            note = helping.enter_context(helper(self._run))
+            if note:
+                say(note)
+        try:
+            ending = _supervise(
+                program, job, environment, self._started, _never_raising(self._attendance.pause), adopted
+            )
+        finally:
+            with _one_line_for_an_error():
+                helping.close()
+        with held(FORWARDED), _one_line_for_an_error():
+            self._attendance.finish()
+        self._record["witness"] = watch.as_dict()
+        return ending
+
+    def _started(self, pid: int) -> None:
+        self._record["child_pid"] = pid
+        self._save()
+
+    def _save(self) -> None:
+        with _one_line_for_an_error():
+            self._record["witness"] = self._attendance.watch.as_dict()
+            launch.write_record(replace(self._run, directory=self._run.recording), self._record)
 
 
-def _attend(
-    run: launch.Run,
-    record: dict[str, Any],
+def _supervise(
     program: str,
     job: tuple[str, ...],
     environment: dict[str, str],
-    hang_seconds: float | None,
-    subreaper: bool,
+    started: Callable[[int], None] = lambda _: None,
+    pause: Callable[[], float | None] = lambda: None,
+    adopted: Callable[[int], None] | None = None,
 ) -> Ending:
-    """Runs the job to its end; `record` is kept on disk meanwhile.
+    """`supervise`, with a sentence for a command that cannot be executed.
 
     Raises:
         CommandError: it could not be started.
-        RecordingError: run.json cannot be written.
     """
-
-    def save() -> None:
-        record["witness"] = attendance.watch.as_dict()
-        with _one_line_for_an_error():
-            launch.write_record(replace(run, directory=run.recording), record)
-
-    def started(pid: int) -> None:
-        record["child_pid"] = pid
-        save()
-
-    attendance = Attendance(run, save, hang_seconds)
-    record["witness"] = attendance.watch.as_dict()
-    if run.recording != run.directory:
-        record["recording"] = str(run.recording)
-    launch.write_record(run, record)
-    adopted = adopt(attendance.watch.note_orphan, lambda: attendance.own) if subreaper else None
-    if subreaper and adopted is None:
-        say("this kernel has no subreaper: ends of orphans may be missing")
     try:
-        with helper(run) as note:
-            if note:
-                say(note)
-            ending = supervise(program, job, environment, started, attendance.pause, adopted)
-    except OSError as error:
-        raise command_error(job[0], error) from error
-    with held(FORWARDED):
-        attendance.finish()
-    record["witness"] = attendance.watch.as_dict()
-    return ending
+        return supervise(program, job, environment, started, pause, adopted)
+    except StartError as error:
+        raise command_error(job[0], error.error) from error
+
+
+def _never_raising(pause: Callable[[], float]) -> Callable[[], float | None]:
+    """`pause`, until it fails: the job runs, and is waited for whatever happens to what looks at it."""
+    failed = False
+
+    def careful() -> float | None:
+        nonlocal failed
+        seconds: float | None = None
+        if not failed:
+            failed = True
+            with _one_line_for_an_error():
+                seconds = pause()
+                failed = False
+        return seconds
+
+    return careful
 
 
 @contextlib.contextmanager
@@ -262,6 +325,8 @@ def _one_line_for_an_error() -> Iterator[None]:
 def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> None:
     """Says what there is to say once the job has ended."""
     shown = _shown(run.directory)
+    for line in _unrecorded(run.directory):
+        say(line)
     boxes = sorted(run.boxes.glob("*" + launch.BOX_SUFFIX))
     if not boxes:
         say(
@@ -275,9 +340,16 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
     if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
         _report(run, ending, shown, died=died, quiet=quiet)
     elif died:
-        say(f"the job {ending.words}; `pytracer inspect {shown}` explains it")
+        say(f"the job {ending.words}; `{shell_command('pytracer', 'inspect', shown)}` explains it")
     elif not quiet:
         say(f"recorded in {shown}")
+
+
+def _unrecorded(directory: Path) -> list[str]:
+    """What the processes of the job could not record; they themselves print nothing below a launcher."""
+    from pytracer.decode.run_counters import read_run_counters
+
+    return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
 
 
 def _report(run: launch.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
@@ -301,8 +373,8 @@ def _report(run: launch.Run, ending: Ending, shown: str, *, died: bool, quiet: b
     if _says_nothing_new(report, ending):
         say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")
         return
-    print(file=sys.stderr)
-    sys.stderr.write(render_text(report, decide_style("auto", sys.stderr, os.environ)))
+    style = decide_style("auto", sys.stderr, os.environ)
+    show("\n" + render_text(report, style), styled=style.color, error=True)
 
 
 def _says_nothing_new(report: Report, ending: Ending) -> bool:
@@ -348,5 +420,5 @@ def _shown(directory: Path) -> str:
     """A path that can be typed: relative when it lies below the current directory."""
     try:
         return str(directory.relative_to(os.getcwd()))
-    except ValueError:
+    except (ValueError, OSError):
         return str(directory)

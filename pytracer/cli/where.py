@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pytracer.cli.terminal import show, show_json
 from pytracer.render.style import COLOR_CHOICES
 
 EXAMPLES = """\b
@@ -44,7 +45,7 @@ def command(
 
     report = explain_addresses(load_runs(run, light=True), addresses, rank=rank, pid=pid)
     if as_json:
-        sys.stdout.write(render_json(report))
+        show_json(render_json(report))
     else:
-        sys.stdout.write(render_where(report, decide_style(color, sys.stdout, os.environ)))
-    sys.stdout.flush()
+        style = decide_style(color, sys.stdout, os.environ)
+        show(render_where(report, style), styled=style.color)

@@ -6,9 +6,10 @@ fit is noted as `Damage` and left out. A reader that wants little gets little: t
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import mmap
 import os
-import stat
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -17,11 +18,33 @@ from typing import Any
 from pytracer._errors import InputError
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
+from pytracer.decode.files import open_regular, regular_file
 from pytracer.decode.snapshot import Damage
 
 _LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
 _DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes
 _MOST_DAMAGE = 200
+# How much of a region is looked at: what recorders write, and room for later ones. A region that announces more was
+# made to keep the reader busy. The others grow with the program; each has a bound of its own where it is decoded.
+_SPARE = 4
+_LARGEST_KNOWN = (schema.Region.JOURNAL, schema.Region.GUARDED, schema.Region.NAMES)  # no recorder makes larger ones
+_ROOM = {
+    schema.Region.JOURNAL: schema.JOURNAL_BYTES,
+    schema.Region.EPOCHS: schema.EPOCH_SLOTS * schema.EPOCH.nbytes,
+    schema.Region.THREADS: schema.THREADS_PER_CHUNK * schema.THREAD.nbytes,
+    schema.Region.RECORDS: schema.THREADS_PER_CHUNK * schema.RECORDS_PER_THREAD * schema.RECORD_BYTES,
+    schema.Region.COLLECTIVES: schema.COLLECTIVES * schema.COLLECTIVE_SLOT.nbytes,
+    schema.Region.SCOPED_TENSORS: schema.SCOPED_TENSORS * schema.SCOPED_TENSOR.nbytes,
+    schema.Region.FOREIGN: schema.FOREIGN_STORAGES * schema.FOREIGN_STORAGE.nbytes,
+    schema.Region.DEVICE_BLOCKS: (1 << schema.DEVICE_BLOCK_SLOTS_LOG2) * schema.DEVICE_BLOCK.nbytes,
+    schema.Region.DEVICE_GRAVES: schema.DEVICE_GRAVES * schema.DEVICE_BLOCK.nbytes,
+    schema.Region.DEVICE_SEGMENTS: schema.DEVICE_SEGMENTS * schema.DEVICE_SEGMENT.nbytes,
+    schema.Region.CUDA_GRAPHS: schema.CUDA_GRAPHS * schema.CUDA_GRAPH.nbytes,
+    schema.Region.GRAPH_INPUTS: schema.GRAPH_INPUTS * schema.GRAPH_INPUT.nbytes,
+    schema.Region.GUARDED: (1 << 16) * schema.GUARDED_STORAGE.nbytes,
+    schema.Region.NAMES: (schema.NAME_SLOTS << 7) * schema.NAME_SLOT.nbytes,
+    schema.Region.GUARD: schema.GUARD_REGION.nbytes,
+} | {kind: items * (item.nbytes if item else 1) for kind, item, items in schema.CRASH_REGIONS}
 _GIVEN_BACK = (
     *(schema.Region.EPOCHS, schema.Region.GRAVES, schema.Region.STORAGES, schema.Region.FOREIGN),
     *(schema.Region.SCOPED_TENSORS, schema.Region.NAMES),
@@ -53,7 +76,7 @@ class BoxFile:
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)
         self._only = only
-        self.data: bytes | mmap.mmap = _read(self.path, None if only is None else schema.HEADER_BYTES)
+        self.data: mmap.mmap = _read(self.path, None if only is None else schema.HEADER_BYTES)
         self.damage: list[Damage] = []
         self.damage_left_out = 0
         self._check_identity()
@@ -101,19 +124,18 @@ class BoxFile:
 
     def peek(self, spans: Collection[tuple[int, int]]) -> Iterator[bytes]:
         """(offset, size) of the file as bytes, also where nothing was read."""
-        with open(self.path, "rb", buffering=0) as file:
+        with contextlib.suppress(OSError), regular_file(self.path) as file:
             for offset, nbytes in spans:
-                yield os.pread(file.fileno(), nbytes, offset)
+                yield os.pread(file, nbytes, offset)
 
     def _fetch(self, extents: Collection[Extent]) -> None:
         """Reads regions into their places; of the journal what was used, of the others all."""
-        assert isinstance(self.data, mmap.mmap)
-        with open(self.path, "rb", buffering=0) as file, memoryview(self.data) as view:
+        with contextlib.suppress(OSError), regular_file(self.path) as file:
             for extent in extents:
                 nbytes = extent.nbytes
                 if extent.kind == schema.Region.JOURNAL and self.header["journal_used"]:
                     nbytes = min(nbytes, self.header["journal_used"])
-                os.preadv(file.fileno(), [view[extent.offset : extent.offset + nbytes]], extent.offset)
+                _fill(self.data, file, extent.offset, extent.offset + nbytes)
 
     def items(self, kind: schema.Region, definition: schema.Struct, count: int) -> Iterator[dict[str, Any]]:
         """Decodes up to `count` items of a region; notes damage when it holds fewer."""
@@ -130,9 +152,14 @@ class BoxFile:
     def unpack(self, extent: Extent, fmt: struct.Struct) -> Iterator[tuple[Any, ...]]:
         """Unpacks every item of a region, as fast as possible; items may be longer than `fmt`."""
         if extent.item_bytes == fmt.size:
-            return fmt.iter_unpack(self.data[extent.offset : extent.offset + extent.item_count * fmt.size])
+            part = slice(extent.offset, extent.offset + extent.item_count * fmt.size)
+            return fmt.iter_unpack(memoryview(self.data)[part])
         step, start = extent.item_bytes, extent.offset
         return (fmt.unpack_from(self.data, start + i * step) for i in range(extent.item_count))
+
+    def item(self, extent: Extent, fmt: struct.Struct, number: int) -> tuple[Any, ...]:
+        """One item of a region."""
+        return fmt.unpack_from(self.data, extent.offset + number * extent.item_bytes)
 
     def _check_identity(self) -> None:
         if self.data[:8] != schema.MAGIC[: len(self.data)]:
@@ -191,26 +218,31 @@ class BoxFile:
         if declared < entry["item_count"]:
             self.note(at, f"region {name} announces {entry['item_count']} items, {declared} fit")
         readable = max(0, min(nbytes, len(self.data) - offset))
+        room = _ROOM.get(name, _LARGEST_FILE) * (1 if name in _LARGEST_KNOWN else _SPARE)
+        if readable > room:
+            self.note(at, f"region {name} has {nbytes} bytes, of which the first {room} are read")
+            readable = room
         count = min(declared, readable // item)
         return Extent(name, item, offset, readable, count, entry["first_thread"], declared)
 
 
-def _read(path: str, first: int | None = None) -> bytes | mmap.mmap:
-    """The whole file, or its `first` bytes in memory that is as large as the file and takes none where it is empty."""
+def _read(path: str, first: int | None = None) -> mmap.mmap:
+    """The whole file, or its `first` bytes, in memory that is as large as the file and takes none where it is empty.
+
+    Read, not mapped: a mapping of a file that is being cut off would kill us.
+    """
     try:
-        status = os.stat(path)  # before open(), which would wait for the other end of a named pipe
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path} is not a regular file", "name a *.blackbox file or a run directory")
-        if status.st_size > _LARGEST_FILE:
-            raise InputError(f"{path} is too large for a black box ({status.st_size} bytes)", "name another file")
-        with open(path, "rb") as file:  # read, not mapped: a mapping of a file that is being cut off would kill us
-            if first is not None and status.st_size > 0:
-                some = mmap.mmap(-1, status.st_size)
-                some.write(file.read(min(first, status.st_size)))
-                return some
-            data = file.read(status.st_size)
+        file = open_regular(path)
+        try:
+            nbytes = os.fstat(file).st_size
+            if nbytes > _LARGEST_FILE:
+                raise InputError(f"{path} is too large for a black box ({nbytes} bytes)", "name another file")
+            if nbytes == 0:
+                raise InputError(f"{path} is empty", "the process died before its box was made, or the disk was full")
+            data = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            _fill(data, file, 0, nbytes if first is None else min(first, nbytes))
+        finally:
+            os.close(file)
     except FileNotFoundError:
         raise InputError(
             f"{path} does not exist", "check the path; runs lie in runs/, the newest is runs/latest"
@@ -220,7 +252,25 @@ def _read(path: str, first: int | None = None) -> bytes | mmap.mmap:
             f"{path} is a directory, a black box is a file", "use `pytracer inspect` for a whole run"
         ) from None
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise InputError(f"{path} is not a regular file", "name a *.blackbox file or a run directory") from None
         raise InputError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
-    if not data:
-        raise InputError(f"{path} is empty", "the process died before its box was made, or the disk was full")
     return data
+
+
+def _fill(data: mmap.mmap, file: int, offset: int, end: int) -> None:
+    """Copies a part of a file to its place. Holes are left out: most of a box are holes, of a hostile one half a GB."""
+    with memoryview(data) as view:
+        while offset < end:
+            try:
+                offset = max(offset, os.lseek(file, offset, os.SEEK_DATA))
+                stop = min(end, os.lseek(file, offset, os.SEEK_HOLE))
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but holes from here on
+                    return
+                stop = end  # a file system that knows no holes
+            while offset < stop:
+                nbytes = os.preadv(file, [view[offset:stop]], offset)
+                if nbytes == 0:
+                    return
+                offset += nbytes

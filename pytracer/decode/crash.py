@@ -33,6 +33,8 @@ _LAST_LIVE_HIT = 3
 _HOLDERS = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
 _UNREADABLE = 0xFFFFFFFF
 _UNKNOWN = (1 << 64) - 1
+_LONGEST_PATH, _LONGEST_TEXT = 4096, 16384
+_TABLE_BYTES = 8 << 20  # of line tables in all: they are walked byte by byte, and may be the same one each time
 _BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
 # sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
 _X86_64 = (  # gregset order (sys/ucontext.h)
@@ -58,6 +60,7 @@ class CrashReader:
         self._box, self._storages = box, storages
         self._arena = box.content(box.region(Region.ARENA))
         self._head: dict[str, Any] = {}
+        self._table_bytes_left = _TABLE_BYTES
 
     @property
     def state(self) -> CrashState | None:
@@ -151,10 +154,11 @@ class CrashReader:
 
     def _utf8(self, field: str) -> str:
         """A text of the header: its offset in ARENA and its size are fields of it."""
-        return self._bytes(self._head[field], self._head[f"{field}_nbytes"]).decode("utf-8", "replace")
+        nbytes = min(self._head[f"{field}_nbytes"], _LONGEST_TEXT)
+        return self._bytes(self._head[field], nbytes).decode("utf-8", "replace")
 
     def _text(self, offset: int, nbytes: int, kind: int = 1) -> str:
-        return text_of_kind(self._bytes(offset, nbytes), kind) or "?"
+        return text_of_kind(self._bytes(offset, min(nbytes, _LONGEST_TEXT)), kind) or "?"
 
     def _bytes(self, offset: int, nbytes: int) -> bytes:
         return b"" if offset == _UNREADABLE else self._arena[offset : offset + nbytes]
@@ -174,6 +178,9 @@ class CrashReader:
 
     def _frame(self, f: dict[str, Any]) -> PythonFrame:
         table = self._bytes(f["table"], f["table_nbytes"])
+        self._table_bytes_left -= len(table)
+        if self._table_bytes_left < 0:
+            table = b""
         minor = self._box.header["python_minor"]
         return PythonFrame(
             function=self._text(f["name"], f["name_nbytes"], f["name_kind"]),
@@ -191,7 +198,7 @@ class CrashReader:
     def _images(self) -> Iterable[LoadedImage]:
         for image in self._box.items(Region.IMAGES, schema.IMAGE, self._head["image_count"]):
             build_id = image["build_id"][: image["build_id_nbytes"]].hex() or None
-            path = self._bytes(image["path"], image["path_nbytes"]).decode("utf-8", "replace")
+            path = self._bytes(image["path"], min(image["path_nbytes"], _LONGEST_PATH)).decode("utf-8", "replace")
             yield LoadedImage(path or "?", image["start"], image["end"], image["bias"], build_id)
 
     def _native(self, images: tuple[LoadedImage, ...], places: Places) -> Iterable[NativeFrame]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from pytracer.decode import careful_demangler
+
 _LONGEST = 16384  # a mangled name beyond this is left as it is: the demangler's work is not linear in its input
-_LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++abi.dylib", "libc++.1.dylib")
+# What the name says once and refers to again and again: substitutions, template parameters, pack expansions. Each of
+# them may repeat all that stands before it, so that 250 bytes become 570 MB; such names are left to another process.
+_AGAIN = re.compile(r"S[0-9A-Z]*_|T[0-9A-Z]*_|Dp|sp")
+# Expressions in template arguments, conversions, constraints: libstdc++ tries them in several ways, one in the other,
+# and takes seconds for 66 bytes.
+_TRIED_AGAIN = re.compile(r"X|sr|cv|D[tT]|LZ|L_Z|Q")
+_HARMLESS_BYTES = 1 << 22
+_HARMLESS_LENGTH = 2048  # older demanglers recurse for each character
 _PART = re.compile(r"(\d{1,3})")
 
 
@@ -19,8 +26,7 @@ def demangle(name: str) -> str:
 
     Source: `__cxa_demangle` of the C++ library on this machine; without one, names stay mangled.
     """
-    demangler = _demangler() if name.startswith(("_Z", "__Z")) else None
-    return (demangler(name) if demangler else None) or name
+    return (_demangled(name) if name.startswith(("_Z", "__Z")) else None) or name
 
 
 @lru_cache(maxsize=4096)
@@ -31,9 +37,17 @@ def node_name(mangled: str) -> str:
         return nested
     if not mangled.startswith("N") or not mangled.endswith("E"):
         return mangled
-    demangler = _demangler()
-    full = demangler(mangled) if demangler else None
+    full = _demangled(mangled)
     return _without_namespaces(full) if full else mangled
+
+
+def _demangled(name: str) -> str | None:
+    """None when the name cannot be read, or would be too long."""
+    demangler = _demangler()
+    if demangler is None or len(name) > _LONGEST:
+        return None
+    full = demangler(name) if _is_harmless(name) else careful_demangler.demangle(name)
+    return full if full is not None and len(full) <= careful_demangler.LONGEST else None
 
 
 def _last_part(mangled: str) -> str | None:
@@ -61,36 +75,12 @@ def _without_namespaces(name: str) -> str:
     return name[start:]
 
 
+def _is_harmless(name: str) -> bool:
+    if len(name) > _HARMLESS_LENGTH or _TRIED_AGAIN.search(name):
+        return False
+    return len(name) << min(64, len(_AGAIN.findall(name))) <= _HARMLESS_BYTES
+
+
 @lru_cache(maxsize=1)
 def _demangler() -> Callable[[str], str | None] | None:
-    for candidate in (*_LIBRARIES, ctypes.util.find_library("stdc++")):
-        if candidate is None:
-            continue
-        try:
-            return _bind(ctypes.CDLL(candidate), ctypes.CDLL(None))
-        except (OSError, AttributeError):
-            continue
-    return None
-
-
-def _bind(library: ctypes.CDLL, c_library: ctypes.CDLL) -> Callable[[str], str | None]:
-    cxa, free = library.__cxa_demangle, c_library.free
-    cxa.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-    cxa.restype = ctypes.c_void_p
-    free.argtypes = [ctypes.c_void_p]
-    free.restype = None
-
-    def call(name: str) -> str | None:
-        if len(name) > _LONGEST:
-            return None
-        status = ctypes.c_int(1)
-        pointer = cxa(name.encode(), None, None, ctypes.byref(status))
-        if not pointer:
-            return None
-        try:
-            value = ctypes.string_at(pointer)
-        finally:
-            free(pointer)
-        return value.decode("utf-8", "replace") if status.value == 0 else None
-
-    return call
+    return careful_demangler.load()

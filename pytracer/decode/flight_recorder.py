@@ -10,24 +10,27 @@ ended, but not how; `pg_config` has one group with an empty name; point-to-point
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pytracer._errors import InputError
-from pytracer.decode.plain_pickle import PickleError, load_plain
+from pytracer.decode.files import MIB, read_regular
+from pytracer.decode.plain_json import load_json
+from pytracer.decode.plain_pickle import load_plain
 from pytracer.decode.snapshot import Damage, PythonFrame
 
-MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 64 * MIB  # 20,000 entries with whole stacks have 40
 MAX_ENTRIES = 200_000
 OWN_KEY = "pytracer"  # of dumps that `pytracer dump --flight-recorder` wrote
 _MOST = 256  # tensors of an operation, dimensions of a tensor, frames of a stack
 _WORD = 512
+_MOST_NAMES, _MOST_FILES = 1 << 18, 1 << 16  # of a directory
 # Torch's default is .../nccl_trace_rank_N, 2.10 and later .../comm_lib_trace_rank_N.
 NAME = re.compile(r"[\w.-]*rank_?(\d{1,7})(\.(json|pkl|pickle))?")
 _ANY_NUMBER = re.compile(r"(\d{1,7})(\.(json|pkl|pickle|bin|txt))?$")
@@ -95,7 +98,8 @@ def find_dumps(paths: Iterable[Path]) -> list[Path]:
             found.append(path)
             continue
         with contextlib.suppress(OSError):  # whoever reads the boxes there says it better
-            found += sorted(p for p in path.iterdir() if NAME.fullmatch(p.name) and p.is_file())
+            names = sorted(entry.name for entry in islice(os.scandir(path), _MOST_NAMES) if NAME.fullmatch(entry.name))
+            found += [path / name for name in names[:_MOST_FILES] if (path / name).is_file()]
     return list(dict.fromkeys(found))
 
 
@@ -140,21 +144,19 @@ def read_dump(path: str | os.PathLike[str]) -> FlightDump:
 
 def _content(path: Path) -> Any:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_regular(path, MAX_BYTES)
     except IsADirectoryError:
         raise InputError(f"{path} is a directory", "name a dump, or a directory that holds some") from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            message = f"{path.name} is larger than {MAX_BYTES // MIB} MiB"
+            raise InputError(message, "no Flight Recorder writes that much") from None
         raise InputError(f"{path} cannot be read: {error.strerror}", "check the path") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB", "no Flight Recorder writes that much")
     if not data:
         raise InputError(f"{path.name} is empty", "its rank may have died while it was written")
     try:
-        return msgspec.json.decode(data) if data.lstrip()[:1] == b"{" else load_plain(data)
-    except PickleError as error:
-        raise InputError(f"{path.name} is no dump: {error}", "see docs/flight-recorder.md") from None
-    except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
+        return load_json(data) if data[:64].lstrip()[:1] == b"{" else load_plain(data)
+    except (ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{path.name} is no dump: {error}", "see docs/flight-recorder.md") from None
 
 

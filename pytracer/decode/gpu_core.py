@@ -11,18 +11,19 @@ parameters of the kernel, somewhere.
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from pytracer.decode.demangle import demangle
 from pytracer.decode.device_parts import GpuCore, GpuException
 from pytracer.decode.elf_sections import Elf, NotElf, Section
+from pytracer.decode.files import Window, regular_file
+from pytracer.decode.name_pattern import NamePattern
 
 DIRECTORY = "gpu-cores"
 SUFFIX = ".nvcudmp"
@@ -40,6 +41,14 @@ _CTA = struct.Struct("<QIII")  # grid, index
 _WARP = struct.Struct("<QIIIII")  # pc of the error, id, valid lanes, active lanes, broken, whether that pc is valid
 _LANE = struct.Struct("<QQIIIII")  # pc, physical pc, number, index, exception
 _TEXT = ".text."
+# All warps of a GPU have a million threads; tables of a hostile file may overlap, and so have any number of rows.
+_MOST_ROWS = 2_000_000
+_MOST_TABLES, _MOST_BROKEN = 1 << 16, 1000  # of lanes: a GPU has 10,000 warps
+_ROWS_AT_ONCE = 4096
+_LONGEST_ROW = 4096  # bytes
+_MOST_IMAGE_SECTIONS = 1 << 20
+_MOST_NAMES = 100_000  # of a directory
+_MOST_FILES = 256
 _MOST_EXCEPTIONS = 16
 _MOST_REGISTERS = 256
 _MOST_PARAMETER_BYTES = 8192
@@ -58,37 +67,41 @@ def read_gpu_cores(directory: Path, pattern: str | None, since_ns: int = 0) -> t
 
 
 def _matching(pattern: str, since_ns: int) -> tuple[GpuCore, ...]:
+    """The pattern comes from run.json, which anybody may have written: it only selects names of one directory."""
     folder, name = os.path.split(pattern)
-    if not os.path.isdir(folder):
+    if not os.path.isabs(folder) or not name or "\0" in pattern:
         return ()
-    form = re.escape(name).replace("%h", "(?P<host>.+)", 1).replace("%p", r"(?P<pid>\d+)", 1)
-    form = re.sub("%[a-zA-Z]", ".*", form)
-    found = []
-    for path in sorted(Path(folder).iterdir()):
-        match = re.fullmatch(form, path.name)
-        if match is not None and path.is_file() and path.stat().st_mtime_ns >= since_ns:
-            parts = match.groupdict()
-            found.append(read_gpu_core(path, parts.get("host"), int(parts["pid"]) if parts.get("pid") else None))
-    return tuple(found)
+    form, found = NamePattern(name), []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _MOST_NAMES):
+                parts = form.match(entry.name)
+                if parts is None or not entry.is_file(follow_symlinks=False):
+                    continue
+                if entry.stat(follow_symlinks=False).st_mtime_ns >= since_ns:
+                    found.append((entry.path, parts))
+    except OSError:
+        return ()
+    return tuple(read_gpu_core(path, *parts) for path, parts in sorted(found)[:_MOST_FILES])
 
 
-def read_gpu_core(path: Path, host: str | None = None, pid: int | None = None) -> GpuCore:
+def read_gpu_core(path: str | Path, host: str | None = None, pid: int | None = None) -> GpuCore:
     """One file; anything that is wrong with it is its `problem`."""
     core = GpuCore(str(path), host, pid)
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+        with regular_file(path) as file:
+            content = Window(file)
+            if content.nbytes == 0:
                 return replace(core, problem="the file is empty: the driver did not get to write it")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return _read(core, content)
+            return _read(core, content)
     except OSError as error:
         return replace(core, problem=f"cannot be read: {error.strerror}")
     except (NotElf, struct.error, ValueError, IndexError) as error:
         return replace(core, problem=f"cannot be understood: {error}")
 
 
-def _read(core: GpuCore, content: mmap.mmap) -> GpuCore:
-    if content[:2] == b"\x1f\x8b":
+def _read(core: GpuCore, content: Window) -> GpuCore:
+    if content.read(0, 2) == b"\x1f\x8b":
         return replace(core, problem="it is compressed: unpack it with gunzip")
     elf = Elf(content)
     if elf.machine != _EM_CUDA or elf.type != _ET_CORE:
@@ -108,14 +121,11 @@ class _Tables:
     def __init__(self, elf: Elf) -> None:
         self.elf = elf
         self.broken = 0  # tables that could not be used
-        self.by_type: dict[int, list[Section]] = {}
-        for section in elf.sections:
-            if section.type >= _FIRST_TYPE:
-                self.by_type.setdefault(section.type, []).append(section)
+        self._rows_left = _MOST_ROWS
 
     def device(self) -> str | None:
         """Name and PCI bus of the first device."""
-        for section in self.by_type.get(_DEVICES, ()):
+        for section in self.elf.of_type(_DEVICES):
             for row in self._rows(section):
                 name, _, kind, _, bus, slot = _DEVICE.unpack_from(row)
                 words = self.elf.string(name) or self.elf.string(kind) or "a device"
@@ -125,7 +135,9 @@ class _Tables:
     def exceptions(self) -> Iterator[GpuException]:
         """Alike ones are counted together; those whose place the device told itself come first."""
         found: dict[tuple[int, int, bool], list[tuple[Section, int, bytes]]] = {}
-        for section in self.by_type.get(_LANES, ()):
+        for section in islice(self.elf.of_type(_LANES), _MOST_TABLES):
+            if self.broken > _MOST_BROKEN:
+                break
             try:
                 code, pc, exact, row = self._of_warp(section)
                 if code:
@@ -139,7 +151,7 @@ class _Tables:
 
     def _of_warp(self, lanes: Section) -> tuple[int, int, bool, int]:
         """Exception, pc, whether the device told it, and the row of the first lane that met it."""
-        pc, _, _, _, _, told = _WARP.unpack_from(self._row(self.elf.sections[lanes.link], lanes.info))
+        pc, _, _, _, _, told = _WARP.unpack_from(self._row(self.elf.section(lanes.link), lanes.info))
         for number, row in enumerate(self._rows(lanes)):
             lane_pc, _, _, _, _, _, code = _LANE.unpack_from(row)
             if code:
@@ -157,7 +169,7 @@ class _Tables:
     def _up(self, section: Section, type: int) -> tuple[Section, int]:
         """The row of a table above."""
         for _ in range(4):
-            parent, number = self.elf.sections[section.link], section.info
+            parent, number = self.elf.section(section.link), section.info
             if parent.type == type:
                 return parent, number
             section = parent
@@ -189,7 +201,7 @@ class _Tables:
         )
 
     def _grid(self, grid_id: int, device: int) -> tuple[tuple[int, ...] | None, tuple[Section, int] | None]:
-        for section in self.by_type.get(_GRIDS, ()):
+        for section in self.elf.of_type(_GRIDS):
             if section.info != device:
                 continue
             for number, row in enumerate(self._rows(section)):
@@ -198,50 +210,66 @@ class _Tables:
         return None, None
 
     def _registers(self, lanes: Section, number: int) -> tuple[int, ...]:
-        for section in self.by_type.get(_REGISTERS, ()):
-            if (section.link, section.info) == (lanes.index, number):
-                data = self.elf.content(section)[: _MOST_REGISTERS * 4]
-                return struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
-        return ()
+        at = self._register_sections.get((lanes.number, number))
+        if at is None:
+            return ()
+        data = self.elf.content(self.elf.section(at)).read(0, _MOST_REGISTERS * 4)
+        return struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
+
+    @cached_property
+    def _register_sections(self) -> dict[tuple[int, int], int]:
+        """A real dump has one for each thread of a GPU that was resident: hundreds of thousands."""
+        found: dict[tuple[int, int], int] = {}
+        for section in self.elf.of_type(_REGISTERS):
+            found.setdefault((section.link, section.info), section.number)
+        return found
 
     def _parameters(self, grid: tuple[Section, int]) -> bytes:
-        for section in self.by_type.get(_PARAMETERS, ()):
-            if (section.link, section.info) == (grid[0].index, grid[1]):
-                return self.elf.content(section)[:_MOST_PARAMETER_BYTES]
+        for section in self.elf.of_type(_PARAMETERS):
+            if (section.link, section.info) == (grid[0].number, grid[1]):
+                return self.elf.content(section).read(0, _MOST_PARAMETER_BYTES)
         return b""
 
     def _function(self, addr: int) -> tuple[str, int] | None:
         """The function around an address, and its start."""
-        for name, start, nbytes in self._functions:
-            if start <= addr < start + nbytes:
-                return demangle(name), start
+        for image, section in self._functions:
+            if section.addr <= addr < section.addr + section.nbytes:
+                return demangle(image.name(section)[len(_TEXT) :]), section.addr
         return None
 
     @cached_property
-    def _functions(self) -> list[tuple[str, int, int]]:
+    def _functions(self) -> list[tuple[Elf, Section]]:
         """Of the images as they were loaded: a kernel has a section of its own, at its address."""
-        found = []
-        for section in self.by_type.get(_RELOCATED_IMAGE, ()):
+        found: list[tuple[Elf, Section]] = []
+        left = _MOST_IMAGE_SECTIONS
+        for section in self.elf.of_type(_RELOCATED_IMAGE):
             try:
-                parts = Elf(self.elf.content(section)).sections
+                image = Elf(self.elf.content(section))
             except (NotElf, struct.error):
                 self.broken += 1
                 continue
-            found += [
-                (part.name[len(_TEXT) :], part.addr, part.nbytes) for part in parts if part.name.startswith(_TEXT)
-            ]
+            left -= image.count
+            if left < 0:
+                self.broken += 1
+                break
+            found += [(image, part) for part in image.sections() if image.named(part, _TEXT.encode())]
         return found
 
     def _row(self, section: Section, number: int) -> bytes:
         stride = section.row_bytes
-        content = self.elf.content(section)
-        row = content[number * stride : (number + 1) * stride]
-        if not row or len(row) < stride:
-            raise ValueError(f"section {section.index} has no row {number}")
+        row = self.elf.content(section).read(number * stride, min(stride, _LONGEST_ROW))
+        if not row or len(row) < min(stride, _LONGEST_ROW):
+            raise ValueError(f"section {section.number} has no row {number}")
         return row
 
     def _rows(self, section: Section) -> Iterator[bytes]:
         content, stride = self.elf.content(section), section.row_bytes
-        if stride:
-            for start in range(0, len(content) - stride + 1, stride):
-                yield content[start : start + stride]
+        if not 0 < stride <= _LONGEST_ROW:
+            return
+        for start in range(0, content.nbytes - stride + 1, stride * _ROWS_AT_ONCE):
+            part = content.read(start, stride * _ROWS_AT_ONCE)
+            for at in range(0, len(part) - stride + 1, stride):
+                self._rows_left -= 1
+                if self._rows_left < 0:
+                    raise ValueError("its tables have too many rows")
+                yield part[at : at + stride]

@@ -5,20 +5,20 @@ Unlike `symbolize.py`, which names functions of stacks, this answers for one add
 
 from __future__ import annotations
 
-import os
-import stat
 import struct
-from typing import Any, NamedTuple
-
-from elftools.elf.elffile import ELFFile
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from pytracer.decode.demangle import demangle
-from pytracer.decode.symbolize import build_id_of
+from pytracer.decode.elf_sections import Elf, NotElf
+from pytracer.decode.files import MIB, Window, regular_file
+from pytracer.decode.symbolize import DYNAMIC_SYMBOLS, SYMBOLS, symbol_table
 
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _NAMED = (1, 2, 10)  # STT_OBJECT, STT_FUNC, STT_GNU_IFUNC
 _IN_MEMORY = 2  # SHF_ALLOC
-_LARGEST_TABLE = 1 << 28
+_LARGEST_TABLE = 96 * MIB
+_AT_ONCE = 24 << 16
 
 
 class ImagePlace(NamedTuple):
@@ -31,44 +31,40 @@ class ImagePlace(NamedTuple):
 
 def place_in_image(path: str, build_id: str | None, addr: int) -> ImagePlace:
     """What lies at an ELF virtual address. Empty when the image is not there, is another one or cannot be read."""
+    if build_id is None or not path.startswith("/"):
+        return ImagePlace()
     try:
-        if build_id is None or not path.startswith("/") or not stat.S_ISREG(os.stat(path).st_mode):
-            return ImagePlace()
-        with open(path, "rb") as file:
-            elf = ELFFile(file)
-            if elf.elfclass != 64 or not elf.little_endian or build_id_of(elf) != build_id:
-                return ImagePlace()
-            return ImagePlace(_section(elf, addr), *_symbol(elf, addr))
-    except Exception:
-        # pyelftools 0.32 raises its own errors, AttributeError, TypeError and more on a damaged image; the address is
-        # told without a name then, as it is on a machine that does not have the image.
+        with regular_file(path, follow=True) as file:
+            elf = Elf(Window(file))
+            return ImagePlace(_section(elf, addr), *_symbol(elf, addr)) if elf.build_id() == build_id else ImagePlace()
+    except (OSError, NotElf, struct.error, IndexError, ValueError):
+        # The address is told without a name then, as it is on a machine that does not have the image.
         return ImagePlace()
 
 
-def _section(elf: Any, addr: int) -> str | None:
-    for section in elf.iter_sections():
-        if section["sh_flags"] & _IN_MEMORY and section["sh_addr"] <= addr < section["sh_addr"] + section["sh_size"]:
-            return str(section.name)
+def _section(elf: Elf, addr: int) -> str | None:
+    for section in elf.sections():
+        if section.flags & _IN_MEMORY and section.addr <= addr < section.addr + section.nbytes:
+            return elf.name(section)
     return None
 
 
-def _symbol(elf: Any, addr: int) -> tuple[str | None, int | None]:
+def _symbol(elf: Elf, addr: int) -> tuple[str | None, int | None]:
     """The smallest symbol around the address, from the full table, else the dynamic one."""
-    for name in (".symtab", ".dynsym"):
-        section = elf.get_section_by_name(name)
-        if section is None or section["sh_type"] == "SHT_NOBITS" or section["sh_size"] > _LARGEST_TABLE:
+    for kind in (SYMBOLS, DYNAMIC_SYMBOLS):
+        table = symbol_table(elf, kind)
+        if table is None or table.nbytes > _LARGEST_TABLE:
             continue
-        elf.stream.seek(section["sh_offset"])
-        content = elf.stream.read(section["sh_size"])
-        around = [
-            (size, name_at, value)
-            for name_at, info, _, index, value, size in _SYMBOL.iter_unpack(content[: len(content) // 24 * 24])
-            if value <= addr < value + size and index and info & 15 in _NAMED
-        ]
-        if around:
-            _, name_at, value = min(around)
-            strings = elf.get_section(section["sh_link"])
-            elf.stream.seek(strings["sh_offset"] + name_at)
-            raw = elf.stream.read(min(65536, max(0, strings["sh_size"] - name_at)))
-            return demangle(raw.split(b"\0", 1)[0].decode("utf-8", "replace")) or None, addr - value
+        best = min(_around(elf.content(table), addr), default=None)
+        if best is not None:
+            return demangle(elf.string_of(table, best[1])) or None, addr - best[2]
     return None, None
+
+
+def _around(table: Window, addr: int) -> Iterator[tuple[int, int, int]]:
+    """Size, name and address of the symbols around an address."""
+    for start in range(0, table.nbytes, _AT_ONCE):
+        part = table.read(start, _AT_ONCE)
+        for name, info, _, index, value, size in _SYMBOL.iter_unpack(part[: len(part) // 24 * 24]):
+            if value <= addr < value + size and index and info & 15 in _NAMED:
+                yield size, name, value

@@ -5,9 +5,8 @@ Damage is survived by searching for the next entry: each starts with JOURNAL_MAG
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from pytracer.decode import payloads
 from pytracer.decode.boxfile import BoxFile
 from pytracer.decode.demangle import node_name
 from pytracer.decode.linetable import line_of
+from pytracer.decode.plain_json import load_json
 from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.witness import Usage
 
@@ -29,6 +29,9 @@ _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
 _HIGHEST_KIND = 1024  # of an entry found by searching: payload bytes may look like the magic
 _NOBODY = Who()
+_TABLE_BYTES = 16 << 20  # of line tables in all: they are walked byte by byte for each place
+_MOST_STRINGS = 1 << 16  # of a command line or an environment
+_MOST_PLACES = 1024  # of a stack; recorders write 32
 
 
 class RawEntry(NamedTuple):
@@ -73,6 +76,7 @@ class Journal:
         self._who: dict[tuple[int, int], Who] = {}
         self._code: dict[int, Code | None] = {}
         self._lines: dict[tuple[int, int], PythonFrame | None] = {}
+        self._table_bytes_left = _TABLE_BYTES
 
     def _walk(self) -> Iterator[RawEntry]:
         content, at = self._content, schema.JOURNAL_FIRST
@@ -147,6 +151,13 @@ class Journal:
             found = self._who[key] = self._resolve(who_id, where)
         return found
 
+    def note_unknown(self, who_ids: Iterable[int]) -> None:
+        """Counts those that name no entry which can be read; storages are decoded later, or never."""
+        for who_id in who_ids:
+            entry = self.entries.get(who_id * 8)
+            known = entry is not None and entry.kind in (Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK)
+            self.unknown_who += bool(who_id) and not known
+
     def _resolve(self, who_id: int, where: int) -> Who:
         entry = self.entries.get(who_id * 8)
         if entry is not None and entry.kind == Entry.CODE:
@@ -164,13 +175,12 @@ class Journal:
             )
         if entry is not None and entry.kind == Entry.STACK and len(entry.payload) >= schema.STACK_ENTRY.nbytes:
             return self._stack(entry.payload, where)
-        self.unknown_who += 1
         return _NOBODY
 
     def _stack(self, payload: bytes, where: int) -> Who:
         head = layout(schema.STACK_ENTRY).decode(payload)
         size = schema.STACK_ENTRY.nbytes
-        count = min(head["count"], (len(payload) - size) // schema.STACK_PLACE.nbytes)
+        count = min(head["count"], (len(payload) - size) // schema.STACK_PLACE.nbytes, _MOST_PLACES)
         places = struct.iter_unpack("<II", payload[size : size + count * schema.STACK_PLACE.nbytes])
         known = [(self.code(code_id), self.frame(code_id, offset)) for code_id, offset in places if code_id]
         frames = tuple(frame for _, frame in known if frame is not None)
@@ -211,7 +221,10 @@ class Journal:
         if key not in self._lines:
             code = self.code(who_id)
             signed = offset - (1 << 32) if offset >> 31 else offset
-            line = line_of(code.table, code.python_minor, code.first_line, signed) if code else None
+            line = None
+            if code is not None and (left := self._table_bytes_left - len(code.table)) >= 0:
+                self._table_bytes_left = left
+                line = line_of(code.table, code.python_minor, code.first_line, signed)
             self._lines[key] = PythonFrame(code.function, code.file, line) if code else None
         return self._lines[key]
 
@@ -258,7 +271,7 @@ def decode_code(payload: bytes) -> Code | None:
 
 
 def _strings(payload: bytes) -> tuple[str, ...]:
-    parts = payload.split(b"\0")
+    parts = payload.split(b"\0", _MOST_STRINGS)[:_MOST_STRINGS]
     return tuple(p.decode("utf-8", "replace") for p in (parts[:-1] if parts[-1] == b"" else parts))
 
 
@@ -309,9 +322,7 @@ def _text(payload: bytes) -> str:
 
 def _checked(shape: type) -> Callable[[bytes], dict[str, Any]]:
     def decode(payload: bytes) -> dict[str, Any]:
-        value = json.loads(payload.rstrip(b"\0").decode("utf-8", "replace"))
-        if b"\\ud" in payload.lower():  # half a surrogate pair is no text: no later writer would take it
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        value = load_json(payload.rstrip(b"\0"))
         msgspec.convert(value, shape)
         return dict(value)
 

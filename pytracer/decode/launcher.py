@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from pytracer.decode.device_parts import GpuCoreWish
+from pytracer.decode.files import MIB, read_regular
+from pytracer.decode.plain_json import load_json
 from pytracer.decode.snapshot import Damage, LauncherRecord
 from pytracer.decode.witness import Usage, Witness
 
 RUN_FILE = "run.json"
+_LARGEST_FILE = 16 * MIB  # with 512 processes in its witness it has 200 KB
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Part = TypeVar("_Part")
 
 
 class _RunFile(msgspec.Struct):
-    pid: int
+    pid: _Number
     host: str
     boot_id: str
     command: list[str]
-    started_wall_ns: int
-    started_mono_ns: int
+    started_wall_ns: _Number
+    started_mono_ns: _Number
     cwd: str = ""
-    ended_mono_ns: int | None = None
-    child_pid: int | None = None
-    exit_code: int | None = None
-    signal: int | None = None
+    ended_mono_ns: _Number | None = None
+    child_pid: _Number | None = None
+    exit_code: _Number | None = None
+    signal: _Number | None = None
     usage: Any = None
     witness: Any = None
     gpu_core: Any = None
+    redacted: int = 0
 
 
 def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | None:
     """What the launcher wrote into a run directory; None when there was none or its file is broken."""
     try:
-        content = (directory / RUN_FILE).read_bytes()
+        content = read_regular(directory / RUN_FILE, _LARGEST_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
         damage.append(Damage(RUN_FILE, 0, f"cannot be read: {error.strerror}"))
         return None
     try:
-        run = msgspec.json.decode(content, type=_RunFile)
+        run = msgspec.convert(load_json(content), _RunFile)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         damage.append(Damage(RUN_FILE, 0, f"cannot be understood: {error}"))
         return None
@@ -61,6 +66,7 @@ def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | Non
         usage=_part("usage", run.usage, Usage, damage),
         witness=_part("witness", run.witness, Witness, damage),
         gpu_core=_part("gpu_core", run.gpu_core, GpuCoreWish, damage),
+        redacted=run.redacted,
     )
 
 

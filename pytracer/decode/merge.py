@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import InputError
+from pytracer._printable import shell_command
 from pytracer.decode.device_parts import GpuCore
 from pytracer.decode.gpu_core import read_gpu_cores
 from pytracer.decode.launcher import RUN_FILE, read_launcher
 from pytracer.decode.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.roles import Standing, decide_roles
+from pytracer.decode.run_counters import read_run_counters, unrecorded
 from pytracer.decode.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.unboxed import unboxed
 from pytracer.decode.witness import SeenProcess, Usage
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
+MOST_BOXES = 1 << 16  # of a run: 1,024 ranks with 60 workers each
 COLLECTIVES_IN_ALL = 1 << 16  # of boxes that are read lightly: all of them up to 64 ranks
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _SIGABRT = 6
@@ -64,16 +68,20 @@ def load_job(
         InputError: `path` is missing, holds no black box, or none of them can be read.
     """
     target = Path(path)
-    directory, files = _find(target)
     damage: list[Damage] = []
+    directory, files = _find(target, damage)
     with _without_collections():
         snapshots = _read_all(files, damage, progress, light=light and len(files) > FULL_BOXES)
     launcher = read_launcher(directory, damage) if target.is_dir() else None
+    counters = read_run_counters(directory) if target.is_dir() else []
+    damage.extend(unrecorded(counters))
     if symbols:
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
+    seen = {(item.host, process.pid): process for item in counters for process in item.seen}
+    snapshots = [*snapshots, *unboxed(snapshots, seen, launcher)]
     lineages = _lineages(snapshots)
     waits = _Waits(snapshots)
-    roles = decide_roles([lineage.boxes for lineage in lineages])
+    roles = decide_roles([lineage.boxes for lineage in lineages], seen)
     processes = [
         _process(lineage.last, standing, waits, launcher) for lineage, standing in zip(lineages, roles, strict=True)
     ]
@@ -94,13 +102,14 @@ def _gpu_cores(directory: Path, launcher: LauncherRecord | None) -> tuple[GpuCor
     return read_gpu_cores(directory, launcher.gpu_core.file, launcher.started_wall_ns)
 
 
-def _find(target: Path) -> tuple[Path, list[Path]]:
+def _find(target: Path, damage: list[Damage]) -> tuple[Path, list[Path]]:
     if not target.is_dir():
         if not target.exists() and target.is_symlink():
             raise InputError(f"{target} points to {os.readlink(target)}, which does not exist", "name another run")
-        return target.parent, [target]
+        # The user's own link is followed; links that lie in a run directory are not.
+        return target.parent, [Path(os.path.realpath(target)) if target.is_symlink() else target]
     try:
-        files = [p for d in (target / "boxes", target) if d.is_dir() for p in d.iterdir() if p.name.endswith(SUFFIX)]
+        files = [path for folder in (target / "boxes", target) if folder.is_dir() for path in _boxes(folder, damage)]
     except OSError as error:
         raise InputError(f"{target} cannot be read: {error.strerror}", "check its permissions") from None
     if not files:
@@ -113,6 +122,15 @@ def _find(target: Path) -> tuple[Path, list[Path]]:
             hint = "name a run directory such as runs/latest; `pytracer run -- COMMAND` makes one"
         raise InputError(f"no black boxes in {target}", hint)
     return target, sorted(files, key=_natural)
+
+
+def _boxes(folder: Path, damage: list[Damage]) -> list[Path]:
+    with os.scandir(folder) as entries:
+        found = [folder / entry.name for entry in entries if entry.name.endswith(SUFFIX)]
+    if len(found) > MOST_BOXES:
+        what = f"it holds {len(found)} black boxes, of which {MOST_BOXES} are read"
+        damage.append(Damage(folder.name, 0, what))
+    return sorted(found, key=_natural)[:MOST_BOXES]
 
 
 def _runs(count: int) -> str:
@@ -152,7 +170,7 @@ def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | 
         if len(errors) == 1:
             raise errors[0]
         message = f"none of the {len(files)} black boxes in {files[0].parent} can be read; the first: {errors[0]}"
-        raise InputError(message, f"see `pytracer dump {files[0]}`")
+        raise InputError(message, f"see `{shell_command('pytracer', 'dump', str(files[0]))}`")
     return snapshots
 
 

@@ -14,6 +14,7 @@ from pytracer.decode.snapshot import NamedTensor
 
 _TRANSPARENT = 1
 _DEEPEST = 64
+_LONGEST = 1024  # of a path; those of models that exist have 200
 _ROLES = {
     NameRole.PARAMETER: "parameter",
     NameRole.BUFFER: "buffer",
@@ -107,7 +108,7 @@ class Names:
             else:
                 above, root = self._path(slot["parent"], depth + 1)
                 text = "" if slot["flags"] & _TRANSPARENT else self._text(slot["name"])
-                known = ".".join(part for part in (above, text) if part), root
+                known = ".".join(part for part in (above, text) if part)[-_LONGEST:], root
             self._paths[number] = known
         return known
 
@@ -116,4 +117,5 @@ class Names:
 
     def _text(self, number: int) -> str:
         entry = self._journal.entries.get(number * 8)
-        return entry.payload.decode("utf-8", "replace") if entry and entry.kind == schema.Entry.NAME else "?"
+        named = entry is not None and entry.kind == schema.Entry.NAME
+        return entry.payload[:_LONGEST].decode("utf-8", "replace") if entry and named else "?"

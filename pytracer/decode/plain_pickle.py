@@ -15,7 +15,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-_LONG_BYTES = 1024
+_LONG_BYTES = 16  # torch writes none of more than 8
+# A dump of 20,000 entries with whole stacks takes as many. An instruction takes half a microsecond and makes at most a
+# short text; a container, or what is remembered of a value, takes up to 240 bytes.
+_MOST_STEPS, _MOST_CONTAINERS = 7_000_000, 1_800_000
 _MARK = object()
 
 
@@ -46,7 +49,8 @@ class _Machine:
 
     def run(self) -> Any:
         data, stack, acts = self.data, self.stack, _ACTS
-        while True:
+        left = _MOST_CONTAINERS
+        for _ in range(_MOST_STEPS):
             code = data[self.at]
             self.at += 1
             if code == _STOP:
@@ -56,6 +60,11 @@ class _Machine:
                 self.refuse(code)
             else:
                 act(self)
+            if code in _LARGE:
+                left -= 1
+                if left < 0:
+                    break
+        raise PickleError(f"the pickle has more than {_MOST_STEPS} instructions or {_MOST_CONTAINERS} containers")
 
     def refuse(self, code: int) -> Any:
         name = next((op.name for op in pickletools.opcodes if op.code == chr(code)), None)
@@ -153,6 +162,7 @@ def _small_int(word: bytes) -> int:
 
 
 _STOP = ord(".")
+_LARGE = frozenset(b"]}ldqrp\x94")
 _ACTS: dict[int, Callable[[_Machine], Any]] = {
     ord(code): act
     for code, act in {

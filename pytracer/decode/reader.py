@@ -24,6 +24,7 @@ from pytracer.decode.names import Names
 from pytracer.decode.rings import Rings
 from pytracer.decode.scopes import scoped_tensors
 from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
+from pytracer.decode.storage_table import Part, StorageTable
 from pytracer.decode.storages import Clock, Storages
 from pytracer.decode.workers import worker_of
 
@@ -45,6 +46,7 @@ _COUNTERS = (
     "storages_unfollowed",
     "names_dropped",
     "guard_damage",
+    "redacted",
 )
 _WORKER_FILES = "torch/utils/data/_utils/"
 
@@ -83,11 +85,12 @@ def read_box(
     rings = Rings(box)
     clock = Clock(box, journal)
     storages = Storages(box, journal, clock, rings.threads)
-    lives = storages.read()
+    parts = storages.read()
     crash_reader = CrashReader(box, storages)
     crash = crash_reader.read()
     devices = Devices(box, journal, storages.clock, crash_reader.device_sequence)
     blocks = devices.blocks()
+    table = StorageTable(*parts, Part.of(blocks, on_cpu=False))
     crash = _essence(crash) if light and crash is not None else crash
     facts = journal.facts(_HEAVY_ENTRIES if light else ())
     collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
@@ -96,6 +99,7 @@ def read_box(
     last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
+    cpu = StorageTable(*parts)
     counts = {name: header[name] for name in _COUNTERS} | {
         "dropped": sum(header[name] for name in _COUNTERS if name.endswith("_dropped")),
         "records": len(events),
@@ -106,8 +110,8 @@ def read_box(
         "entries": len(journal.entries),
         "torn_entries": journal.torn,
         "unknown_who": journal.unknown_who,
-        "live_storages": sum(s.state == "live" for s in lives),
-        "freed_storages": sum(s.state == "freed" for s in lives),
+        "live_storages": cpu.count("live"),
+        "freed_storages": cpu.count("freed"),
         "storages_being_freed": storages.being_freed,
         "busy_slots": storages.busy_slots,
         "torn_slots": storages.torn_slots,
@@ -147,7 +151,7 @@ def read_box(
         collectives=tuple(collectives.items),
         groups=collectives.groups,
         scoped_tensors=scoped_tensors(box, journal),
-        storages=(*lives, *blocks),
+        storages=table,
         segments=devices.segments(),
         cuda_graphs=devices.graphs(),
         cuda_streams=devices.streams(),

@@ -10,12 +10,16 @@ local rank was there before: TORCHELASTIC_RESTART_COUNT alone does not count res
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.identity import identity_of, is_agent, number, restart_count
 from pytracer.decode.snapshot import Snapshot
+
+_MOST_UNBOXED = 16  # one above the other
+_MOST_RANKS = 1 << 20
 
 
 @dataclass
@@ -52,10 +56,16 @@ class _Node:
             node = node.parent
 
 
-def decide_roles(lineages: Sequence[Sequence[Snapshot]]) -> list[Standing]:
-    """Roles for processes given by their boxes (oldest first, the last one counts); in the same order."""
+Seen = Mapping[tuple[str, int], SeenProcess]  # by host and pid
+
+
+def decide_roles(lineages: Sequence[Sequence[Snapshot]], seen: Seen | None = None) -> list[Standing]:
+    """Roles for processes given by their boxes (oldest first, the last one counts); in the same order.
+
+    `seen`: processes that may have no box, such as a shell between an agent and its rank.
+    """
     nodes = [_Node(boxes) for boxes in lineages]
-    _link(nodes)
+    _link(nodes, seen or {})
     for node in nodes:
         if node.own_rank is not None:
             _make_rank(node, node.own_rank)
@@ -77,17 +87,32 @@ def decide_roles(lineages: Sequence[Sequence[Snapshot]]) -> list[Standing]:
     return [node.standing for node in nodes]
 
 
-def _link(nodes: Sequence[_Node]) -> None:
+def _link(nodes: Sequence[_Node], seen: Seen) -> None:
     by_pid: dict[tuple[str, str, int], list[_Node]] = {}
     for node in nodes:
         by_pid.setdefault((node.box.host, node.box.boot_id, node.box.pid), []).append(node)
     for node in nodes:
-        candidates = by_pid.get((node.box.host, node.box.boot_id, node.box.ppid), [])
+        candidates: list[_Node] = []
+        for ppid in _pids_above(node.box, seen):
+            candidates = by_pid.get((node.box.host, node.box.boot_id, ppid), [])
+            if candidates:
+                break
         # A parent started before its child; ticks are 10 ms, so both may show the same one.
         older = [p for p in candidates if p is not node and _birth(p) < _birth(node)]
         if older:
             node.parent = max(older, key=_birth)
             node.parent.children.append(node)
+
+
+def _pids_above(box: Snapshot, seen: Seen) -> Iterator[int]:
+    """Its parent, and above a parent that is in no box the parent of that one."""
+    ppid, before = box.ppid, box.created_mono_ns
+    for _ in range(_MOST_UNBOXED):
+        yield ppid
+        above = seen.get((box.host, ppid))
+        if above is None or above.started_mono_ns > before:
+            return
+        ppid, before = above.ppid, above.started_mono_ns
 
 
 def _birth(node: _Node) -> tuple[int, int]:
@@ -115,13 +140,20 @@ def _first_python(node: _Node) -> _Node:
     return node
 
 
+def _size(count: int | None) -> int | None:
+    """A number of ranks that a job may have; members are counted through, so that no other one is believed."""
+    return count if count is not None and 0 <= count <= _MOST_RANKS else None
+
+
 def _make_rank(node: _Node, entry: dict[str, Any]) -> None:
     environment, identity = node.box.environment, node.identity
     node.standing = Standing(
         "rank",
         entry.get("rank", identity.rank if identity else None),
         _first(entry.get("local_rank"), identity.local_rank if identity else number(environment.get("LOCAL_RANK"))),
-        _first(entry.get("world_size"), identity.world_size if identity else number(environment.get("WORLD_SIZE"))),
+        _size(
+            _first(entry.get("world_size"), identity.world_size if identity else number(environment.get("WORLD_SIZE")))
+        ),
     )
 
 
@@ -144,10 +176,9 @@ def _count_attempts(nodes: Sequence[_Node]) -> None:
             there.add(place)
             count = counted
             node.standing.attempt = attempt
-    for node in nodes:
-        if node.standing.attempt is None:
-            above = (n.standing.attempt for n in node.ancestors() if n.standing.attempt is not None)
-            node.standing.attempt = next(above, None)
+    for node in sorted(nodes, key=_birth):  # parents first
+        if node.standing.attempt is None and node.parent is not None:
+            node.standing.attempt = node.parent.standing.attempt
 
 
 def _agent_of(node: _Node) -> object:

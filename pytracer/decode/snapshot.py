@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytracer.decode.device_parts import (
-    DEFAULT_POOL,
     CudaGraph,
     CudaStream,
     DeviceSegment,
     GpuCore,
     GpuCoreWish,
     OutOfMemory,
-    Pool,
 )
+from pytracer.decode.snapshot_parts import Moment as Moment
+from pytracer.decode.snapshot_parts import PythonFrame as PythonFrame
+from pytracer.decode.snapshot_parts import Storage as Storage
+from pytracer.decode.snapshot_parts import Who as Who
+from pytracer.decode.storage_table import StorageTable
 from pytracer.decode.witness import Usage, Witness
 
 
@@ -30,15 +33,6 @@ class Damage:
     file: str
     offset: int
     what: str
-
-
-@dataclass(frozen=True)
-class PythonFrame:
-    """One Python frame; `line` is None when its table could not be read."""
-
-    function: str
-    file: str
-    line: int | None
 
 
 @dataclass(frozen=True)
@@ -58,63 +52,6 @@ class NativeFrame:
     function: str | None = None
     function_found: str | None = None
     offset_is_file: bool = False
-
-
-@dataclass(frozen=True)
-class Who:
-    """Who allocated or freed a storage.
-
-    `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
-    autograd node that ran, `node_sequence_nr` its sequence number. `stack`: of guarded storages, innermost first.
-    """
-
-    python: PythonFrame | None = None
-    caller: PythonFrame | None = None
-    node: str | None = None
-    node_sequence_nr: int | None = None
-    stack: tuple[PythonFrame, ...] = ()
-
-
-@dataclass(frozen=True)
-class Moment:
-    """When, as sharply as the sparse epochs tell: ns since the box's host booted, and the step."""
-
-    epoch: int
-    mono_ns: int | None
-    step: int | None
-
-
-@dataclass(frozen=True)
-class Storage:
-    """One life of a storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
-
-    On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
-    freed it, as `freed*` tell, but it stays live until other streams have done with it.
-
-    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
-    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
-    found, so nobody knows since when; `allocated` is then when it was found.
-    """
-
-    base: int
-    nbytes: int
-    state: str  # "live" | "freed"
-    allocated: Moment
-    allocated_by: Who
-    allocated_thread: int | None
-    freed: Moment | None = None
-    freed_by: Who | None = None
-    freed_thread: int | None = None
-    order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
-    device: str = "cpu"  # e.g. "cuda:0"
-    stream: int | None = None
-    pool: Pool = DEFAULT_POOL
-    awaited: bool = False
-    origin: str | None = "CPU_ALLOCATOR"
-    file: str | None = None
-    file_offset: int | None = None
-    older: bool = False
-    foreign: bool = False  # in memory that torch's CPU allocators did not hand out
 
 
 @dataclass(frozen=True)
@@ -502,7 +439,7 @@ class Snapshot:
     events: tuple[Event, ...]  # all rings, oldest first
     threads: tuple[ThreadInfo, ...]
     collectives: tuple[Collective, ...]  # in the order of their calls
-    storages: tuple[Storage, ...]  # live and freed, those of devices too
+    storages: StorageTable  # live and freed, those of devices too
     waits: tuple[Wait, ...]
     crash: Crash | None
     counts: dict[str, int]
@@ -541,6 +478,7 @@ class LauncherRecord:
     usage: Usage | None = None
     witness: Witness | None = None
     gpu_core: GpuCoreWish | None = None
+    redacted: int = 0  # secrets that were replaced in `command` before it was written
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region
-from pytracer.decode.boxfile import BoxFile
+from pytracer.decode.boxfile import BoxFile, Extent
 from pytracer.decode.journal import Journal
 from pytracer.decode.snapshot import Moment, Storage, ThreadInfo
+from pytracer.decode.storage_table import Part
 
 _SLOT = struct.Struct("<QQIIII")
 _GRAVE = struct.Struct("<QQIHHIIIIIIIIII")
@@ -52,6 +53,11 @@ class Clock:
         return Moment(epoch, self._journal.get(epoch), None)
 
 
+def _life_key(base: int, thread: int, sequence: int) -> int:
+    """One number for what tells a life from others: a tuple for each of a million graves would be too much."""
+    return base << 48 | thread << 32 | sequence
+
+
 @dataclass
 class Threads:
     """Thread contexts by index, and the ring shapes that follow from the file."""
@@ -77,14 +83,17 @@ class Storages:
         self.torn_graves = 0
         self.being_freed = 0
         self.busy_foreign = 0
+        self._who_ids: set[int] = set()
         self._foreign_slots = [
             slot for extent in box.regions(Region.FOREIGN, _FOREIGN.size) for slot in box.unpack(extent, _FOREIGN)
         ]
 
-    def read(self) -> tuple[Storage, ...]:
+    def read(self) -> tuple[Part, ...]:
         """Freed lives, then live ones, then those in foreign memory; each once."""
         freed, buried = self._freed()
-        return (*freed, *self._live(buried), *self._foreign())
+        live = [self._live(extent, buried) for extent in self._box.regions(Region.STORAGES, _SLOT.size)]
+        self._journal.note_unknown(self._who_ids)
+        return (*freed, *live, Part.of(list(self._foreign())))
 
     def _born_on(self, thread: int, moment: Moment) -> int | None:
         """The allocating thread; unknown for storages inherited by fork(), whose thread indexes are the parent's."""
@@ -92,40 +101,51 @@ class Storages:
             return None
         return self._threads.tid(thread)
 
-    def _live(self, buried: set[tuple[int, int, int]]) -> Iterator[Storage]:
-        who, moment = self._journal.who, self.clock.moment
-        for extent in self._box.regions(Region.STORAGES, _SLOT.size):
-            for key, size_thread, who_id, where, epoch, sequence in self._box.unpack(extent, _SLOT):
-                if not key:
-                    continue
-                state = key & schema.KEY_STATE_MASK
-                if state != schema.KEY_LIVE:
-                    self.busy_slots += state == schema.KEY_BUSY
-                    continue
-                if key >> 48 != sequence & 0xFFFF:
-                    self.torn_slots += 1  # copied by a forked child while the parent wrote it
-                    continue
-                base, thread = key & schema.KEY_ADDR_MASK, size_thread >> 48
-                origin = _IN_TABLE[key >> schema.KEY_ORIGIN_SHIFT & schema.KEY_ORIGIN_MASK]
-                if (base, thread, sequence) in buried:
-                    self.being_freed += 1  # the writer died between the grave and emptying the slot
-                    continue
-                yield Storage(
-                    base=base,
-                    nbytes=size_thread & _SIZE_MASK,
-                    state="live",
-                    allocated=(allocated := moment(epoch)),
-                    allocated_by=who(who_id, where),
-                    allocated_thread=self._born_on(thread, allocated),
-                    order=(epoch, sequence),
-                    origin=origin,
-                    older=origin == schema.Origin.BEFORE_ENABLE.name,
-                )
+    def _live(self, extent: Extent, buried: set[int]) -> Part:
+        """The live ones of a table; its slots are looked at once here, and decoded later."""
+        part = Part(lambda slot: self._in_slot(extent, slot))
+        add_base, add_size, add_slot = part.bases.append, part.sizes.append, part.slots.append
+        for slot, (key, size_thread, who_id, _, _, sequence) in enumerate(self._box.unpack(extent, _SLOT)):
+            if not key:
+                continue
+            state = key & schema.KEY_STATE_MASK
+            if state != schema.KEY_LIVE:
+                self.busy_slots += state == schema.KEY_BUSY
+                continue
+            if key >> 48 != sequence & 0xFFFF:
+                self.torn_slots += 1  # copied by a forked child while the parent wrote it
+                continue
+            base = key & schema.KEY_ADDR_MASK
+            if buried and _life_key(base, size_thread >> 48, sequence) in buried:
+                self.being_freed += 1  # the writer died between the grave and emptying the slot
+                continue
+            add_base(base)
+            add_size(size_thread & _SIZE_MASK)
+            add_slot(slot)
+            self._who_ids.add(who_id)
+        part.live = bytearray(b"\1") * len(part.slots)
+        return part
 
-    def _freed(self) -> tuple[list[Storage], set[tuple[int, int, int]]]:
-        lives, buried = [], set()
+    def _in_slot(self, extent: Extent, slot: int) -> Storage:
+        key, size_thread, who_id, where, epoch, sequence = self._box.item(extent, _SLOT, slot)
+        origin = _IN_TABLE[key >> schema.KEY_ORIGIN_SHIFT & schema.KEY_ORIGIN_MASK]
+        return Storage(
+            base=key & schema.KEY_ADDR_MASK,
+            nbytes=size_thread & _SIZE_MASK,
+            state="live",
+            allocated=(allocated := self.clock.moment(epoch)),
+            allocated_by=self._journal.who(who_id, where),
+            allocated_thread=self._born_on(size_thread >> 48, allocated),
+            order=(epoch, sequence),
+            origin=origin,
+            older=origin == schema.Origin.BEFORE_ENABLE.name,
+        )
+
+    def _freed(self) -> tuple[list[Part], set[int]]:
+        parts, buried = [], set[int]()
         for extent in self._box.regions(Region.GRAVES, _GRAVE.size):
             half = self._half(extent.first_thread, extent.declared_count)
+            part = Part(lambda slot, extent=extent: self.life(self._box.item(extent, _GRAVE, slot)))  # type: ignore[misc]
             for slot, grave in enumerate(self._box.unpack(extent, _GRAVE)):
                 order = grave[2]
                 if order == 0:
@@ -134,9 +154,14 @@ class Storages:
                 if (order - 1) % half != slot % half or grave[0] + grave[1] > _ADDRESS_END:
                     self.torn_graves += 1
                     continue
-                lives.append(self.life(grave))
-                buried.add((grave[0], grave[3], grave[10]))
-        return lives, buried
+                part.bases.append(grave[0])
+                part.sizes.append(grave[1])
+                part.slots.append(slot)
+                buried.add(_life_key(grave[0], grave[3], grave[10]))
+                self._who_ids.update((grave[5], grave[7]))
+            part.live = bytearray(len(part.slots))
+            parts.append(part)
+        return parts, buried
 
     def _foreign(self) -> Iterator[Storage]:
         for state, _, life, _, offset, flags, _, file in self._foreign_slots:

@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from elftools.elf.elffile import ELFFile
-
+from pytracer._private_files import write_private
 from pytracer.decode.demangle import demangle
+from pytracer.decode.elf_sections import Elf, NotElf, Section
+from pytracer.decode.files import MIB, Refused, Window, read_regular, regular_file
+from pytracer.decode.plain_json import load_json
 from pytracer.decode.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
 
 SYMBOLS_FILE = "symbols.json"
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
+SYMBOLS, DYNAMIC_SYMBOLS = 2, 11  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_LARGEST_TABLE = 1 << 30
+_LARGEST_NAMES = 32 * MIB
+# Of symbol tables: of one image, and of all together. libtorch's have 7 MiB, those of a debug build 60.
+_LARGEST_TABLE = 96 * MIB
+_TABLES_IN_ALL = 192 * MIB
+_AT_ONCE = 24 << 16
 _LONGEST_GUESS = 8192  # bytes behind a symbol without a size
 
 
@@ -65,8 +71,9 @@ def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = N
             else:
                 wanted.setdefault((place.image, place.build_id), set()).add(place)
     problems: dict[tuple[str, str | None], Damage] = {}
+    budget = _Budget(_TABLES_IN_ALL)
     for key, places in wanted.items():
-        found, problem = _look_up(*key, places)
+        found, problem = _look_up(*key, places, budget)
         names.update(found)
         if problem:
             problems[key] = Damage(os.path.basename(key[0]), 0, problem)
@@ -76,10 +83,13 @@ def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = N
 def read_symbols(path: Path, damage: list[Damage]) -> dict[str, str]:
     """The names stored by `write_symbols`; empty when there are none. Trouble is added to `damage`."""
     try:
-        value = json.loads(path.read_bytes())
+        value = load_json(read_regular(path, _LARGEST_NAMES))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        damage.append(Damage(path.name, 0, f"cannot be read: {error.strerror}"))
+        return {}
+    except (ValueError, RecursionError) as error:
         damage.append(Damage(path.name, 0, f"cannot be read: {error}"))
         return {}
     if not isinstance(value, dict):
@@ -96,6 +106,7 @@ def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
 
     Raises:
         OSError: it cannot be written.
+        RecordingError: the directory is not ours alone.
     """
     target = Path(path)
     names: dict[str, str] = {}
@@ -103,9 +114,7 @@ def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
         for frame in _frames(_written(process.snapshot)):
             if frame.function and frame.build_id and frame.offset is not None and frame.function_found == "exact":
                 names[f"{frame.build_id}:{frame.offset:#x}"] = frame.function
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
-    aside.write_text(json.dumps(names, indent=1, sort_keys=True) + "\n")
-    aside.replace(target)
+    write_private(target, (json.dumps(names, indent=1, sort_keys=True) + "\n").encode())
     return len(names)
 
 
@@ -161,92 +170,100 @@ def _named(stack: Sequence[NativeFrame], names: Mapping[_Place, Name]) -> tuple[
     return tuple(frames)
 
 
-def _look_up(image: str, build_id: str | None, places: Iterable[_Place]) -> tuple[dict[_Place, Name], str | None]:
+@dataclass
+class _Budget:
+    """Bytes of symbol tables that may still be read: a hostile box names any number of images."""
+
+    left: int
+
+    def take(self, nbytes: int) -> bool:
+        if nbytes > min(_LARGEST_TABLE, self.left):
+            return False
+        self.left -= nbytes
+        return True
+
+
+class _TooLarge(Exception):
+    """There are more symbols than are looked at."""
+
+
+def _look_up(
+    image: str, build_id: str | None, places: Iterable[_Place], budget: _Budget
+) -> tuple[dict[_Place, Name], str | None]:
     """Names for places of one image, and what is wrong with the image, if anything."""
     if not image.startswith("/"):
         return {}, None
     try:
-        # A box may name anything as an image: a pipe or a device must not be opened.
-        if not stat.S_ISREG(os.stat(image).st_mode):
-            return {}, None
-        with open(image, "rb") as file:
-            elf = ELFFile(file)
-            if elf.elfclass != 64 or not elf.little_endian:
-                return {}, None
-            here = build_id_of(elf)
-            if build_id is not None and here != build_id:
-                return {}, f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
-            addresses = {p: _address(elf, p) for p in places}
-            found = _names(elf, {a for a in addresses.values() if a is not None})
-            found |= _debug_names(here, {a for a in addresses.values() if a is not None and a not in found})
-            return {p: found[a] for p, a in addresses.items() if a in found}, None
-    except FileNotFoundError:
+        with regular_file(image, follow=True) as file:
+            return _named_places(image, Elf(Window(file)), build_id, places, budget)
+    except (FileNotFoundError, NotADirectoryError):
         return {}, None
     except OSError as error:
+        if isinstance(error, (Refused, IsADirectoryError)):  # no image of this process: a box may name anything
+            return {}, None
         return {}, f"{image} cannot be read: {error.strerror}"
-    except Exception as error:
-        # pyelftools 0.32 raises its own errors, AttributeError, TypeError, AssertionError and more on a damaged image
-        # (test_damaged_images_never_raise); each of them costs the names of this image, and is told.
-        return {}, f"{image} has symbols that cannot be read: {type(error).__name__} {error}"
+    except _TooLarge:
+        return {}, f"{image} has more symbols than are looked at: no names"
+    except (NotElf, struct.error, IndexError, ValueError) as error:
+        return {}, f"{image} has symbols that cannot be read: {error}"
 
 
-def _debug_names(build_id: str | None, addresses: set[int]) -> dict[int, Name]:
+def _named_places(
+    image: str, elf: Elf, build_id: str | None, places: Iterable[_Place], budget: _Budget
+) -> tuple[dict[_Place, Name], str | None]:
+    here = elf.build_id()
+    if build_id is not None and here != build_id:
+        return {}, f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
+    addresses = {p: elf.address_of(p.offset) if p.offset_is_file else p.offset for p in places}
+    found = _names(elf, {a for a in addresses.values() if a is not None}, budget)
+    found |= _debug_names(here, {a for a in addresses.values() if a is not None and a not in found}, budget)
+    return {p: found[a] for p, a in addresses.items() if a in found}, None
+
+
+def _debug_names(build_id: str | None, addresses: set[int], budget: _Budget) -> dict[int, Name]:
     """Names from the separate debug file of an image, where a distribution's debug package has installed it."""
     if build_id is None or not addresses:
         return {}
     path = DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
-    if not path.is_file():
+    try:
+        with regular_file(path, follow=True) as file:
+            elf = Elf(Window(file))
+            return _names(elf, addresses, budget) if elf.build_id() == build_id else {}
+    except OSError:
         return {}
-    with path.open("rb") as file:
-        elf = ELFFile(file)
-        return _names(elf, addresses) if build_id_of(elf) == build_id else {}
 
 
-def build_id_of(elf: Any) -> str | None:
-    """The GNU build id of an open image, as hexadecimal digits."""
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    if section is None:
-        return None
-    for note in section.iter_notes():
-        if note["n_type"] == "NT_GNU_BUILD_ID":
-            return str(note["n_desc"])
-    return None
+def symbol_table(elf: Elf, kind: int) -> Section | None:
+    """The table of all symbols or of the dynamic ones, if it has content."""
+    table = next(elf.of_type(kind), None)
+    return table if table is not None and table.nbytes else None
 
 
-def _address(elf: Any, place: _Place) -> int | None:
-    """The ELF virtual address; an offset in the file is moved by the segment that maps it."""
-    if not place.offset_is_file:
-        return place.offset
-    for segment in elf.iter_segments():
-        if segment["p_type"] == "PT_LOAD" and 0 <= place.offset - segment["p_offset"] < segment["p_filesz"]:
-            return int(place.offset - segment["p_offset"] + segment["p_vaddr"])
-    return None
-
-
-def _names(elf: Any, addresses: set[int]) -> dict[int, Name]:
+def _names(elf: Elf, addresses: set[int], budget: _Budget) -> dict[int, Name]:
     """One pass over each symbol table for all addresses."""
     found: dict[int, Name] = {}
-    for table in (".symtab", ".dynsym"):
-        section = elf.get_section_by_name(table)
+    for kind in (SYMBOLS, DYNAMIC_SYMBOLS):
+        table = symbol_table(elf, kind)
         left = sorted(addresses - {a for a, n in found.items() if n.found == "exact"})
-        if section is None or not left or section["sh_type"] == "SHT_NOBITS":
+        if table is None or not left:
             continue
-        strings = elf.get_section(section["sh_link"])
-        if max(section["sh_size"], strings["sh_size"]) > _LARGEST_TABLE:
-            continue
-        stream = elf.stream
-        stream.seek(section["sh_offset"])
-        content = stream.read(section["sh_size"])
-        for address, (offset, how) in _best(content[: len(content) // _SYMBOL.size * _SYMBOL.size], left).items():
-            stream.seek(strings["sh_offset"] + offset)
-            raw = stream.read(min(65536, max(0, strings["sh_size"] - offset)))
-            name = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+        content = elf.content(table)
+        if not budget.take(content.nbytes):
+            raise _TooLarge
+        for address, (offset, how) in _best(content, left).items():
+            name = elf.string_of(table, offset)
             if name and (how == "exact" or address not in found):
                 found[address] = Name(demangle(name), how)
     return found
 
 
-def _best(symbols: bytes, addresses: list[int]) -> dict[int, tuple[int, str]]:
+def _symbols(table: Window) -> Iterator[tuple[int, int, int, int, int, int]]:
+    for start in range(0, table.nbytes, _AT_ONCE):
+        part = table.read(start, _AT_ONCE)
+        yield from _SYMBOL.iter_unpack(part[: len(part) // _SYMBOL.size * _SYMBOL.size])
+
+
+def _best(symbols: Window, addresses: list[int]) -> dict[int, tuple[int, str]]:
     """For each address (sorted) the offset of its symbol's name: the smallest symbol that covers it.
 
     A symbol without a size (hand-written assembly) may reach up to the next symbol, and is a guess.
@@ -254,7 +271,7 @@ def _best(symbols: bytes, addresses: list[int]) -> dict[int, tuple[int, str]]:
     covering: dict[int, tuple[int, bool, int]] = {}  # by address: size, not global, name
     before: dict[int, tuple[int, int, int]] = {}  # by the first address behind it: start, size, name
     last, count = addresses[-1], len(addresses)
-    for name, info, _, section, value, size in _SYMBOL.iter_unpack(symbols):
+    for name, info, _, section, value, size in _symbols(symbols):
         if value > last or not section or info & 15 not in _FUNCTIONS:
             continue
         at = bisect_left(addresses, value)
@@ -276,4 +293,4 @@ def _best(symbols: bytes, addresses: list[int]) -> dict[int, tuple[int, str]]:
     return found
 
 
-__all__ = ["build_id_of", "read_symbols", "symbolize", "write_symbols"]
+__all__ = ["read_symbols", "symbolize", "write_symbols"]

@@ -68,8 +68,8 @@ class Core:
 
     @property
     def has_box(self) -> bool:
-        """True once a box was opened, also after `stop`."""
-        return bool(self.lib.pytracer_box_path())
+        """True once recording was started, also after `stop`; a preloaded process makes the file when it must."""
+        return bool(self.lib.pytracer_directory())
 
     @property
     def preloaded(self) -> bool:
@@ -88,7 +88,8 @@ class Core:
 
     @property
     def box(self) -> Path:
-        """This process's black box."""
+        """This process's black box; made now, if there is none yet."""
+        self.lib.pytracer_make_box()
         return Path(os.fsdecode(self.lib.pytracer_box_path()))
 
     def start(self, directory: Path, flags: int) -> None:

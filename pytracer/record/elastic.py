@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pytracer._printable import one_line
 from pytracer.record.core import Core
 from pytracer.record.patches import Patches
 from pytracer.record.torch_import import when_imported
@@ -124,7 +125,7 @@ def verdict_sentences(report: Any, host: str) -> dict[int, str]:
             told[pid] = f"pytracer: a consequence: {why}"
         elif why:
             told[pid] = f"pytracer: {why}"
-    return told
+    return {pid: one_line(sentence) for pid, sentence in told.items()}  # torchrun prints them as they are
 
 
 def _python_place(process: Any) -> str | None:

@@ -6,11 +6,12 @@ set stays as it is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytracer._errors import RecordingError
+from pytracer._private_files import made_directory, private_directory
 from pytracer.record.launch import GPU_CORES
 
 _ENABLE, _FILE = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE"
@@ -46,5 +47,10 @@ def gpu_core_variables(
         return {}, {"file": None, "set": {}, "kept": kept}, notes
     added = {name: value for name, value in ours.items() if name not in kept}
     if _FILE in added and directory is not None:
-        os.makedirs(directory / GPU_CORES, mode=0o700, exist_ok=True)
+        try:
+            with private_directory(directory) as opened, made_directory(GPU_CORES, opened):
+                pass
+        except (OSError, RecordingError) as error:
+            notes.append(f"devices write no core dump: {error}")
+            return {}, {"file": None, "set": {}, "kept": kept}, notes
     return added, {"file": kept.get(_FILE), "set": added, "kept": kept}, notes

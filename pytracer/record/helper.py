@@ -1,7 +1,8 @@
 """The launcher's helper: a small process beside the job that stops the threads of a dying one by ptrace.
 
-It is a child of the launcher, not of the job, so nothing in the job ever waits for it. Without it, each thread is
-asked by a signal instead: the report says so, nothing else changes. Its program is csrc/helper/, built with the core.
+It is a child of the launcher, not of the job, so nothing in the job ever waits for it. It serves only processes that
+descend from the launcher, run as its user and ask for themselves. Without it, each thread is asked by a signal
+instead: the report says so, nothing else changes. Its program is csrc/helper/, built with the core.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ def _hold(pid: int) -> int:
 
 
 def _end(pid: int, descriptor: int) -> None:
+    """By SIGKILL: it has nothing to put in order, and one that is stopped would keep us waiting."""
     with contextlib.suppress(ProcessLookupError):
         if descriptor >= 0:
-            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         else:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGKILL)
     if descriptor >= 0:
         os.close(descriptor)
 

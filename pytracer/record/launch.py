@@ -7,6 +7,7 @@ itself records is written by the preloaded core.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -21,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import RecordingError, UsageError
+from pytracer._private_files import copy_private, made_directory, private_directory, write_private
 from pytracer._version import __version__
 from pytracer.record.places import RUNS, built_core, command_word, file_system, is_remote, point_latest
+from pytracer.record.redact import redact_words
 
 LEVELS = ("light", "default", "ops")
 CUDA_GRAPHS = ("warn",)
@@ -30,10 +33,12 @@ RUN_FILE = "run.json"
 BOXES = "boxes"
 GPU_CORES = "gpu-cores"
 BOX_SUFFIX = ".blackbox"
+COUNTERS = "counters."  # and the name of a host: csrc/crashsafe/run_counters.h
 REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
 OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "doorbell")
 
+_ASAN = ("libasan.so", "libclang_rt.asan")  # AddressSanitizer's runtime, which must come first where it is preloaded
 ROOM_BYTES = 64 * 1024 * 1024
 
 
@@ -79,10 +84,11 @@ def create_run(command: Sequence[str], output: Path | None = None, *, force: boo
         force: delete the recording that `output` already holds.
 
     Raises:
-        RecordingError: the directory cannot be made or written.
+        RecordingError: the directory cannot be made or written, or is not ours alone.
         UsageError: `output` already holds a recording and `force` was not given.
     """
-    directory = Path(os.path.abspath(output)) if output is not None else _new_directory(command)
+    _current_directory()
+    directory = _output(output) if output is not None else _new_directory(command)
     if output is not None:
         _prepare_output(directory, force)
     notes: list[str] = []
@@ -92,7 +98,8 @@ def create_run(command: Sequence[str], output: Path | None = None, *, force: boo
         recording = _local_directory(directory, kind)
         notes.append(f"{directory} is on {kind}: black boxes are written to {recording} and moved there at the end")
     try:
-        (recording / BOXES).mkdir(mode=0o700, exist_ok=True)
+        with private_directory(recording) as opened, made_directory(BOXES, opened):
+            pass
     except OSError as error:
         raise _cannot_write(recording / BOXES, error) from error
     if not os.access(recording / BOXES, os.W_OK | os.X_OK):
@@ -131,13 +138,17 @@ def environment(
     Raises:
         RecordingError: the core is not built.
     """
-    result = _given_environment() if base is None else dict(base)
+    result = given_environment() if base is None else dict(base)
     core = str(core_library())
     others = [item for item in re.split(r"[\s:]+", result.get("LD_PRELOAD", "")) if item and item != core]
-    result["LD_PRELOAD"] = ":".join([core, *others])
+    first = [item for item in others if os.path.basename(item).startswith(_ASAN)]
+    result["LD_PRELOAD"] = ":".join([*first, core, *(item for item in others if item not in first)])
     result["PYTRACER_DIR"] = str(run.recording)
     result["PYTRACER_LEVEL"] = level
     result["PYTRACER_LAUNCHER"] = "1"
+    filters = seccomp_filters()
+    if filters is not None:
+        result["PYTRACER_SECCOMP_FILTERS"] = str(filters)
     if guard is not None:
         result["PYTRACER_GUARD"] = guard
     if cuda_graphs is not None:
@@ -145,12 +156,28 @@ def environment(
     return result
 
 
+def seccomp_filters() -> int | None:
+    """How many seccomp filters this process has: a process of the job that begins with more is in a sandbox.
+
+    None when the kernel does not tell, before Linux 5.9.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("Seccomp_filters:"):
+                return int(line.partition(":")[2])
+    return None
+
+
 def start_record(command: Sequence[str]) -> dict[str, Any]:
-    """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`."""
+    """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
+
+    What is no UTF-8 in the command is written as its bytes in hex, and the exact bytes of it all are kept beside it.
+    """
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         boot_id = ""
+    words, redacted = redact_words(command)
     return {
         "schema": "pytracer-run",
         "version": 1,
@@ -158,8 +185,10 @@ def start_record(command: Sequence[str]) -> dict[str, Any]:
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "boot_id": boot_id,
-        "command": list(command),
-        "cwd": os.getcwd(),
+        "command": words,
+        "redacted": redacted,
+        **({"command_hex": [os.fsencode(word).hex() for word in words]} if _as_text(words) != words else {}),
+        "cwd": _current_directory(),
         "started_wall_ns": time.time_ns(),
         "started_mono_ns": time.monotonic_ns(),
         "ended_mono_ns": None,
@@ -175,7 +204,7 @@ def write_record(run: Run, record: Mapping[str, Any]) -> None:
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
     """
-    write_text(run.directory / RUN_FILE, json.dumps(record, indent=1) + "\n")
+    write_text(run.directory / RUN_FILE, json.dumps(_as_text(record), indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -184,14 +213,9 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.replace(aside, path)
+        write_private(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
 
 
@@ -207,15 +231,22 @@ def collect_boxes(run: Run) -> Run:
         return run
     kept = False
     try:
-        run.boxes.mkdir(mode=0o700, exist_ok=True)
-        for source in sorted((run.recording / BOXES).glob("*" + BOX_SUFFIX)):
-            shutil.copyfile(source, run.boxes / source.name)
-            os.chmod(run.boxes / source.name, 0o600)
-            pid = source.name.removesuffix(BOX_SUFFIX).split(".")
-            if any(part.isdigit() and Path("/proc", part).exists() for part in pid[-2:]):
-                kept = True
-            else:
-                source.unlink()
+        with (
+            private_directory(run.recording) as recording,
+            private_directory(BOXES, recording) as source,
+            private_directory(run.directory) as directory,
+            made_directory(BOXES, directory) as target,
+        ):
+            for name in os.listdir(recording):
+                if name.startswith(COUNTERS):
+                    copy_private(name, recording, directory)
+            for name in sorted(item for item in os.listdir(source) if item.endswith(BOX_SUFFIX)):
+                copy_private(name, source, target)
+                pid = name.removesuffix(BOX_SUFFIX).split(".")
+                if any(part.isdigit() and Path("/proc", part).exists() for part in pid[-2:]):
+                    kept = True
+                else:
+                    os.unlink(name, dir_fd=source)
     except OSError as error:
         problem = _cannot_write(run.boxes, error)
         raise RecordingError(str(problem.args[0]), f"the black boxes stay in {run.recording}") from error
@@ -225,7 +256,16 @@ def collect_boxes(run: Run) -> Run:
     return replace(run, recording=run.directory, notes=())
 
 
-def _given_environment() -> dict[str, str]:
+def _as_text(value: Any) -> Any:
+    """`value` as JSON may hold it: Python's stand-ins for bytes that are no UTF-8 are no characters."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, Mapping):
+        return {_as_text(name): _as_text(item) for name, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def given_environment() -> dict[str, str]:
     """The environment as this process got it: in the C locale CPython adds LC_CTYPE to its own (PEP 538)."""
     result = dict(os.environ)
     try:
@@ -237,8 +277,15 @@ def _given_environment() -> dict[str, str]:
     return result
 
 
+def _current_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise RecordingError("the current directory does not exist any more", "change to another one") from error
+
+
 def _new_directory(command: Sequence[str]) -> Path:
-    runs = Path(os.getcwd(), RUNS)
+    runs = Path(_current_directory(), RUNS)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{command_word(command)}-{os.getpid()}"
     try:
         runs.mkdir(exist_ok=True)
@@ -255,18 +302,28 @@ def _new_directory(command: Sequence[str]) -> Path:
     raise RecordingError(f"{runs} holds a hundred runs named {name}", "choose a directory with -o DIR")
 
 
+def _output(path: Path) -> Path:
+    """Where `-o path` leads: a link to a directory is what the user chose, so it is followed once, here."""
+    return Path(os.path.realpath(path) if path.is_symlink() else os.path.abspath(path))
+
+
 def _prepare_output(directory: Path, force: bool) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        old = [path for name in OWN_FILES if (path := directory / name).exists()]
-        old += sorted((directory / BOXES).glob("*" + BOX_SUFFIX))
-        old += sorted((directory / GPU_CORES).glob("*"))
-        if old and not force:
-            raise UsageError(
-                f"{directory} already holds a recording", "choose another directory, or --force to delete it"
-            )
-        for path in old:
-            path.unlink()
+        with private_directory(directory) as opened:
+            names = os.listdir(opened)
+            old = [(opened, name) for name in names if name in OWN_FILES or name.startswith(COUNTERS)]
+            with contextlib.ExitStack() as stack:
+                for folder, suffix in ((BOXES, BOX_SUFFIX), (GPU_CORES, "")):
+                    if folder in names:
+                        below = stack.enter_context(private_directory(folder, opened))
+                        old += [(below, name) for name in os.listdir(below) if name.endswith(suffix)]
+                if old and not force:
+                    raise UsageError(
+                        f"{directory} already holds a recording", "choose another directory, or --force to delete it"
+                    )
+                for below, name in old:
+                    os.unlink(name, dir_fd=below)
     except FileExistsError as error:
         raise UsageError(f"{directory} is not a directory", "choose another one with -o DIR") from error
     except OSError as error:
@@ -298,4 +355,6 @@ def _cannot_write(path: Path, error: OSError) -> RecordingError:
     hint = "choose a writable directory with -o DIR"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free some space, or choose another disk with -o DIR"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        hint = "raise `ulimit -n`"
     return RecordingError(f"cannot write {path}: {error.strerror or error}", hint)

@@ -12,7 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from pytracer._errors import PytracerError, UsageError
+from pytracer._errors import PytracerError, RecordingError, UsageError
+from pytracer._printable import one_line
+from pytracer._private_files import private_directory
 from pytracer.record import config, places, python_half, torch_half
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
 from pytracer.record.unseen import is_compiling, unseen
@@ -67,6 +69,7 @@ def enable(
     if guard is not None:
         os.environ[VARIABLE] = guard  # for children, and for the hooks, which come with torch
     if box.recording:
+        box.lib.pytracer_make_box()
         torch_half.arm_guard(box)  # preloaded: the launcher chose directory and level
         return box.directory
     if box.has_box:
@@ -131,20 +134,12 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
     kind = places.file_system(wanted)
     problem: str | None = f"a black box cannot be mapped safely on {kind}" if places.is_remote(kind) else None
     if problem is None:
-        try:
-            wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
-            box.start(wanted, ANNOUNCE)
-        except OSError as error:
-            problem = error.strerror or str(error)
+        problem = _start_in(box, wanted)
     if problem is not None:
         spare = Path(tempfile.gettempdir(), f"pytracer-{os.getuid()}", wanted.name)
-        try:
-            spare.mkdir(mode=0o700, parents=True, exist_ok=True)
-            box.start(spare, ANNOUNCE)
-        except OSError as error:
-            _say(
-                f"not recording: {wanted}: {problem}; {spare}: {error.strerror}; set PYTRACER_DIR to a local directory"
-            )
+        spare_problem = _start_in(box, spare, spare.parent)
+        if spare_problem is not None:
+            _say(f"not recording: {wanted}: {problem}; {spare}: {spare_problem}; set PYTRACER_DIR to a local directory")
             return False
         _say(f"cannot record into {wanted} ({problem}): recording into {spare}; choose with enable(directory=...)")
         wanted = spare
@@ -154,5 +149,20 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
     return True
 
 
+def _start_in(box: Core, directory: Path, *above: Path) -> str | None:
+    """Records into a directory that nobody else may write, nor one `above` it; returns why not, None when it does."""
+    try:
+        for path in (*above, directory):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with private_directory(os.path.realpath(path)):
+                pass
+        box.start(directory, ANNOUNCE)
+    except OSError as error:
+        return error.strerror or str(error)
+    except RecordingError as error:
+        return str(error.args[0])
+    return None
+
+
 def _say(text: str) -> None:
-    print(f"pytracer: {text}", file=sys.stderr)
+    print(f"pytracer: {one_line(text)}", file=sys.stderr)

@@ -1,7 +1,8 @@
 """Starts a command and waits for its end, so that the command does not notice.
 
 It keeps the process group, the terminal, the descriptors, the signal mask and the signal dispositions that it would
-have without a launcher. Standard library only.
+have without a launcher. What is sent to the launcher reaches the command; when the command is stopped, so is the
+launcher (`stops.py`), and the shell above sees what it would see without it. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import resource
 import signal
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from pytracer.record.bystander import Bystander
+from pytracer.record.signal_wait import EVERY, SI_KERNEL, Received, next_signal
+from pytracer.record.start import Job
+from pytracer.record.stops import stop_as_well
+
+# What would end the launcher while it reports.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_SI_KERNEL = 0x80  # siginfo.si_code of what a terminal sends (asm-generic/siginfo.h): the job got it, too
 
 
 @dataclass(frozen=True)
@@ -55,46 +60,70 @@ def supervise(
 ) -> Ending:
     """Starts `program`, forwards signals, and waits for its end.
 
-    Signals are blocked here and taken one by one with their origin, so none is lost between start and wait, and an
-    interrupt that the terminal sent to the whole process group is not sent a second time. The child gets the mask
-    and the dispositions that this process was started with. Signals ignored here, as below nohup, are forwarded
-    too: blocked, they are not thrown away, and a job may have its own handler for them.
+    All signals are blocked here and taken one by one with their origin, so none is lost between start and wait, and
+    what the terminal sent to the whole process group is not sent a second time. The child gets the mask and the
+    dispositions that this process was started with. Signals ignored here, as below nohup, are forwarded too: blocked,
+    they are not thrown away, and a job may have its own handler for them.
 
     Args:
         program: path of the executable.
         job: its arguments, `argv[0]` first.
         environment: all of it.
-        started: called with the child's pid.
-        pause: called before each wait; returns after how many seconds it wants to be called again, None for never.
+        started: called with the child's pid; must not raise.
+        pause: called before each wait; returns after how many seconds it wants to be called again, None for never;
+            must not raise.
         adopted: called with the child's pid when any child may have ended; reaps others (see `orphans.py`).
 
     Raises:
-        OSError: it could not be executed.
+        StartError: it could not be executed.
     """
-    watched = {*FORWARDED, signal.SIGINT, signal.SIGCHLD}
-    ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would throw the status away
     interrupted = False
-    with held(watched) as before:
-        pid = os.posix_spawn(program, job, environment, setsigmask=before, setsigdef=to_reset())
-        started(pid)
-        while True:
-            if adopted is not None:
-                adopted(pid)
-            ended, status, usage = os.wait4(pid, os.WNOHANG)
-            if ended:
-                break
-            seconds = pause()
-            info = signal.sigwaitinfo(watched) if seconds is None else signal.sigtimedwait(watched, seconds)
-            if info is None:
-                continue
-            interrupted = interrupted or (info.si_signo == signal.SIGINT and not ignores_interrupts)
-            if info.si_signo != signal.SIGCHLD and info.si_code != _SI_KERNEL:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, info.si_signo)
+    lookout = -1
+    with held(EVERY) as before:
+        ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        child = Job(program, job, environment, before)
+        bystander = Bystander()  # behind the job, which must not lack the last process that a limit allows
+        try:
+            started(child.pid)
+            while True:
+                if adopted is not None:
+                    adopted(child.pid)
+                ended, status, usage = os.wait4(child.pid, os.WNOHANG | os.WUNTRACED)
+                if ended and os.WIFSTOPPED(status):
+                    lookout = stop_as_well(child.pid, os.WSTOPSIG(status))
+                    continue
+                if ended:
+                    break
+                received = next_signal(EVERY, pause())
+                if received is None:
+                    continue
+                interrupted = interrupted or (received.number == signal.SIGINT and not ignores_interrupts)
+                if _is_for_job(received, bystander, lookout):
+                    with contextlib.suppress(OSError):  # it has ended, or belongs to another user by now
+                        os.kill(child.pid, received.number)
+        finally:
+            bystander.end()
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm that was set before exec was the job's
+    child.check_started()
     if os.WIFSIGNALED(status):
-        return Ending(pid, None, os.WTERMSIG(status), interrupted, _usage(usage, bool(os.WCOREDUMP(status))))
-    return Ending(pid, os.WEXITSTATUS(status), None, interrupted, _usage(usage))
+        return Ending(child.pid, None, os.WTERMSIG(status), interrupted, _usage(usage, bool(os.WCOREDUMP(status))))
+    return Ending(child.pid, os.WEXITSTATUS(status), None, interrupted, _usage(usage))
+
+
+def _is_for_job(received: Received, bystander: Bystander, lookout: int) -> bool:
+    """Whether a signal that reached the launcher would have reached the job alone, had it been in the launcher's place.
+
+    What was sent to the whole process group the job got itself. To a single process the kernel sends the hangup of a
+    terminal, SIGHUP and SIGCONT to the leader of the session only (drivers/tty/tty_jobctrl.c,
+    tty_signal_session_leader), and SIGALRM of an alarm(2) that was set before exec.
+    """
+    if received.number == signal.SIGCHLD:
+        return False
+    if received.code > 0:
+        hangup = received.number in (signal.SIGHUP, signal.SIGCONT) and os.getsid(0) == os.getpid()
+        return received.code == SI_KERNEL and (hangup or received.number == signal.SIGALRM)
+    # SIGPIPE and SIGXFSZ of a write of ours carry our own pid. A sender outside of our pid namespace has pid 0.
+    return received.sender not in (os.getpid(), lookout) and not bystander.heard(received)
 
 
 def signal_name(number: int) -> str:
@@ -114,26 +143,6 @@ def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> dict[str,
         "minor_faults": used.ru_minflt,
         "core_dumped": core_dumped,
     }
-
-
-def to_reset() -> list[signal.Signals]:
-    """The signals that Python ignores on its own and that the job must find at their default.
-
-    CPython sets SIGPIPE and SIGXFSZ to ignored before any code of ours runs (Modules/signalmodule.c,
-    signal_install_handlers), so what the launcher was started with is gone. Its parent still shows it: a shell
-    after `trap '' PIPE`, or a service manager, ignores the signal itself. A Python parent proves nothing, because
-    subprocess gives its children the default back.
-    """
-    own = (signal.SIGPIPE, signal.SIGXFSZ)
-    try:
-        parent = Path("/proc", str(os.getppid()))
-        status = (parent / "status").read_text(encoding="utf-8", errors="replace")
-        ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
-        if "python" in os.path.basename(os.readlink(parent / "exe")):
-            ignored = 0
-    except (OSError, StopIteration, ValueError, IndexError):
-        ignored = 0
-    return [signum for signum in own if not ignored >> (signum - 1) & 1]
 
 
 @contextlib.contextmanager

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from pytracer._words import count_words, list_words, size_words
 from pytracer.analyze import report as r
 from pytracer.render.frames import numbered_lines, python_lines
+from pytracer.render.printing import Hanging
 from pytracer.render.wrappers import bucket_lines, buffer_lines, unit_lines
 
 _BYTES_A_LINE = 16
@@ -29,17 +29,20 @@ def process_details(process: r.ProcessReport) -> RenderableType:
     """Everything about one process that is not on the first screen."""
     rank = f"rank {process.rank}, " if process.rank is not None else ""
     status = process.status.kind if process.status else "unknown"
-    parts: list[RenderableType] = [Text(f"{rank or f'{process.role} '}pid {process.pid}: {status}", style="bold")]
+    title = f"{rank or f'{process.role} '}pid {process.pid}: {status}"
+    parts: list[RenderableType] = [Hanging(Text(title, style="bold"))]
     if process.command:
         parts.append(_indented(shlex.join(process.command), 2))
+    if process.redacted:
+        parts.append(_indented(f"{count_words(process.redacted, 'secret')} left out of what was recorded", 2))
     for title, lines in (*_threads(process), *_crash(process), *_groups(process)):
         parts.append(_indented(title, 2, "cyan"))
         parts += [_indented(line, 4) for line in lines]
     return Group(*parts)
 
 
-def _indented(line: str, columns: int, style: str = "") -> Padding:
-    return Padding(Text(line, style=style, overflow="fold"), (0, 0, 0, columns))
+def _indented(line: str, columns: int, style: str = "") -> Hanging:
+    return Hanging(Text(line, style=style), columns)
 
 
 Section = tuple[str, Sequence[str]]
@@ -107,7 +110,7 @@ def _crash(process: r.ProcessReport) -> Iterator[Section]:
     if images:
         yield (
             count_words(len(images), "image"),
-            [f"{item.start:<14} {item.build_id or 'no build id':<40} {item.path}" for item in images],
+            [f"{item.start or '?':<14} {item.build_id or 'no build id':<40} {item.path}" for item in images],
         )
     if process.mappings:
         files = {item.path for item in process.mappings if item.path and item.path.startswith("/")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pytracer._printable import one_line
 from pytracer._words import count_words
 from pytracer.analyze import report as r
 
@@ -21,7 +22,7 @@ def flight_lines(dumps: Sequence[r.FlightRecorderDump]) -> Iterator[str]:
     for dump in dumps:
         if dump.pid is None:
             name = (dump.file or "").rsplit("/", 1)[-1]
-            reasons.setdefault((dump.notes or ["no reason was recorded"])[0], []).append(name)
+            reasons.setdefault(one_line((dump.notes or ["no reason was recorded"])[0]), []).append(name)
     for why, names in reasons.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield f"not used: {shown}: {why}"

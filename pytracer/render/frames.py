@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from rich.cells import cell_len
+
 from pytracer._words import count_words, function_words
 from pytracer.analyze.report import NativeFrame, PythonFrame, StackCycle, ThreadReport
+from pytracer.render.printing import padded
 
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
@@ -46,9 +49,10 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     """One line per frame, innermost first: the innermost ones, then those outside libraries."""
     stack = stack if everything else [frame for frame in stack if _RECORDER not in (frame.file or "")]
     chosen = list(range(len(stack))) if everything else _interesting(stack)
-    width = max((len(stack[position].function or "?") for position in chosen), default=0)
+    width = max((cell_len(stack[position].function or "?") for position in chosen), default=0)
     lines = [
-        f"{stack[position].function or '?':<{min(width, 30)}}  {position_words(stack[position])}" for position in chosen
+        f"{padded(stack[position].function or '?', min(width, 30))}  {position_words(stack[position])}"
+        for position in chosen
     ]
     if len(chosen) < len(stack):
         lines.append(f"... {count_words(len(stack) - len(chosen), 'more frame')}")

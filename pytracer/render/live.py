@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytracer._printable import printable
 from pytracer._words import function_words, size_words, time_words
 from pytracer.analyze.live import LiveCollective, LiveFrame, LiveProcess, LiveReport, LiveThread
 
@@ -15,7 +16,7 @@ _QUIET = ("futex", "epoll_wait", "poll", "ppoll", "select", "pselect6", "clock_n
 
 def render_live(report: LiveReport, *, everything: bool = False) -> str:
     """The whole report; threads without a Python stack are counted unless `everything`."""
-    return "\n".join(_lines(report, everything)) + "\n"
+    return "\n".join(_lines(printable(report), everything)) + "\n"
 
 
 def _lines(report: LiveReport, everything: bool) -> Iterator[str]:

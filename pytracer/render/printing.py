@@ -5,12 +5,35 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table
+from rich.text import Text
 
+from pytracer._printable import neutral
 from pytracer.render.style import Style
 
 LABEL_WIDTH = 8
+_HANG = 4
+
+
+class Hanging:
+    """Text whose further lines are indented: what it holds cannot begin a line where a row or a title begins."""
+
+    def __init__(self, text: Text, columns: int = 0) -> None:
+        self._text, self._columns = text, columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - self._columns
+        first = next(iter(self._text.wrap(console, room, overflow="fold")), Text())
+        yield Padding(first, (0, 0, 0, self._columns))
+        rest = self._text[len(first.plain) :]
+        rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+        if rest.plain:
+            for line in rest.wrap(console, room - _HANG, overflow="fold"):
+                yield Padding(line, (0, 0, 0, self._columns + _HANG))
 
 
 def rows_table(rows: Iterable[tuple[str, RenderableType]]) -> Table:
@@ -23,8 +46,16 @@ def rows_table(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     return grid
 
 
+def padded(text: str, columns: int) -> str:
+    """`text` with blanks up to a number of columns of the terminal, of which some characters take two or none."""
+    return text + " " * (columns - cell_len(text))
+
+
 def printed(content: RenderableType, style: Style) -> str:
-    """The text of something that rich can print, without blanks at the ends of lines, ending with a newline."""
+    """The text of something that rich can print, without blanks at the ends of lines, ending with a newline.
+
+    Whoever lays out a report has made it printable before (`printable`); what was forgotten is made harmless here.
+    """
     out = io.StringIO()
     console = Console(
         file=out,
@@ -38,5 +69,6 @@ def printed(content: RenderableType, style: Style) -> str:
         emoji=False,
         _environ={},
     )
-    console.print(content, end="")
+    segments = (Segment(neutral(item.text), item.style) for item in console.render(content) if not item.control)
+    console.print(Segments(segments), end="")
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n")) + "\n"

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pytracer._printable import one_line, printable, shell_command
 from pytracer._words import count_words, time_words
 from pytracer.analyze import report as r
 from pytracer.render.address import memory_text
@@ -18,7 +19,7 @@ from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, python_lines, short_file
 from pytracer.render.groups import evidence_in_tables, mismatch_tables
-from pytracer.render.printing import printed, rows_table
+from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
 
@@ -27,6 +28,7 @@ _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
 _COMMAND_WIDTH = 160
+_PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
 _IN_TABLE = ("first-death", "connection-lost")  # the table of ranks tells it
 _SAID = ("the Python code was at", "the sender's command line")  # evidence that has a row of its own
 
@@ -40,17 +42,20 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
         everything: Also every process with its full stacks, and the rules that did not fire.
     """
     style = style or Style()
-    return printed(Group(*_blocks(report, everything, style.width)), style)
+    directory = report.run.directory if report.run else None
+    more = shell_command("pytracer", "inspect", short_file(directory)) if directory else None
+    return printed(Group(*_blocks(printable(report, _PARAGRAPHS), more, everything, style.width)), style)
 
 
-def _blocks(report: r.Report, everything: bool, width: int) -> Iterator[RenderableType]:
+def _blocks(report: r.Report, more: str | None, everything: bool, width: int) -> Iterator[RenderableType]:
+    """`more`: the command that shows more, made of the path as it is: what is printable is another path."""
     verdict = report.verdict or r.Verdict()
     subject = _subject(report, verdict)
-    yield Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red")
+    yield Hanging(Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red"))
     if verdict.class_ != "clean":
-        yield Text(_headline(verdict, subject), style="dim")
+        yield Hanging(Text(_headline(verdict, subject), style="dim"))
         yield Text()
-    rows = _rows(report, verdict, subject, everything, width)
+    rows = _rows(report, verdict, subject, more, everything, width)
     yield rows_table(rows)
     if everything:
         for process in report.processes or []:
@@ -78,7 +83,12 @@ def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
 
 
 def _rows(
-    report: r.Report, verdict: r.Verdict, subject: r.ProcessReport | None, everything: bool, width: int
+    report: r.Report,
+    verdict: r.Verdict,
+    subject: r.ProcessReport | None,
+    more: str | None,
+    everything: bool,
+    width: int,
 ) -> Iterator[tuple[str, RenderableType]]:
     for calls in mismatch_tables(report):
         yield "calls", calls
@@ -90,7 +100,7 @@ def _rows(
     yield from _finding_rows(report, verdict)
     if verdict.advice:
         yield "next", Text(verdict.advice, style="bold")
-    yield from _run_rows(report, verdict)
+    yield from _run_rows(report, verdict, more)
     if everything:
         for item in report.checked or []:
             yield "checked", Text(f"{item.id}: {item.result}: {item.why}", style="dim")
@@ -135,10 +145,11 @@ def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[s
     told = " ".join([verdict.summary or "", *(verdict.evidence or [])])
     raised = status is not None and status.kind == "exception"
     if exception is not None and (raised or exception.language == "C++"):
-        known = exception.language == "C++" and (exception.type or "") in told and (exception.message or "") in told
+        message = one_line(exception.message or "")
+        known = exception.language == "C++" and (exception.type or "") in told and message in told
         if not known:
             yield "error", _exception(exception)
-    if subject.abort_text and subject.abort_text not in told:
+    if subject.abort_text and one_line(subject.abort_text) not in told:
         yield "printed", Text(_cut_lines(subject.abort_text))
 
 
@@ -248,7 +259,7 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
         yield "missing", Text("; ".join(mine.missing))
 
 
-def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iterator[tuple[str, RenderableType]]:
     subject = _subject(report, verdict)
     guard = _guard(subject.guard) if subject and subject.guard else None
     if guard:
@@ -267,9 +278,8 @@ def _run_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, Rende
         yield "earlier", Text(f"attempt {attempt.attempt} of torchrun: {said or 'no verdict'}")
     directory = report.run.directory if report.run else None
     if directory and verdict.class_ != "clean":
-        shown = short_file(directory)
-        yield "run", Text(shown)
-        yield "more", Text(f"pytracer inspect {shlex.quote(shown)} --all (every process, full stacks), or --json")
+        yield "run", Text(short_file(directory))
+        yield "more", Text(f"{command} --all (every process, full stacks), or --json")
 
 
 def _guard(guard: r.GuardReport) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pytracer._printable import printable
 from pytracer._words import time_words
 from pytracer.analyze.report import Region
 from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
 from pytracer.render.address import life_words, neighbor_words, origin_words
 from pytracer.render.holders import holder_lines
-from pytracer.render.printing import printed, rows_table
+from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.style import Style
 from pytracer.render.wrappers import cut
 
@@ -23,14 +24,14 @@ _POINTERS = 8
 def render_where(report: WhereReport, style: Style | None = None) -> str:
     """All answers, ending with a newline."""
     style = style or Style()
-    return printed(Group(*_blocks(report)), style)
+    return printed(Group(*_blocks(printable(report))), style)
 
 
 def _blocks(report: WhereReport) -> Iterator[RenderableType]:
-    yield Text(_process(report.process or WhereProcess()), style="dim")
+    yield Hanging(Text(_process(report.process or WhereProcess()), style="dim"))
     for item in report.addresses or []:
         yield Text()
-        yield _sentence(item)
+        yield Hanging(_sentence(item))
         yield rows_table((label, Text(words)) for label, words in _rows(item))
     if report.missing:
         yield Text()

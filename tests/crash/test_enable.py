@@ -77,11 +77,18 @@ def test_enable_below_pytracer_run_joins_that_run(run: Path) -> None:
     assert "already recording" not in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["below-a-file", "proc", "device"])
+@pytest.mark.parametrize("kind", ["below-a-file", "proc", "device", "open-to-others"])
 def test_directory_that_cannot_be_written_is_one_line(kind: str, run: Path) -> None:
     """Recording goes to a temporary directory, which the line names; the program goes on and ends with 0."""
     (run.parent / "file").write_text("in the way\n", encoding="utf-8")
-    wanted = {"below-a-file": str(run.parent / "file" / "run"), "proc": "/proc/1/pytracer", "device": "/dev/full"}[kind]
+    (run.parent / "open").mkdir()
+    (run.parent / "open").chmod(0o777)
+    wanted = {
+        "below-a-file": str(run.parent / "file" / "run"),
+        "proc": "/proc/1/pytracer",
+        "device": "/dev/full",
+        "open-to-others": str(run.parent / "open"),
+    }[kind]
     spare = run.parent / "tmp"
     spare.mkdir()
     code = f"import pytracer; print(pytracer.enable({wanted!r}), pytracer.is_enabled()); print('goes on')"

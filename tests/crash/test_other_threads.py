@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -120,28 +121,76 @@ def test_forbidden_ptrace_falls_back_to_the_signal(run: Path) -> None:
     assert [thread.state for thread in crash.threads] == ["done"] * 3
 
 
-@pytest.mark.parametrize("damage", ["nobody", "garbage", "short"])
+@pytest.mark.parametrize("damage", ["nobody", "file", "directory"])
 def test_doorbell_without_a_helper_changes_nothing(damage: str, run: Path) -> None:
     """What a killed launcher left behind, or a foreign file of that name: the signal is used, and soon."""
     run.mkdir()
-    left = bytearray(64 + 64 * 128)
-    left[:8], left[12:16] = b"pytrbel1", (2**22 - 1).to_bytes(4, "little")
-    content = {"nobody": bytes(left), "garbage": os.urandom(len(left)), "short": b"pytrbel1"}[damage]
-    (run / "doorbell").write_bytes(content)
+    bell = run / "doorbell"
+    if damage == "nobody":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+            left.bind(str(bell))
+    elif damage == "file":
+        bell.write_bytes(os.urandom(100))
+    else:
+        bell.mkdir()
     crash = crash_of(victim(PROGRAM, run=run))
-    assert crash.threads_how == "signal"
+    assert (crash.threads_how, crash.helper_error) == ("signal", errno.ECONNREFUSED)
     assert len(crash.threads) == 3
 
 
 def test_processes_that_die_together_are_all_served(run: Path) -> None:
     """One helper, eight deaths at once: every box has the stacks of its other thread."""
-    done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", run=run, options=("--no-report",))
+    done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", "8", run=run, options=("--no-report",))
     assert done.stdout == f"{[-signal.SIGSEGV] * 8}\n"
     crashes = [box.crash for box in done.boxes if box.crash is not None]
     assert len(crashes) == 8
     assert [len(crash.threads) for crash in crashes] == [1] * 8
     assert {thread.state for crash in crashes for thread in crash.threads} == {"done"}
     assert {crash.threads_how for crash in crashes} == {"helper"}
+
+
+def test_hundred_processes_that_die_together_are_all_reported(run: Path) -> None:
+    """More than the helper serves at a time: who is not served in time is asked by signal."""
+    done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", "100", run=run, options=("--no-report",))
+    assert done.stdout == f"{[-signal.SIGSEGV] * 100}\n"
+    crashes = [box.crash for box in done.boxes if box.crash is not None]
+    assert [len(crash.threads) for crash in crashes] == [1] * 100
+    assert {thread.state for crash in crashes for thread in crash.threads} == {"done"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a pid namespace needs root")
+def test_process_of_another_pid_namespace_is_served(run: Path) -> None:
+    """The kernel translates who rings; tids are what the process calls them, as in its own records."""
+    shell = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh")
+    done = traced_run(*shell, sys.executable, PROGRAMS / PROGRAM, run=run, options=("--no-report",))
+    assert done.status == 128 + signal.SIGSEGV
+    crash = crash_of(done)
+    assert (crash.threads_how, crash.helper_error) == ("helper", None)
+    assert all(thread.state == "done" and thread.complete for thread in crash.threads)
+    assert {thread.tid for thread in crash.threads} == {crash.tid + i for i in (1, 2, 3)}
+
+
+def test_path_may_be_longer_than_a_sockets_address(tmp_path: Path) -> None:
+    """107 bytes fit into one: a longer run directory is entered another way."""
+    long = tmp_path / ("d" * 100) / ("e" * 100) / "run"
+    long.parent.mkdir(parents=True)
+    assert crash_of(launched(run=long)).threads_how == "helper"
+
+
+def test_helper_that_is_stopped_costs_little(run: Path) -> None:
+    """It accepts nothing: after 0.6 s every thread is asked by signal."""
+    command = ["sh", "-c", f'{sys.executable} -c "$STOP" && "$@"', "sh", sys.executable, str(PROGRAMS / PROGRAM)]
+    stop = (
+        "import os, signal\n"
+        "parent = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
+        "for pid in open(f'/proc/{parent}/task/{parent}/children').read().split():\n"
+        "    if open(f'/proc/{pid}/comm').read() == 'pytracer-helper\\n': os.kill(int(pid), signal.SIGSTOP)"
+    )
+    done = traced_run(*command, run=run, options=("--no-report",), STOP=stop)
+    crash = crash_of(done)
+    assert (crash.threads_how, crash.helper_error) == ("signal", errno.ETIMEDOUT)
+    assert [thread.state for thread in crash.threads] == ["done"] * 3
+    assert crash.step_ns["OTHER_THREADS"] - crash.mono_ns < 3_000_000_000
 
 
 @pytest.mark.parametrize("way", ["launcher", "preload", "enable"])

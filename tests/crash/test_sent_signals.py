@@ -126,3 +126,35 @@ def test_flood_of_signals_does_not_fill_the_box(run: Path) -> None:
     assert done.status == 0
     assert len(seen(done)) == 200
     assert os.path.getsize(done.box.path) < 16 << 20
+
+
+SMALL = """
+#include <signal.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+static volatile int heard;
+static void handler(int number) { heard = number; }
+int main(void) {
+  unsigned long page = 4096, room = getauxval(AT_MINSIGSTKSZ) + 1024;
+  char* at = mmap(0, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(at, page, PROT_NONE);
+  stack_t stack = {.ss_sp = at + page, .ss_size = room};
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+  if (sigaltstack(&stack, 0) != 0 || sigaction(SIGTERM, &action, 0) != 0) return 1;
+  raise(SIGTERM);
+  printf("heard %d\\n", heard);
+  return 0;
+}
+"""
+
+
+def test_signal_is_noted_although_the_programs_alternate_stack_is_small(run: Path, tmp_path: Path) -> None:
+    """A stack of 1 KiB more than the kernel's frame is enough for the handler, and so it is below the recorder."""
+    run.parent.mkdir(parents=True, exist_ok=True)
+    program = tmp_path / "small"
+    subprocess.run(["cc", "-xc", "-", "-o", str(program)], input=SMALL, text=True, check=True)
+    plain = ended([program], environment(), run)
+    done = ended([program], preloaded(run), run)
+    assert (done.status, done.stdout) == (plain.status, plain.stdout) == (0, "heard 15\n")
+    assert [entry.kind for entry in done.box.facts if entry.kind == "SIGNAL_SEEN"] == ["SIGNAL_SEEN"]

@@ -20,40 +20,11 @@ from pytracer.decode.snapshot import Snapshot
 from pytracer.render.json import render_json
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where
+from tests.fuzz.seeds import BASE, small_box
 from tests.support.synth import Box
-from tests.support.synth_threads import OtherThread
 
-BASE = 0x7F00_0000_0000
 SECONDS = 5  # for one read of a box of 100 KB, which takes about two milliseconds
 INTERESTING = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\xff" * 8, bytes(8))
-
-
-def small_box() -> bytes:
-    """Every kind of content, in little room."""
-    shape = {"threads_per_chunk": 2, "records_per_thread": 16, "graves_per_thread": 16, "slots_log2": 4}
-    box = Box(rank=1, journal_bytes=8192, epoch_slots=64, **shape)  # type: ignore[arg-type]
-    box.versions(python="3.11", torch="2.13").group("0", [0, 1]).note("hooks installed")
-    box.module("model", [{"fqn": "w", "addr": BASE, "nbytes": 4096}])
-    box.buckets("model", [{"addr": BASE + 0x10000, "nbytes": 8192, "parameters": {"w": 4096, "b": 4096}}])
-    box.alloc(BASE, 4096, by=("f", "f.py", 9)).alloc(
-        BASE + 0x10000, 1 << 20, by=box.site(("g", "g.py", 4), ("h", "h.py", 8), "AddBackward0", 3)
-    )
-    box.grave(BASE + 0x20000, 256, by="MulBackward0", freed_by=("f", "f.py", 12), tid=55).busy(BASE + 0x40)
-    box.free(BASE + 0x10000, by=("f", "f.py", 13))
-    box.step(3).mark("here").event("NODE", "MulBackward0", 7, [BASE])
-    box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed").collective("gloo:broadcast", nbytes=4)
-    box.exception("ValueError", "bad", [("f", "f.py", 9)]).wait(77, signal=9).cpp_exception("E", "what")
-    box.crash(
-        addr=BASE + 0x10010, node="N5torch8autograd9generated12MulBackward0E", node_sequence_nr=7,
-        python=[("f", "f.py", 9), ("main", "f.py", 30)], other_python={0x99: [("w", "w.py", 1)]},
-        native=[("/gone/x.so", 0x1100), ("/gone/y.so", 0x2200), (None, 0x5010)], build_ids={"/gone/x.so": b"\x01" * 20},
-        mappings=[(0x5000, 0x6000, "r-xp", 0, "/gone/z.so"), (0x7000, 0x8000, "rw-p", 0, "")],
-        also=[(55, 11, 1, 0x10, 0x20)], code_bytes=b"\x8b\x07",
-        abort_text="free(): invalid pointer", sender_command=["kill", "-11"], fault_file=(4096, 0, 0x01021994),
-        memory=[("rdi", BASE, BASE - 16, b"\x01" * 64)], loaded=["/gone/z.so"], threads_how=1,
-        threads=[OtherThread(55, "w", [("/gone/x.so", 0x10)] * 60, pthread=0x99, total=100), OtherThread(56, state=0)],
-    )  # fmt: skip
-    return box.content()
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ def _make(target: Path, sources: list[Path], command: list[str]) -> None:
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    """build/testing with both libraries; made once, whichever worker comes first."""
+    """build/testing with its libraries; made once, whichever worker comes first."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler ({compiler}) to build csrc/testing with")
@@ -42,6 +42,12 @@ def built() -> Path:
             BUILT / "libpytracer_testing.so",
             [testing, *headers],
             [compiler, "-std=c++20", *common, str(testing), f"-L{PACKAGE}", "-lpytracer_core", f"-Wl,-rpath,{PACKAGE}"],
+        )
+        redact = [CSRC / "testing" / "redact.cpp", CSRC / "crashsafe" / "redact.cpp"]
+        _make(
+            BUILT / "libredact.so",
+            [*redact, CSRC / "crashsafe" / "secret_words.inc"],
+            [compiler, "-std=c++20", *common, *map(str, redact)],
         )
         # -fno-builtin: a compiler takes a malloc that is written here for its own
         _make(BUILT / "libwatch.so", [watch], [compiler, "-xc", "-fno-builtin", *common, str(watch)])

@@ -158,6 +158,28 @@ assert again is not None
     assert sum(guard.counts[name] for name in guard.counts if name.startswith("refused")) == 0
 
 
+def test_address_space_is_reserved_by_need_under_a_limit(native: Native) -> None:
+    """A little at first, more for what lives; without a limit 64 GiB and no more."""
+    code = """
+import resource
+before = status("VmSize:")
+if limited: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+arm(protection_only=1)
+reserved = status("VmSize:") - before << 10
+assert reserved < (256 << 20 if limited else 65 << 30), reserved
+live = [take(1 << 20) for _ in range(100)] + [take(4 << 20) for _ in range(50)]
+assert None not in live and len(set(live)) == 150
+assert all(readable(at) for at in live)
+for at in live: free(at)
+"""
+    for limited in ("True", "False"):
+        guard = guard_of(child(native, f"limited = {limited}\n{code}"))
+        assert guard.counts["quarantined"] == 150
+        assert all(high - low >= 64 << 20 for low, high in guard.pools)
+        for path in (native.run / "boxes").iterdir():
+            path.unlink()
+
+
 def test_budgets_and_records_are_limits_of_what_lives(native: Native) -> None:
     """Each is counted under its own name, and room that comes free is used again."""
     code = """

@@ -783,7 +783,8 @@ class Box:
         )
         head += struct.pack("<QQQ", c["faults_repaired"], c["hook_errors"], c["collectives"])
         head += struct.pack("<II40s64s", 1, self.python_minor, self.boot_id.encode(), self.host.encode())
-        head += struct.pack("<II32sI188s", len(self.threads), 1, b"", self.epoch, b"")
+        head += struct.pack("<II32sI88s", len(self.threads), 1, b"", self.epoch, b"")
+        head += struct.pack("<I96s", c.get("redacted", 0), b"")
         assert len(head) == 512, len(head)
         return head
 

@@ -117,7 +117,7 @@ def _graphs(view: ProcessView) -> str | None:
 
 
 def _waiting(view: ProcessView) -> str | None:
-    awaited = [item for item in view.process.snapshot.storages if item.awaited]
+    awaited = [item for item in view.process.snapshot.storages.on_devices() if item.awaited]
     if not awaited:
         return None
     was = "was" if len(awaited) == 1 else "were"

@@ -1,7 +1,8 @@
-"""Eight workers that die at the same moment, each with a thread of its own beside."""
+"""Argument: how many. Workers that die at the same moment, each with a thread of its own beside."""
 
 import ctypes
 import multiprocessing
+import sys
 import threading
 import time
 
@@ -14,8 +15,9 @@ def work(start):
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
-    start = context.Barrier(8)
-    workers = [context.Process(target=work, args=(start,)) for _ in range(8)]
+    count = int(sys.argv[1])
+    start = context.Barrier(count)
+    workers = [context.Process(target=work, args=(start,)) for _ in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -12,6 +12,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.report import Report
 from pytracer.decode.snapshot import NamedTensor, StorageHit
+from pytracer.decode.storage_table import StorageTable
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box
@@ -247,7 +248,7 @@ def test_owner_of_the_memory_decides_how_sure_that_is(
     assert snapshot.crash is not None
     storage = replace(snapshot.storages[0], origin=origin, foreign=foreign)
     crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
-    snapshot = replace(snapshot, storages=(storage,), crash=crash)
+    snapshot = replace(snapshot, storages=StorageTable.of(storage), crash=crash)
     report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
     assert told(report)[0] == "unmapped-storage"
     assert report.verdict is not None and report.verdict.confidence == confidence

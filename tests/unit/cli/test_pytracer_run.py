@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.decode.run_counters import read_run_counters
 from tests.conditions import needs_core
 from tests.support.cli import SCRIPT, call, clean_environment, only_line
 
@@ -36,7 +37,7 @@ def test_signal_ends_the_command_itself(tmp_path: Path) -> None:
 
 
 def test_ranks_started_one_by_one_share_a_directory_and_one_line(tmp_path: Path) -> None:
-    """Several starts with one PYTRACER_DIR leave their boxes side by side; only the first speaks."""
+    """Several starts with one PYTRACER_DIR are one run: its first process has a box, only the first speaks."""
     environment = clean_environment(PYTRACER_DIR="shared", PYTRACER_LEVEL="light")
     processes = [
         subprocess.Popen(
@@ -48,7 +49,9 @@ def test_ranks_started_one_by_one_share_a_directory_and_one_line(tmp_path: Path)
     ends = [process.communicate() for process in processes]
     assert {out for out, _ in ends} == {f"light {tmp_path / 'shared'}\n"}
     assert sorted(err.count("\n") for _, err in ends) == [0, 0, 0, 1]
-    assert len(list((tmp_path / "shared" / "boxes").iterdir())) == 4
+    assert len(list((tmp_path / "shared" / "boxes").iterdir())) == 1
+    (counters,) = read_run_counters(tmp_path / "shared")
+    assert counters.processes == 4
     assert not (tmp_path / "runs").exists()
 
 
@@ -70,13 +73,51 @@ def test_wrong_call_is_one_line(arguments: list[str], status: int, words: str, t
     assert not list(tmp_path.iterdir())
 
 
-def test_unwritable_directory_and_wrong_level_are_one_line(tmp_path: Path) -> None:
-    """What cannot be recorded is refused before the command starts."""
-    for environment, status in (({"PYTRACER_DIR": "/proc/no"}, 1), ({"PYTRACER_LEVEL": "loud"}, 2)):
-        done = call(SCRIPT, "echo", "started", cwd=tmp_path, env=clean_environment(**environment))
-        assert done.returncode == status
-        assert done.stdout == ""
-        assert next(iter(environment)) in only_line(done)
+def test_unwritable_directory_costs_one_line(tmp_path: Path) -> None:
+    """What cannot be recorded runs all the same, with its own status and environment."""
+    environment = clean_environment(PYTRACER_DIR="/proc/no")
+    done = call(SCRIPT, "sh", "-c", "echo started $LD_PRELOAD; exit 7", cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (7, "started\n")
+    assert "set PYTRACER_DIR to a writable directory; the command runs unrecorded" in only_line(done)
+
+
+def test_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """Nothing is made in it, nor behind a link that lies in it."""
+    for name, mode in (("open", 0o777), ("group", 0o770)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "linked").mkdir(mode=0o700)
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "linked" / "boxes").symlink_to(tmp_path / "victim")
+    for name in ("open", "group", "linked"):
+        done = call(SCRIPT, "sh", "-c", "exit 7", cwd=tmp_path, env=clean_environment(PYTRACER_DIR=name))
+        assert done.returncode == 7
+        assert "another user owns it or may write it" in only_line(done)
+    assert not [*(tmp_path / "open").iterdir(), *(tmp_path / "group").iterdir(), *(tmp_path / "victim").iterdir()]
+
+
+def test_closed_stderr_costs_nothing(tmp_path: Path) -> None:
+    """The line about the run directory has nowhere to go, and the command starts."""
+    done = call("sh", "-c", f"exec {SCRIPT} sh -c 'exit 7' 2>&-", cwd=tmp_path)
+    assert done.returncode == 7
+
+
+def test_variables_of_the_script_stay_in_it(tmp_path: Path) -> None:
+    """Names of the caller's environment reach the command with the values that they had."""
+    names = (
+        "word previous argument directory shared remote core candidate here python status folder first library others"
+    )
+    given = dict.fromkeys(names.split(), "mine")
+    code = "import os; print(sorted(name for name, value in os.environ.items() if value == 'mine'))"
+    done = call(SCRIPT, sys.executable, "-c", code, cwd=tmp_path, env=clean_environment(**given))
+    assert done.stdout == f"{sorted(given)}\n"
+
+
+def test_wrong_level_is_one_line(tmp_path: Path) -> None:
+    """A typing error is refused before the command starts."""
+    done = call(SCRIPT, "echo", "started", cwd=tmp_path, env=clean_environment(PYTRACER_LEVEL="loud"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "PYTRACER_LEVEL" in only_line(done)
 
 
 def test_word_of_the_run_is_the_scripts(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import resource
+import time
+
 import pytest
 
-from pytracer.decode import demangle
+from pytracer.decode import careful_demangler, demangle
 from pytracer.decode.demangle import node_name
 
 
@@ -48,3 +51,55 @@ def test_without_a_cpp_library_names_stay_mangled(monkeypatch: pytest.MonkeyPatc
 def test_names_that_are_not_mangled_stay() -> None:
     """`main` is not a type."""
     assert demangle.demangle("main") == "main"
+
+
+def _bomb(levels: int) -> str:
+    """`f(A<B>, A<A<B>, A<B>>, ...)`: each argument is a template of two of the one before it."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name, before = "_Z1f1AI1BS0_E", 2  # S_ is A, S0_ is B, S1_ is A<B, B>
+    for _ in range(levels):
+        name += f"S_IS{digits[before - 1]}_S{digits[before - 1]}_E"
+        before += 1
+    return name
+
+
+def test_name_that_would_grow_without_bound_stays_mangled() -> None:
+    """Each level doubles the result: 30 of them are 10^9 of the first one."""
+    if demangle.demangle("_ZN1a1bEv") == "_ZN1a1bEv":
+        pytest.skip("no C++ library with __cxa_demangle here")
+    assert demangle.demangle(_bomb(2)).startswith("f(A<B, B>, A<A<B, B>, A<B, B> >, A<A<A<")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    for levels in range(20, 33):
+        name = _bomb(levels)
+        assert demangle.demangle(name) == name
+        assert node_name(f"N{name[2:]}E") == f"N{name[2:]}E"
+    assert time.monotonic() - began < 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+
+
+def test_name_that_takes_the_library_seconds_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the fuzzer: nested expressions are parsed again and again."""
+    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    name = "_ZN1aI1bJiSt6vectorIiSaIiEEEE1cIXsr1E1cIXsr1E1cIXsr1dE1eEEEDaDpOT_"
+    began = time.process_time()
+    assert demangle.demangle(name) == name
+    assert time.process_time() - began < 1
+    careful_demangler._child.end()
+
+
+def test_deep_name_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pointers to pointers, 16,000 levels."""
+    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    name = "_Z1f" + "P" * 16000 + "c"
+    assert demangle.demangle(name) in (name, f"f(char{'*' * 16000})")
+
+
+def test_name_with_many_references_is_demangled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libtorch's longest are: the references repeat little."""
+    if demangle.demangle("_ZN1a1bEv") == "_ZN1a1bEv":
+        pytest.skip("no C++ library with __cxa_demangle here")
+    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    name = "_Z1fN1a1bE" + "S0_" * 40
+    assert demangle.demangle(name) == f"f({', '.join(['a::b'] * 41)})"
+    careful_demangler._child.end()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from pytracer.decode.gpu_core import read_gpu_core, read_gpu_cores
+from pytracer.decode.name_pattern import NamePattern
 from tests.support.gpu_cores import KERNEL_ADDR, Core, Lane, Warp, faulting
 
 PC = KERNEL_ADDR + 0x1A0
@@ -116,3 +120,79 @@ def test_dumps_of_a_run_are_found_by_their_pattern(tmp_path: Path) -> None:
     assert [(item.host, item.pid) for item in found] == [("node1", 7), ("node-2", 8)]
     assert [item.pid for item in read_gpu_cores(tmp_path / "run", pattern, since_ns=1 << 62)] == [7]
     assert read_gpu_cores(tmp_path / "nothing", None) == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "found"),
+    [
+        ("%h.%p.core", "a.b.7.core", ("a.b", 7)),
+        ("core_%p_%h_%t", "core_12_node_1_x", ("node_1", 12)),
+        ("core", "core", (None, None)),
+        ("core", "score", None),
+        ("%p", "12a", None),
+        ("100%.%p", "100%.3", (None, 3)),
+        (".*%p", "..3", None),
+        ("%h%p", "n123", ("n12", 3)),
+        ("%p%p", "12", (None, 12)),
+        ("%h", "", None),
+    ],
+)
+def test_pattern_is_no_regular_expression(pattern: str, name: str, found: object) -> None:
+    """It is CUDA_COREDUMP_FILE, as run.json tells it."""
+    assert NamePattern(pattern).match(name) == found
+
+
+def test_hostile_pattern_ends_soon() -> None:
+    """Wildcards that each may end anywhere, for many names."""
+    began = time.process_time()
+    pattern = NamePattern("%ax" * 120 + "y")
+    assert not any(pattern.match("x" * 250) for _ in range(10_000))
+    assert time.process_time() - began < 5
+
+
+def test_pattern_lists_directories_only_by_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a pipe or a link in it is not opened."""
+    faulting(1).write(tmp_path / "n.1.nvcudmp")
+    os.mkfifo(tmp_path / "n.2.nvcudmp")
+    (tmp_path / "n.3.nvcudmp").symlink_to("n.1.nvcudmp")
+    monkeypatch.chdir(tmp_path)
+    assert read_gpu_cores(tmp_path / "run", "./%h.%p.nvcudmp") == ()
+    assert [core.pid for core in read_gpu_cores(tmp_path / "run", f"{tmp_path}/%h.%p.nvcudmp")] == [1]
+    assert read_gpu_cores(tmp_path / "run", f"{tmp_path}/\0%p") == ()
+
+
+def _many(sections: list[bytes], tail: bytes) -> bytes:
+    """An ELF core of CUDA with these section headers; the last of them has the names, `tail`, behind the table."""
+    numbers = (4, 190, 1, 0, 0, 64, 0, 64, 0, 0, 64, 0, 0xFFFF)
+    head = b"\x7fELF\x02\x01\x01\x33\x07".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", *numbers)
+    first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, len(sections) + 1, len(sections), 0, 0, 0)
+    return head + first + b"".join(sections) + tail
+
+
+@pytest.mark.parametrize("kind", ["long names", "overlapping tables", "overlapping images"])
+def test_hostile_dump_costs_little(tmp_path: Path, kind: str) -> None:
+    """60,000 sections that all have the same long name, or that all are the whole file."""
+    count = 60_000
+    size = 128 + 64 * (count + 1)
+    tail = b".text." + b"A" * (4 << 20)
+    names = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, size, len(tail), 0, 0, 0, 0)
+    kinds = {"long names": 1, "overlapping tables": 0x8000000F, "overlapping images": 0x80000007}
+    one = struct.pack("<IIQQQQIIQQ", 0, kinds[kind], 0, 0, 0, size, 1, 0, 0, 48)
+    path = tmp_path / "core"
+    path.write_bytes(_many([one] * count + [names], tail))
+    tracemalloc.start()
+    began = time.process_time()
+    core = read_gpu_core(path)
+    assert core.exceptions == () and core.problem
+    assert time.process_time() - began < 20  # traced allocations are several times slower
+    assert tracemalloc.get_traced_memory()[1] < 256 << 20
+    tracemalloc.stop()
+
+
+def test_sparse_dump_is_read_where_it_is_needed(tmp_path: Path) -> None:
+    """A file of 64 GiB with nothing in it but its tables."""
+    path = faulting(1).write(tmp_path / "core")
+    os.truncate(path, 64 << 30)
+    began = time.process_time()
+    assert len(read_gpu_core(path).exceptions) == 1
+    assert time.process_time() - began < 5

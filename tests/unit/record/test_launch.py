@@ -167,14 +167,23 @@ def test_environment_puts_the_core_first_and_once(tmp_path: Path) -> None:
     """Another preloaded library stays; a nested run does not preload twice."""
     core = str(launch.core_library())
     run = launch.Run(tmp_path, tmp_path)
-    base = {"LD_PRELOAD": "/lib/libasan.so", "HOME": "/h"}
+    base = {"LD_PRELOAD": "/lib/libother.so", "HOME": "/h"}
     first = launch.environment(run, "light", base)
-    assert first["LD_PRELOAD"] == f"{core}:/lib/libasan.so"
+    assert first["LD_PRELOAD"] == f"{core}:/lib/libother.so"
     assert first["PYTRACER_DIR"] == str(tmp_path)
     assert first["PYTRACER_LEVEL"] == "light"
     assert first["PYTRACER_LAUNCHER"] == "1"
     assert launch.environment(run, "light", first)["LD_PRELOAD"] == first["LD_PRELOAD"]
-    assert base == {"LD_PRELOAD": "/lib/libasan.so", "HOME": "/h"}
+    assert base == {"LD_PRELOAD": "/lib/libother.so", "HOME": "/h"}
+
+
+@needs_core
+@pytest.mark.parametrize("runtime", ["libasan.so.8", "/usr/lib/clang/libclang_rt.asan-x86_64.so"])
+def test_environment_leaves_the_runtime_of_address_sanitizer_first(runtime: str, tmp_path: Path) -> None:
+    """It ends a process in which another library comes before it."""
+    base = {"LD_PRELOAD": f"/lib/libother.so {runtime}"}
+    made = launch.environment(launch.Run(tmp_path, tmp_path), "light", base)
+    assert made["LD_PRELOAD"] == f"{runtime}:{launch.core_library()}:/lib/libother.so"
 
 
 def test_core_that_is_not_built_is_refused_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

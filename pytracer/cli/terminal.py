@@ -1,0 +1,98 @@
+"""The way to stdout and stderr: everything that the command line prints goes through here.
+
+What is printed is made of what jobs, recordings and arguments hold. Reports were made printable value by value before
+they were laid out (`_printable.printable`); here is the last net, below all printers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import traceback
+from typing import TextIO
+
+from pytracer._printable import neutral, one_line
+
+_HANG = 4
+_NARROWEST = 20
+
+
+def show(text: str, *, styled: bool = False, error: bool = False) -> None:
+    """Writes lines and flushes. On a terminal, lines that are too long go on indented, as those of reports do.
+
+    Args:
+        text: what to write, with its line breaks.
+        styled: whether the text holds colours of ours; it was laid out for the terminal then.
+        error: to stderr instead of stdout.
+
+    Raises:
+        OSError: it cannot be written, or the stream was closed before this process began.
+    """
+    stream = sys.stderr if error else sys.stdout
+    safe = neutral(text, styled=styled)
+    if stream is not None and not styled and stream.isatty():
+        safe = folded(safe, shutil.get_terminal_size().columns)
+    _write(safe, stream)
+
+
+def folded(text: str, columns: int) -> str:
+    """Lines of at most so many columns: a terminal would begin the next one with whatever comes."""
+    if columns < _NARROWEST or all(len(line) * 2 <= columns for line in text.split("\n")):
+        return text
+    from rich.cells import cell_len  # here: the launcher stays small while the job runs
+
+    return "\n".join(line if cell_len(line) <= columns else _fold(line, columns) for line in text.split("\n"))
+
+
+def _fold(line: str, columns: int) -> str:
+    from rich.cells import cell_len
+
+    indent = min(len(line) - len(line.lstrip()) + _HANG, columns // 2)
+    out, used = [""], 0
+    for char in line:
+        width = cell_len(char)
+        if used + width > columns:
+            out.append(" " * indent)
+            used = indent
+        out[-1] += char
+        used += width
+    return "\n".join(out)
+
+
+def _write(safe: str, stream: TextIO | None) -> None:
+    if stream is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(safe.encode(encoding, "backslashreplace").decode(encoding))  # not every terminal has every letter
+    stream.flush()
+
+
+def flush() -> None:
+    """Writes what waits for stdout; nothing where that was closed before this process began."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def show_json(text: str) -> None:
+    """Writes JSON to stdout; it is ASCII (`_printable.ascii_json`), and its data stays exact."""
+    _write(text, sys.stdout)
+
+
+def say(message: object) -> None:
+    """One line for the user on stderr; a closed stderr is no reason to fail."""
+    with contextlib.suppress(OSError, ValueError):
+        _write(f"pytracer: {neutral(words(message))}\n", sys.stderr)  # not folded: it may be copied
+
+
+def words(message: object) -> str:
+    """A message on one line, single blanks between its words."""
+    return one_line(" ".join(str(message).split()))
+
+
+def show_traceback() -> None:
+    """The exception that is being handled, for `-vv`; file names and messages in it are untrusted, too."""
+    lines = traceback.format_exc().splitlines()
+    show("".join(f"{one_line(line)}\n" for line in lines), error=True)

@@ -1,0 +1,73 @@
+"""Storages, and who made them when: the part of a snapshot that there may be millions of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytracer.decode.device_parts import DEFAULT_POOL, Pool
+
+
+@dataclass(frozen=True)
+class PythonFrame:
+    """One Python frame; `line` is None when its table could not be read."""
+
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who allocated or freed a storage.
+
+    `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
+    autograd node that ran, `node_sequence_nr` its sequence number. `stack`: of guarded storages, innermost first.
+    """
+
+    python: PythonFrame | None = None
+    caller: PythonFrame | None = None
+    node: str | None = None
+    node_sequence_nr: int | None = None
+    stack: tuple[PythonFrame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When, as sharply as the sparse epochs tell: ns since the box's host booted, and the step."""
+
+    epoch: int
+    mono_ns: int | None
+    step: int | None
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One life of a storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+
+    On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
+    freed it, as `freed*` tell, but it stays live until other streams have done with it.
+
+    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
+    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
+    found, so nobody knows since when; `allocated` is then when it was found.
+    """
+
+    base: int
+    nbytes: int
+    state: str  # "live" | "freed"
+    allocated: Moment
+    allocated_by: Who
+    allocated_thread: int | None
+    freed: Moment | None = None
+    freed_by: Who | None = None
+    freed_thread: int | None = None
+    order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
+    device: str = "cpu"  # e.g. "cuda:0"
+    stream: int | None = None
+    pool: Pool = DEFAULT_POOL
+    awaited: bool = False
+    origin: str | None = "CPU_ALLOCATOR"
+    file: str | None = None
+    file_offset: int | None = None
+    older: bool = False
+    foreign: bool = False  # in memory that torch's CPU allocators did not hand out

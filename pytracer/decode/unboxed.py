@@ -1,0 +1,89 @@
+"""Processes that were killed and have no box: what their parents saw of them, as a `Snapshot` with little in it.
+
+A process has a box once it recorded something (docs/blackbox.md). One that somebody killed before that is known from
+the WAIT entry of its parent, and its name from the counters of the run.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+
+from pytracer.blackbox.run_counters import SeenProcess
+from pytracer.decode.roles import Seen
+from pytracer.decode.snapshot import LauncherRecord, Snapshot, Wait
+from pytracer.decode.storage_table import StorageTable
+
+_MOST = 32  # a program may kill thousands of its children
+
+
+def unboxed(snapshots: Sequence[Snapshot], named: Seen, launcher: LauncherRecord | None) -> list[Snapshot]:
+    """The processes that a signal ended and that are in no box, the first ones to die; SIGPIPE is no reason to ask."""
+    boxed: dict[tuple[str, str, int], list[int]] = {}
+    for s in snapshots:
+        boxed.setdefault((s.host, s.boot_id, s.pid), []).append(s.created_mono_ns)
+    found: list[tuple[int, Snapshot]] = []
+    for parent, wait in _killed(snapshots):
+        made = boxed.get((parent.host, parent.boot_id, wait.pid), [])
+        seen = named.get((parent.host, wait.pid))
+        if seen is None or any(created <= wait.mono_ns for created in made):
+            continue
+        if parent.created_mono_ns <= seen.started_mono_ns <= wait.mono_ns:
+            found.append((wait.mono_ns, _snapshot(parent, seen, parent.pid, parent.start_ticks)))
+    first = next((s for s in snapshots if launcher is not None and s.pid == launcher.child_pid), None)
+    if launcher is not None and launcher.witness is not None and first is not None:
+        known = {pid for host, _, pid in boxed if host == launcher.host} | {s.pid for _, s in found}
+        for item in launcher.witness.processes:
+            seen = named.get((launcher.host, item.pid))
+            if seen is None or item.signal is None or item.gone_mono_ns is None or item.pid in known:
+                continue
+            # Its parent was gone, too: the launcher saw it end.
+            if first.created_mono_ns <= seen.started_mono_ns <= item.gone_mono_ns:
+                found.append((item.gone_mono_ns, _snapshot(first, seen, seen.ppid, item.start_ticks)))
+    return [s for _, s in sorted(found, key=lambda item: item[0])[:_MOST]]
+
+
+def _killed(snapshots: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, Wait]]:
+    for s in snapshots:
+        for wait in s.waits:
+            own = wait.mono_ns >= s.created_mono_ns  # else inherited by fork(): the parent's box has it
+            if own and wait.signal is not None and wait.signal != signal.SIGPIPE:
+                yield s, wait
+
+
+def _snapshot(like: Snapshot, seen: SeenProcess, ppid: int, start_ticks: int) -> Snapshot:
+    """`start_ticks`: of a process that only its parent saw, those of the parent; it started no sooner."""
+    return Snapshot(
+        path=like.path,
+        version=like.version,
+        pid=seen.pid,
+        ppid=ppid,
+        uid=like.uid,
+        host=like.host,
+        boot_id=like.boot_id,
+        arch=like.arch,
+        page_bytes=like.page_bytes,
+        start_ticks=start_ticks,
+        created_mono_ns=seen.started_mono_ns,
+        created_wall_ns=like.created_wall_ns + (seen.started_mono_ns - like.created_mono_ns),
+        state="RECORDING",
+        exit_code=None,
+        exit_mono_ns=None,
+        step=None,
+        step_source=None,
+        preloaded=True,
+        python_minor=None,
+        argv=(seen.name,) if seen.name else (),
+        environment=like.environment,
+        rank=None,
+        versions={},
+        facts=(),
+        events=(),
+        threads=(),
+        collectives=(),
+        storages=StorageTable.of(),
+        waits=(),
+        crash=None,
+        counts={},
+        last_mono_ns=seen.started_mono_ns,
+    )

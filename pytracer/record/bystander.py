@@ -1,0 +1,89 @@
+"""Tells signals to the launcher from signals to its whole process group, which the job gets itself.
+
+kill(2) leaves no mark of that in a siginfo. So a child of the launcher stays in the process group, which nobody has a
+reason to signal: what it hears was sent to all, by a shell's `kill %1`, by `timeout`, by a service manager that signals
+each process of a cgroup. A job that hears SIGTERM twice may give its clean-up up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import signal
+import struct
+import time
+from pathlib import Path
+
+from pytracer.record.signal_wait import EVERY, Received, next_signal
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # linux/prctl.h
+_HEARD = struct.Struct("<II")  # for each signal: how often, and who sent the last one
+_SIGNALS = 65
+_GRACE_SECONDS = 0.02  # whoever signals one process after the other has come to the other one by then
+_TURN_SECONDS = 1.0  # a process that has a signal pending takes it by then, however busy the machine
+
+
+class Bystander:
+    """The child; ended with `end`, and by the kernel when the launcher dies."""
+
+    def __init__(self) -> None:
+        """Forks; all signals must be blocked. Where that fails, no signal is taken for one to all."""
+        self._heard = mmap.mmap(-1, _HEARD.size * _SIGNALS)  # shared, and needs no descriptor
+        self._known = [0] * _SIGNALS
+        self._pid = 0
+        launcher = os.getpid()
+        with contextlib.suppress(OSError):
+            self._pid = os.fork()
+            if self._pid == 0:
+                self._listen(launcher)
+
+    def heard(self, received: Received) -> bool:
+        """Whether a signal that a process sent to the launcher reached the bystander, too."""
+        until = time.monotonic() + _GRACE_SECONDS
+        while self._pid and 0 < received.number < _SIGNALS:
+            count, sender = _HEARD.unpack_from(self._heard, received.number * _HEARD.size)
+            if count != self._known[received.number]:
+                self._known[received.number] = count
+                if sender == received.sender:
+                    return True
+            if time.monotonic() > until and not self._has_pending(received.number):
+                break
+            if time.monotonic() > until + _TURN_SECONDS:
+                return True
+            time.sleep(0.001)
+        if self._pid and received.number == signal.SIGCONT:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGCONT)  # whoever stopped all may continue the launcher alone
+        return False
+
+    def end(self) -> None:
+        """Ends the child."""
+        if self._pid:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+
+    def _listen(self, launcher: int) -> None:
+        try:
+            prctl = ctypes.CDLL(None).prctl
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            prctl(_PR_SET_NAME, b"pytracer-signal", 0, 0, 0)
+            os.closerange(0, 1 << 20)  # nobody waits for the end of a pipe because of us
+            while os.getppid() == launcher:
+                received = next_signal(EVERY, None)
+                # What the kernel sends is judged without us.
+                if received is not None and received.number < _SIGNALS and received.code <= 0:
+                    at = received.number * _HEARD.size
+                    count, _ = _HEARD.unpack_from(self._heard, at)
+                    _HEARD.pack_into(self._heard, at, count + 1, received.sender)
+        finally:
+            os._exit(0)
+
+    def _has_pending(self, number: int) -> bool:
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            status = Path(f"/proc/{self._pid}/status").read_text(encoding="utf-8", errors="replace")
+            pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
+            return bool(int(pending.partition(":")[2], 16) >> (number - 1) & 1)
+        return False

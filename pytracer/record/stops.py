@@ -1,0 +1,78 @@
+"""Job control: the launcher is stopped while, and only while, the job is.
+
+A shell waits for the launcher and takes the terminal back when it stops. The job may handle SIGTSTP itself, as an
+editor does, or be stopped by its own number: so the launcher blocks these signals and stops when the job has stopped,
+by the same signal. A stopped process cannot see that somebody continued the job alone: meanwhile a child of the
+launcher looks, and continues it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+
+from pytracer.record.signal_wait import next_signal
+
+_LOOK_SECONDS = 0.1
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal; False when /proc does not show it."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
+def stop_as_well(job: int, number: int) -> int:
+    """Stops this process by signal `number`, by which the job was stopped; returns when it has been continued.
+
+    Returns:
+        The pid of the child that looked meanwhile and may have sent SIGCONT; -1 when there was none.
+
+    All signals must be blocked. In an orphaned process group the kernel stops nobody by SIGTSTP, SIGTTIN or SIGTTOU:
+    then this returns at once, and the job alone is stopped.
+    """
+    if not is_stopped(job):
+        return -1
+    try:
+        lookout = _start_lookout(job)
+    except OSError:  # no process to spare: stopped for good is worse than running
+        return -1
+    if number == signal.SIGSTOP:
+        os.kill(os.getpid(), number)
+    else:
+        # Pending first, then the look: a SIGCONT for the process group that comes between takes the pending stop back.
+        before = signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        if is_stopped(job):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+        else:
+            next_signal({number}, 0)
+        signal.signal(number, before)
+    os.kill(lookout, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(lookout, 0)
+    return lookout
+
+
+def _start_lookout(job: int) -> int:
+    launcher = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()  # whoever stops the process group must not stop this one
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        while os.getppid() == launcher and is_stopped(job):
+            time.sleep(_LOOK_SECONDS)
+        if os.getppid() == launcher:
+            os.kill(launcher, signal.SIGCONT)
+    finally:
+        os._exit(0)

@@ -1,0 +1,148 @@
+"""Feeds damaged and hostile inputs to the reader, each in a bounded process: `make fuzz ARGS='--minutes 5'`.
+
+    python tests/fuzz/fuzz.py --minutes 5                 all targets
+    python tests/fuzz/fuzz.py --target core --count 10000
+    python tests/fuzz/fuzz.py --replay report:123456      one input again, with its traceback
+    python tests/fuzz/fuzz.py --replay report:FILE        one of tests/fuzz/corpus, or of build/fuzz
+
+An input follows from its target and its number alone. A worker that raises, takes more than 5 s of CPU or 512 MiB, or
+dies, leaves its input in build/fuzz, and a line how to replay it is printed; then the exit status is 1. What was a bug
+goes into tests/fuzz/corpus as TARGET-WHAT.bin, which the tests read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import random
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.fuzz.targets import TARGETS, input_of, run_one  # noqa: E402
+
+CPU_SECONDS = 5
+MEMORY_BYTES = 512 << 20
+_STATE = struct.Struct("<QQQ")  # next number, done, failures
+_BATCH = 50
+# A whole report takes fifteen times as long as a name.
+_WEIGHTS = {"box": 6, "report": 2, "run": 2, "flight": 2, "core": 8, "image": 4, "text": 8}
+
+
+def bounded() -> None:
+    """512 MiB from here on, and a core dump of nothing."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def more_time() -> None:
+    """5 s of CPU from now on: then the kernel ends the process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + CPU_SECONDS + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+
+
+def work(shared: mmap.mmap, order: list[str], first: int, count: int, aside: Path) -> None:
+    """The worker: inputs `first` and following, round about the targets; where it is, is in `shared`."""
+    bounded()
+    _, done, failures = _STATE.unpack_from(shared)
+    with tempfile.TemporaryDirectory(prefix="pytracer-fuzz-", dir=_memory()) as name:
+        for number in range(first, first + count):
+            _STATE.pack_into(shared, 0, number, done, failures)
+            target = order[number % len(order)]
+            more_time()
+            content = input_of(target, number)
+            try:
+                run_one(target, content, Path(name))
+            except BaseException as error:
+                failures += 1
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                what = f"{type(error).__name__}: {error}"[:160]
+                told(aside, target, number, content, f"{what} at {os.path.basename(where.filename)}:{where.lineno}")
+            done += 1
+        _STATE.pack_into(shared, 0, first + count, done, failures)
+
+
+def told(aside: Path, target: str, number: int, content: bytes, what: str) -> None:
+    """Keeps an input, and prints one line."""
+    aside.mkdir(parents=True, exist_ok=True)
+    (aside / f"{target}-{number}.bin").write_bytes(content)
+    print(f"{what}; replay: python tests/fuzz/fuzz.py --replay {target}:{number}", flush=True)
+
+
+def fuzz(order: list[str], first: int, until: float, most: int, aside: Path) -> tuple[int, int]:
+    """Starts worker after worker; returns how many inputs there were, and how many failed."""
+    shared = mmap.mmap(-1, _STATE.size)
+    number, said = first, time.monotonic()
+    _STATE.pack_into(shared, 0, first, 0, 0)
+    while time.monotonic() < until and (done := _STATE.unpack_from(shared)[1]) < most:
+        child = os.fork()
+        if child == 0:
+            try:
+                work(shared, order, number, min(_BATCH * len(order), most - done), aside)
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        number, done, failures = _STATE.unpack_from(shared)
+        if os.WIFSIGNALED(status):
+            why = os.WTERMSIG(status)
+            what = f"more than {CPU_SECONDS} s" if why == signal.SIGXCPU else f"died of signal {why}"
+            target = order[number % len(order)]
+            told(aside, target, number, input_of(target, number), what)
+            number += 1
+            _STATE.pack_into(shared, 0, number, done + 1, failures + 1)
+        if time.monotonic() - said > 60:
+            said = time.monotonic()
+            print(f"{done} inputs, {failures} failures", file=sys.stderr, flush=True)
+    _, done, failures = _STATE.unpack_from(shared)
+    return done, failures
+
+
+def replay(which: str) -> None:
+    """One input, here, with everything that it raises."""
+    target, _, rest = which.partition(":")
+    content = input_of(target, int(rest)) if rest.isdigit() else Path(rest).read_bytes()
+    more_time()
+    began = time.process_time()
+    with tempfile.TemporaryDirectory(prefix="pytracer-fuzz-", dir=_memory()) as name:
+        run_one(target, content, Path(name))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"{which}: {len(content)} bytes, {time.process_time() - began:.2f} s, {peak} MiB at most")
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--count", type=int, default=1 << 62, help="end after so many inputs")
+    parser.add_argument("--target", choices=sorted(TARGETS), action="append", help="only this; may be repeated")
+    parser.add_argument("--first", type=int, help="number of the first input; random when left out")
+    parser.add_argument("--replay", metavar="TARGET:WHICH", action="append", help="a number or a file; may be repeated")
+    given = parser.parse_args()
+    if given.replay:
+        bounded()
+        for which in given.replay:
+            replay(which)
+        return 0
+    order = [name for name in (given.target or sorted(TARGETS)) for _ in range(_WEIGHTS[name])]
+    first = random.SystemRandom().randrange(1 << 48) if given.first is None else given.first
+    done, failures = fuzz(order, first, time.monotonic() + 60 * given.minutes, given.count, ROOT / "build" / "fuzz")
+    print(f"{done} inputs from {first} on, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

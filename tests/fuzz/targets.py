@@ -1,0 +1,189 @@
+"""What the fuzzer calls: each target makes an input from a number, and reads it as the command line would.
+
+Reading may refuse an input by InputError; anything else that is raised is a bug.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pytracer._errors import PytracerError
+from pytracer._words import function_words
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.where import explain_addresses
+from pytracer.cli.dump import collect, text
+from pytracer.decode.demangle import demangle, node_name
+from pytracer.decode.gpu_core import read_gpu_core
+from pytracer.decode.image_places import place_in_image
+from pytracer.decode.job import load_runs
+from pytracer.decode.linetable import line_of
+from pytracer.decode.merge import load_job
+from pytracer.decode.name_pattern import NamePattern
+from pytracer.decode.reader import read_box
+from pytracer.decode.symbolize import symbolize
+from pytracer.render.json import render_json
+from pytracer.render.text import render_text
+from pytracer.render.where import render_where
+from tests.fuzz import mutations, seeds
+from tests.support.synth import Box
+
+
+class Target(NamedTuple):
+    """`make` gives the content for a random number generator, `read` reads it; `folder` is empty before."""
+
+    make: Callable[[random.Random], bytes]
+    read: Callable[[bytes, Path], None]
+
+
+def _some_box(rng: random.Random) -> bytes:
+    content, fields = _box(rng.randrange(2))
+    return (
+        mutations.changed_fields(rng, content, fields) if rng.random() < 0.8 else mutations.changed_bytes(rng, content)
+    )
+
+
+@cache
+def _box(number: int) -> tuple[bytes, list[mutations.Field]]:
+    content = (seeds.small_box, seeds.wide_box)[number]()
+    return content, mutations.box_fields(content)
+
+
+def _read_box(content: bytes, folder: Path) -> None:
+    path = folder / "a.blackbox"
+    path.write_bytes(content)
+    symbolize([read_box(path)])
+
+
+def _whole(content: bytes, folder: Path) -> None:
+    """Everything that is done with a box: both ways to read it, report, text, JSON, addresses, dump."""
+    path = folder / "a.blackbox"
+    path.write_bytes(content)
+    read_box(path, light=True)
+    _report(path)
+    asked = explain_addresses(load_job(path), ["0x7f0000000010", "fault", "pc", "stack+0x18"])
+    assert render_where(asked) and render_json(asked)
+    assert all(line.isprintable() for line in text(collect(str(path))))
+
+
+def _report(path: Path) -> None:
+    report = build_report(load_runs(path, light=True))
+    assert render_json(report)
+    for everything in (False, True):
+        render_text(report, everything=everything).encode()
+
+
+def _some_run(rng: random.Random) -> bytes:
+    value = mutations.changed_json(rng, seeds.run_file())
+    content = json.dumps(value).encode()
+    return content if rng.random() < 0.8 else mutations.changed_bytes(rng, content)
+
+
+def _read_run(content: bytes, folder: Path) -> None:
+    (folder / "boxes").mkdir()
+    (folder / "boxes" / "node0.101.blackbox").write_bytes(_plain_box())
+    (folder / "run.json").write_bytes(content)
+    try:
+        symbols = json.dumps(json.loads(content)["symbols"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        symbols = content.decode("latin-1")
+    (folder / "symbols.json").write_text(symbols, errors="replace")
+    _report(folder)
+
+
+@cache
+def _plain_box() -> bytes:
+    box = Box(rank=0, journal_bytes=4096, slots_log2=4)
+    return box.collective("nccl:all_reduce", nbytes=64, state="started").content()
+
+
+def _some_dump(rng: random.Random) -> bytes:
+    value = mutations.changed_json(rng, seeds.flight_dump())
+    content = json.dumps(value).encode() if rng.random() < 0.5 else pickle.dumps(value, rng.choice((0, 1, 2, 4)))
+    return content if rng.random() < 0.5 else mutations.changed_bytes(rng, content)
+
+
+def _read_dump(content: bytes, folder: Path) -> None:
+    (folder / "a.blackbox").write_bytes(_plain_box())
+    (folder / "nccl_trace_rank_0").write_bytes(content)
+    _report(folder)
+
+
+def _some_core(rng: random.Random) -> bytes:
+    return _some_elf(rng, _seed_core())
+
+
+def _some_image(rng: random.Random) -> bytes:
+    return _some_elf(rng, _seed_image())
+
+
+def _some_elf(rng: random.Random, content: bytes) -> bytes:
+    if rng.random() < 0.2:
+        return mutations.changed_bytes(rng, content)
+    return mutations.changed_fields(rng, content, _elf_fields(content))
+
+
+_seed_core, _seed_image, _elf_fields = cache(seeds.gpu_core), cache(seeds.image), cache(mutations.elf_fields)
+
+
+def _read_core(content: bytes, folder: Path) -> None:
+    (folder / "core").write_bytes(content)
+    read_gpu_core(folder / "core")
+
+
+def _read_image(content: bytes, folder: Path) -> None:
+    image = folder / "l.so"
+    image.write_bytes(content)
+    box = Box(journal_bytes=4096, slots_log2=4)
+    native = [(str(image), offset) for offset in (0x1000, 0x1044, 0x1310, 0x1808)]
+    box.crash(native=native, build_ids={str(image): seeds.BUILD_ID})
+    symbolize([read_box(box.write(folder / "a.blackbox"))])
+    for addr in (0x1000, 0x1808):
+        place_in_image(str(image), seeds.BUILD_ID.hex(), addr)
+
+
+def _some_text(rng: random.Random) -> bytes:
+    return mutations.changed_bytes(rng, rng.choice(seeds.NAMES).encode())
+
+
+def _read_text(content: bytes, folder: Path) -> None:
+    """Names, patterns of file names, line tables."""
+    name = content[:4096].replace(b"\0", b"").decode("utf-8", "replace")
+    function_words(demangle(name))
+    node_name(name)
+    NamePattern(name).match(name[::-1][:255])
+    for minor in (10, 11):
+        line_of(content, minor, 1, len(content))
+
+
+TARGETS = {
+    "box": Target(_some_box, _read_box),
+    "report": Target(_some_box, _whole),
+    "run": Target(_some_run, _read_run),
+    "flight": Target(_some_dump, _read_dump),
+    "core": Target(_some_core, _read_core),
+    "image": Target(_some_image, _read_image),
+    "text": Target(_some_text, _read_text),
+}
+
+
+def input_of(target: str, number: int) -> bytes:
+    """The input with this number; always the same one."""
+    return TARGETS[target].make(random.Random(f"{target}:{number}"))
+
+
+def run_one(target: str, content: bytes, folder: Path) -> None:
+    """Reads one input in a folder that is emptied afterwards; raises what reading should not."""
+    try:
+        TARGETS[target].read(content, folder)
+    except PytracerError:
+        pass
+    finally:
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

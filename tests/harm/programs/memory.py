@@ -1,0 +1,5 @@
+"""Takes so many MiB, as a program does below a batch system's limit of address space."""
+
+import sys
+
+print("took", len(bytearray(int(sys.argv[1]) << 20)) >> 20, "MiB")
