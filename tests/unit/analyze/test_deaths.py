@@ -189,6 +189,21 @@ def test_rank_that_returned_early_is_what_the_others_died_of(run: Path) -> None:
     assert verdict is not None and (verdict.class_, verdict.rank) == ("missing-rank", 1)
 
 
+def test_reason_of_a_failed_collective_is_first_though_its_thread_was_woken_last(run: Path) -> None:
+    """gloo closes the connections of rank 1 before rank 1's main thread hears of it; rank 0 raised 5 ms earlier."""
+    a, b, _ = trio()
+    report = build_report(s.load(run, waits(a, 620), waits(b, 625, message="writev [127.0.0.1]:44712: Bad address")))
+    assert of_rank(report, 1)[0] is True
+    assert of_rank(report, 0) == (False, "lost the connection to rank 1")
+
+
+def test_later_exception_outside_the_failed_collective_is_no_reason(run: Path) -> None:
+    """Look-alike: rank 1 failed in the next collective, later."""
+    a, b, _ = trio()
+    failed = waits(b, 625, number=3, message="writev [127.0.0.1]:44712: Bad address")
+    assert of_rank(build_report(s.load(run, waits(a, 620), failed)), 0)[0] is not False
+
+
 def test_slow_rank_is_not_blamed_for_the_fault_of_another(run: Path) -> None:
     """Look-alike: rank 1 never came either, but rank 2 faulted, and the agent then ended rank 1."""
     a, b, c = trio()
