@@ -73,8 +73,8 @@ def timed(act: Callable[[], Any]) -> float:
 
 def hook_wrapper() -> float:
     """What is around a communication hook, in ns, beside calling it."""
-    from pytracer.record import ddp
     from pytracer.record.core import core
+    from pytracer.record.torch import ddp
 
     class Bucket:
         def index(self) -> int:

@@ -135,15 +135,15 @@ def environment(guard: str | None, traced: bool, directory: Path) -> dict[str, s
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTRACER_", "LD_PRELOAD"))}
     if not traced:
         return plain
-    from pytracer.record import launch
+    from pytracer.launcher import run_directory
 
-    (directory / launch.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
-    return launch.environment(launch.Run(directory, directory), "default", plain, guard=guard)
+    (directory / run_directory.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
+    return run_directory.environment(run_directory.Run(directory, directory), "default", plain, guard=guard)
 
 
 def check_guarded(directory: Path) -> None:
     """Numbers of a mode that was not on would be worse than none."""
-    from pytracer.decode.reader import read_box
+    from pytracer.decode.recording.reader import read_box
 
     for path in (directory / "boxes").glob("*.blackbox"):
         guard = read_box(path, light=True).guard

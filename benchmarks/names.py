@@ -45,8 +45,8 @@ def measure(tensors: int) -> list[tuple[str, str]]:
     import torch
 
     import pytracer
-    from pytracer.record import names
     from pytracer.record.core import core
+    from pytracer.record.torch import names
 
     pytracer.enable(tempfile.mkdtemp(prefix="pytracer-bench-"))
     torch.set_num_threads(1)

@@ -106,7 +106,7 @@ def look(seconds: float, steps: int, cost: float) -> Sample:
 
 def losses(run: Path) -> dict[str, int]:
     """What the boxes of the job counted as lost, summed over its processes; zeros are left out."""
-    from pytracer.decode.reader import read_box
+    from pytracer.decode.recording.reader import read_box
 
     total: dict[str, int] = {}
     for box in (run / "boxes").glob("*.blackbox"):

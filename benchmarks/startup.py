@@ -30,7 +30,7 @@ from support import output
 from support.measuring import half, machine, progress, spread
 from support.variants import AGAIN, LEVELS, PLAIN, Variant, environment
 
-from pytracer.record import launch
+from pytracer.launcher import run_directory
 
 DEFAULT = next(level for level in LEVELS if level.level == "default")
 PROGRAMS = {
@@ -105,7 +105,7 @@ def main() -> int:
     output.add_arguments(parser)
     given = parser.parse_args()
     os.environ.pop("PYTHONFAULTHANDLER", None)
-    compileall.compile_dir(Path(launch.__file__).parents[1], quiet=1)
+    compileall.compile_dir(Path(run_directory.__file__).parents[1], quiet=1)
     turns = 5 if given.quick else given.turns
     rows, inside = measure(turns), measure_inside(turns * 2)
     progress("")

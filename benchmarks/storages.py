@@ -64,10 +64,10 @@ def plain_without_python(_: Path) -> Setting | None:
 
 def traced(directory: Path, guard: str | None = None) -> Setting | None:
     """As below `pytracer run`: the table of storages, and the line of Python at both ends."""
-    from pytracer.record import launch
+    from pytracer.launcher import run_directory
 
-    (directory / launch.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Setting(launch.environment(launch.Run(directory, directory), "default", {}, guard=guard))
+    (directory / run_directory.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Setting(run_directory.environment(run_directory.Run(directory, directory), "default", {}, guard=guard))
 
 
 def traced_without_line(directory: Path) -> Setting | None:

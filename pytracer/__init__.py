@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
     from pytracer._version import __version__
-    from pytracer.analyze.report import Evidence, Finding, Report
-    from pytracer.analyze.where_report import WhereReport
-    from pytracer.decode.snapshot import Job
+    from pytracer.decode.recording.snapshot import Job
     from pytracer.record import disable, enable, is_enabled, mark, name, step
+    from pytracer.report.job import Evidence, Finding, Report
+    from pytracer.report.where import WhereReport
 
 __all__ = [
     "Evidence",
@@ -48,16 +48,16 @@ _LAZY = {
     "RecordingError": "pytracer._errors",
     "UsageError": "pytracer._errors",
     "__version__": "pytracer._version",
-    "disable": "pytracer.record.recording",
-    "enable": "pytracer.record.recording",
-    "is_enabled": "pytracer.record.recording",
-    "mark": "pytracer.record.recording",
-    "name": "pytracer.record.names",
-    "step": "pytracer.record.recording",
-    "Evidence": "pytracer.analyze.report",
-    "Finding": "pytracer.analyze.report",
-    "Report": "pytracer.analyze.report",
-    "Job": "pytracer.decode.snapshot",
+    "disable": "pytracer.record.api",
+    "enable": "pytracer.record.api",
+    "is_enabled": "pytracer.record.api",
+    "mark": "pytracer.record.api",
+    "name": "pytracer.record.torch.names",
+    "step": "pytracer.record.api",
+    "Evidence": "pytracer.report.job",
+    "Finding": "pytracer.report.job",
+    "Report": "pytracer.report.job",
+    "Job": "pytracer.decode.recording.snapshot",
 }
 
 
@@ -74,7 +74,7 @@ def load(path: str | Sequence[str]) -> Job:
     Raises:
         InputError: nothing there can be read; the message names the file and the next step.
     """
-    from pytracer.decode.job import load_runs
+    from pytracer.decode.job.load import load_runs
 
     return load_runs(path)
 
@@ -92,7 +92,7 @@ def inspect(path: str | Sequence[str]) -> Report:
         InputError: nothing there can be read.
     """
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.job import load_runs
+    from pytracer.decode.job.load import load_runs
 
     return build_report(load_runs(path, light=True))
 
@@ -116,7 +116,7 @@ def where(
         UsageError: several processes, and none is named; or a word that is no address.
     """
     from pytracer.analyze.where import explain_addresses
-    from pytracer.decode.job import load_runs
+    from pytracer.decode.job.load import load_runs
 
     return explain_addresses(load_runs(path, light=True), addresses, rank=rank, pid=pid)
 

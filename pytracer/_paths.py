@@ -1,6 +1,6 @@
 """Where things lie: the core beside this package, run directories, file systems that must not hold a box.
 
-Every traced process imports this file; `launch.py` is for the launcher.
+Every traced process imports this file; `launcher/run_directory.py` is for the launcher.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def built_core() -> Path:
     Raises:
         RecordingError: it was not built.
     """
-    path = Path(__file__).resolve().parents[1] / "libpytracer_core.so"
+    path = Path(__file__).resolve().parent / "libpytracer_core.so"
     if not path.is_file():
         raise RecordingError(
             f"the recorder is not built: {path} does not exist",

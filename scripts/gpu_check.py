@@ -168,7 +168,7 @@ def plain(*command: str, **extra: str) -> subprocess.CompletedProcess[str]:
 def report_of(run: Path) -> Any:
     """The run, judged."""
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.merge import load_job
+    from pytracer.decode.job.merge import load_job
 
     return build_report(load_job(run))
 
@@ -235,7 +235,7 @@ def compiled(run: Path, fake: bool) -> dict[str, Any]:
 
 def nccl(run: Path) -> dict[str, Any]:
     """A collective is completed in the box."""
-    from pytracer.decode.merge import load_job
+    from pytracer.decode.job.merge import load_job
 
     done = traced(run, "-c", _NCCL)
     assert done.returncode == 0, done.stderr[-1000:]

@@ -128,7 +128,7 @@ def measured(workload: str, level: str, marks: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         if level:
             import pytracer
-            from pytracer.record import names
+            from pytracer.record.torch import names
 
             # Noting all names is held to a share of the time: below valgrind ten steps are enough for one, or none.
             names.SHARE *= 1_000_000

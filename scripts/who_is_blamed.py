@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pytracer.analyze.engine import build_report  # noqa: E402
-from pytracer.analyze.report import Report  # noqa: E402
 from pytracer.cli.flight import write_flight_recorder  # noqa: E402
-from pytracer.decode.merge import load_job  # noqa: E402
+from pytracer.decode.job.merge import load_job  # noqa: E402
+from pytracer.report.job import Report  # noqa: E402
 from tests.distributed.jobs import blamed, traced, untraced  # noqa: E402
 from tests.distributed.scenarios import WRONG, Scenario  # noqa: E402
 from tests.support.machine import machine  # noqa: E402

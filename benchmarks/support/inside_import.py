@@ -37,7 +37,7 @@ def spec_of(name: str, *args: Any, **kwargs: Any) -> Any:
 
         def boot_and_watch(module: Any) -> None:
             boot(module)
-            from pytracer.record import torch_half
+            from pytracer.record.bootstrap import torch_half
 
             torch_half.install = timed("hooks", torch_half.install)
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Crash
-from pytracer.record import launch
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Crash
+from pytracer.launcher import run_directory
 
 VICTIM = Path(__file__).resolve().with_name("victim.py")
 ROOT = VICTIM.parents[2]
@@ -84,9 +84,9 @@ def faulthandler(scenario: Scenario) -> Trial:
 def pytracer_environment(scenario: Scenario) -> Trial:
     """The preloaded core without a launcher: `scripts/pytracer-run`."""
     with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as recording:
-        run = launch.Run(Path(recording), Path(recording))
+        run = run_directory.Run(Path(recording), Path(recording))
         run.boxes.mkdir(mode=0o700)
-        environment = launch.environment(run, "default", _environment())
+        environment = run_directory.environment(run, "default", _environment())
 
         def look(_directory: Path, _end: _End, since: Callable[[int], float]) -> Trial:
             return _report(run.boxes, since)
@@ -100,7 +100,7 @@ def pytracer_run(scenario: Scenario) -> Trial:
         directory = Path(name)
         command = [sys.executable, "-m", "pytracer", "run", "-o", str(directory / "run"), "--"]
         end = _run([*command, *_victim(scenario, directory)], _environment(), directory)
-        record = json.loads((directory / "run" / launch.RUN_FILE).read_text(encoding="utf-8"))
+        record = json.loads((directory / "run" / run_directory.RUN_FILE).read_text(encoding="utf-8"))
         if record["signal"] != signal.SIGSEGV:
             raise TrialError(f"under pytracer run the victim ended with {record['exit_code']}, {record['signal']}")
         if b"victim.py" not in end.text:
@@ -110,7 +110,7 @@ def pytracer_run(scenario: Scenario) -> Trial:
         def since(moment_ns: int) -> float:
             return (moment_ns - fault_ns) / 1e6
 
-        trial = _report(directory / "run" / launch.BOXES, since)
+        trial = _report(directory / "run" / run_directory.BOXES, since)
         trial.moments |= {"ended": since(record["ended_mono_ns"]), "readable": since(end.last_byte_ns)}
         trial.resident_bytes = resident
         return trial
@@ -220,7 +220,7 @@ def _run(command: list[str], environment: dict[str, str], directory: Path) -> _E
 
 def _report(boxes: Path, since: Callable[[int], float]) -> Trial:
     """What the crash section of the victim's box says about its own making."""
-    files = sorted(boxes.glob("*" + launch.BOX_SUFFIX))
+    files = sorted(boxes.glob("*" + run_directory.BOX_SUFFIX))
     crashes = [(path, crash) for path in files if (crash := read_box(path).crash) is not None]
     if len(crashes) != 1:
         raise TrialError(f"{len(crashes)} of {len(files)} black boxes hold a crash")

@@ -63,10 +63,10 @@ def environment(variant: Variant, directory: Path) -> dict[str, str]:
     plain |= {"OMP_NUM_THREADS": "1", **variant.environment}
     if not variant.level:
         return plain
-    from pytracer.record import launch
+    from pytracer.launcher import run_directory
 
-    (directory / launch.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
-    return launch.environment(launch.Run(directory, directory), variant.level, plain)
+    (directory / run_directory.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)
+    return run_directory.environment(run_directory.Run(directory, directory), variant.level, plain)
 
 
 def switched_on(switch: str) -> Callable[[], AbstractContextManager[object]]:

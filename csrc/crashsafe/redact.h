@@ -1,4 +1,4 @@
-// Replaces secrets in command lines and variables before they are written. record/redact.py does the same in Python, from
+// Replaces secrets in command lines and variables before they are written. launcher/redact.py does the same in Python, from
 // the same tables (secret_words.inc), and a test runs both over one corpus.
 #pragma once
 #include <cstddef>

@@ -67,7 +67,7 @@ bool is_collective(const char* name) {
   return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const char* prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; });
 }
 
-// NCCL's ranges end when the work is queued on a stream: how far it got, only its own records tell (record/nccl.py).
+// NCCL's ranges end when the work is queued on a stream: how far it got, only its own records tell (record/cuda/nccl.py).
 bool only_queues(const char* name) { return strncmp(name, "nccl:", 5) == 0; }
 
 void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }

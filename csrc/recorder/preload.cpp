@@ -151,7 +151,7 @@ void pytracer_before_dlopen(const char* path) {
   if (slash == nullptr || strchr(self.dli_fname, '\'') != nullptr || strchr(self.dli_fname, '\\') != nullptr) return;
   char boot[2048], code[4096];
   int directory = static_cast<int>(slash - self.dli_fname);
-  snprintf(boot, sizeof boot, "%.*s/record/boot.py", directory, self.dli_fname);
+  snprintf(boot, sizeof boot, "%.*s/record/bootstrap/boot.py", directory, self.dli_fname);
   if (access(boot, R_OK) != 0) return;
   // Inside a lambda, so that __main__ keeps no name of ours. As a module, whose bytecode is kept: compiling it takes 0.4 ms.
   snprintf(code, sizeof code,

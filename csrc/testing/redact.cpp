@@ -1,4 +1,4 @@
-// Test-only: the core's redaction by itself, for comparison with record/redact.py. Built by tests/native with redact.cpp.
+// Test-only: the core's redaction by itself, for comparison with launcher/redact.py. Built by tests/native with redact.cpp.
 #include "../crashsafe/redact.h"
 
 /// Redacts `words` in place; returns the bytes that are left, and the count of secrets in `count`.

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytracer._words import count_words
-from pytracer.analyze import report as r
-from pytracer.analyze.attempts import split_attempts
-from pytracer.analyze.build import build_counts, build_damage, build_run, build_view
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.communication import build_collectives, build_flight_recorder
-from pytracer.analyze.deaths import find_deaths
-from pytracer.analyze.gpu_core import gpu_core_report
-from pytracer.analyze.matching import match_job
+from pytracer._text import count_words
+from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
+from pytracer.analyze.assemble.processes import build_counts, build_damage, build_run, build_view
+from pytracer.analyze.collectives.matching import match_job
+from pytracer.analyze.collectives.wait_graph import find_waiting
+from pytracer.analyze.deaths.order import find_deaths
+from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.rules import RULES
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.restarts import split_attempts
 from pytracer.analyze.view import Draft, JobView, ProcessView
-from pytracer.analyze.waiting import find_waiting
-from pytracer.decode.detail import in_full
-from pytracer.decode.snapshot import Job
+from pytracer.decode.job.detail import in_full
+from pytracer.decode.recording.snapshot import Job
+from pytracer.report import job as r
 
 CONFIDENCES = ("certain", "likely", "possible", "unknown")
 CLOSELY = 16  # suspects of a large job that are read in full

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer._words import function_words, ranks_words
-from pytracer.analyze.instruction import Instruction
-from pytracer.analyze.matching import Matches
-from pytracer.analyze.place import Place
-from pytracer.analyze.report import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
-from pytracer.analyze.waiting import Waiting
-from pytracer.decode.snapshot import Crash, Job, Process
+from pytracer._text import function_words, ranks_words
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.collectives.matching import Matches
+from pytracer.analyze.collectives.wait_graph import Waiting
+from pytracer.analyze.platform.instruction import Instruction
+from pytracer.decode.recording.snapshot import Crash, Job, Process
+from pytracer.report.job import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 HANDLER_IMAGES = ("libpytracer_core",)
@@ -100,8 +100,8 @@ class Death:
     is known by what it did to others: they waited for the process in a collective, and it never came.
     `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it says about its end
     speaks of another process. `cleanup`: it had begun to leave the job before.
-    `primary`, `kind` and `why` are the judgement of `deaths.py`; `kind` is "primary", "undecided", "reported", "sent",
-    "network", "teardown" or "cleanup".
+    `primary`, `kind` and `why` are the judgement of `deaths/order.py`; `kind` is "primary", "undecided", "reported",
+    "sent", "network", "teardown" or "cleanup".
     """
 
     view: ProcessView

@@ -6,19 +6,19 @@ import re
 from collections.abc import Sequence
 
 from pytracer._errors import InputError, UsageError
-from pytracer._words import hex_addr, list_words
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.address_report import earlier_life_reports, neighbor_reports, region_report
-from pytracer.analyze.address_words import address_sentence
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
+from pytracer._text import hex_addr, list_words
+from pytracer.analyze.address_space.description import address_sentence
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.referrers import pointed_by, stack_words
+from pytracer.analyze.assemble.addresses import earlier_life_reports, neighbor_reports, region_report
+from pytracer.analyze.assemble.parts import bucket_report, storage_report, unit_report
+from pytracer.analyze.assemble.processes import build_view
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.parts import bucket_report, storage_report, unit_report
-from pytracer.analyze.pointed_by import pointed_by, stack_words
+from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView, subject_words
-from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
-from pytracer.decode.detail import in_full
-from pytracer.decode.snapshot import Job
+from pytracer.decode.job.detail import in_full
+from pytracer.decode.recording.snapshot import Job
+from pytracer.report.where import AddressReport, WhereProcess, WhereReport
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+|[0-9a-fA-F]{8,16}")
 _RELATIVE = re.compile(r"([a-z]\w*)(?:([+-])(0[xX][0-9a-fA-F]+|[0-9]+))?")

@@ -6,7 +6,7 @@ changes how it loads, allocates, computes, communicates or dies. The core's tabl
 
 from __future__ import annotations
 
-# Who a process is: launchers, schedulers, containers. `decode/identity.py` and the rules read them.
+# Who a process is: launchers, schedulers, containers. `decode/job/identity.py` and the rules read them.
 _IDENTITY = """
     RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME
     NODE_RANK MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS

@@ -14,11 +14,11 @@ import click
 
 from pytracer._errors import InputError, UsageError
 from pytracer._printable import shell_command
-from pytracer.analyze.live import LiveProcess, LiveReport
 from pytracer.cli.terminal import show, show_json
+from pytracer.report.live import LiveProcess, LiveReport
 
 if TYPE_CHECKING:
-    from pytracer.decode.snapshot import Snapshot
+    from pytracer.decode.recording.snapshot import Snapshot
 
 LATEST = Path("runs/latest")
 _BOXES = "boxes"
@@ -56,7 +56,7 @@ def command(target: str | None, as_json: bool, everything: bool, no_native: bool
 
 def report_standstill(recording: Path, seconds: float) -> None:
     """For `run --hang-timeout`: prints the report on stderr and keeps it beside the boxes."""
-    from pytracer.record.launch import HANG_FILE, write_text
+    from pytracer.launcher.run_directory import HANG_FILE, write_text
     from pytracer.render.live import render_live
 
     report = live_report(str(recording), native=False)
@@ -107,8 +107,8 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
 
 def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, dict[int, Snapshot]]:
     """The running processes of a run, as their boxes show them, and these by pid; `only` those with these pids."""
-    from pytracer.analyze.standstill import find_waits, live_process
-    from pytracer.decode.merge import load_job
+    from pytracer.analyze.collectives.stall import find_waits, live_process
+    from pytracer.decode.job.merge import load_job
 
     job = load_job(_recording(directory), symbols=False)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -138,7 +138,7 @@ def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, 
 def _recording(directory: Path) -> Path:
     """Where the boxes of a run are being written: elsewhere when the run directory is on a network file system."""
     from pytracer.decode.files import MIB, read_regular
-    from pytracer.decode.plain_json import load_json
+    from pytracer.decode.formats.plain_json import load_json
 
     if directory.is_dir() and not any((directory / _BOXES).glob("*")):
         try:

@@ -18,12 +18,12 @@ from pytracer._errors import UsageError
 from pytracer._printable import one_line
 from pytracer.blackbox.schema import Entry, Region
 from pytracer.cli.terminal import show, show_json
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.journal import Journal
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
-from pytracer.decode.storage_table import StorageTable
-from pytracer.decode.symbolize import symbolize
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.recording.storage_table import StorageTable
+from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.render.json import json_text
 
 SECTIONS = (

@@ -10,8 +10,8 @@ import msgspec
 
 from pytracer._errors import InputError, PytracerError, UsageError
 from pytracer._printable import shell_command
-from pytracer.decode.flight_form import flight_form, json_form
-from pytracer.decode.merge import load_job
+from pytracer.decode.formats.flight_recorder_writer import flight_form, json_form
+from pytracer.decode.job.merge import load_job
 
 PICKLED, JSON = "nccl_trace_rank_{}", "rank{}.json"
 

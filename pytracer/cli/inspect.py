@@ -56,7 +56,7 @@ def command(
     directories of several hosts are one job: name them all.
     """
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.job import load_runs
+    from pytracer.decode.job.load import load_runs
     from pytracer.render.json import render_json
     from pytracer.render.style import Style, decide_style
     from pytracer.render.text import render_text

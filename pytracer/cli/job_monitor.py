@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 
 from pytracer.cli.terminal import say
-from pytracer.record.launch import Run
-from pytracer.record.movement import Movement
-from pytracer.record.watch import Watch
+from pytracer.launcher.process_monitor import Watch
+from pytracer.launcher.run_directory import Run
+from pytracer.launcher.stall_detector import Movement
 
 _REPORTS = 5  # at most: a job that stalls again and again has been understood by then
 _LAST_WORDS_SECONDS = 5.0  # a report that is being made when the job ends may take so long

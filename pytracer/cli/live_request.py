@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import InputError
-from pytracer.analyze.live import LiveFrame, LiveProcess, LiveThread
-from pytracer.analyze.report import ThreadReport
-from pytracer.analyze.thread_reports import thread_reports
+from pytracer.analyze.assemble.threads import thread_reports
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import FILE_HEADER, MAGIC, REQUEST_SIGNAL, REQUEST_VALUE, State
 from pytracer.cli.live_identity import Recorder
 from pytracer.decode.files import read_all, regular_file
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
-from pytracer.decode.symbolize import symbolize
-from pytracer.record.watch import start_ticks
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.symbols.symbolize import symbolize
+from pytracer.launcher.process_monitor import start_ticks
+from pytracer.report.job import ThreadReport
+from pytracer.report.live import LiveFrame, LiveProcess, LiveThread
 
 _SECONDS = 2.0
 _BY = "black box"

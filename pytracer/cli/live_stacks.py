@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pytracer.analyze.live import LiveFrame, LiveProcess, LiveThread
-from pytracer.analyze.system_calls import system_call_name
+from pytracer.analyze.platform.system_calls import system_call_name
+from pytracer.report.live import LiveFrame, LiveProcess, LiveThread
 
 _SECONDS = 20.0  # the first look at a process with large libraries reads their symbols
 _AT_ONCE = 4

@@ -1,7 +1,7 @@
 """`pytracer run`: starts a command under the recorder, waits, and explains a death.
 
-The job must not notice the launcher (`record/supervise.py`). While it runs, the launcher waits, and looks at it from
-outside every two seconds (`attendance.py`). Nothing that goes wrong in reporting changes the status that is returned.
+The job must not notice the launcher (`launcher/supervise.py`). While it runs, the launcher waits, and looks at it from
+outside every two seconds (`job_monitor.py`). Nothing that goes wrong in reporting changes the status that is returned.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import click
 
 from pytracer._errors import PytracerError, UsageError
 from pytracer._printable import shell_command
-from pytracer.cli.attendance import Attendance
+from pytracer.cli.job_monitor import Attendance
 from pytracer.cli.terminal import say, show
-from pytracer.record import launch
-from pytracer.record.gpu_core import gpu_core_variables
-from pytracer.record.guard import ALL, VARIABLE, parse_guard
-from pytracer.record.helper import helper
-from pytracer.record.orphans import adopt
-from pytracer.record.start import StartError
-from pytracer.record.supervise import FORWARDED, Ending, held, supervise
+from pytracer.launcher import run_directory
+from pytracer.launcher.gpu_core import gpu_core_variables
+from pytracer.launcher.helper import helper
+from pytracer.launcher.start import StartError
+from pytracer.launcher.subreaper import adopt
+from pytracer.launcher.supervise import FORWARDED, Ending, held, supervise
+from pytracer.record.guard_mode import ALL, VARIABLE, parse_guard
 
 if TYPE_CHECKING:
-    from pytracer.analyze.report import Report
+    from pytracer.report.job import Report
 
 HELP = """Run COMMAND, record all its processes, and explain a death.
 
@@ -83,7 +83,7 @@ class RunCommand(click.Command):
 )
 @click.option("-o", "output", metavar="DIR", type=click.Path(path_type=Path), help="Record into DIR instead of runs/.")
 @click.option("--force", is_flag=True, help="Delete the recording that DIR already holds.")
-@click.option("--level", type=click.Choice(launch.LEVELS), help="How much to record.  [default: default]")
+@click.option("--level", type=click.Choice(run_directory.LEVELS), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` makes the report later.")
 @click.option(
@@ -95,7 +95,7 @@ class RunCommand(click.Command):
 @click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault where they happen.")
 @click.option(
     "--cuda-graphs",
-    type=click.Choice(launch.CUDA_GRAPHS),
+    type=click.Choice(run_directory.CUDA_GRAPHS),
     help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/gpu.md).",
 )
 @click.option(
@@ -123,16 +123,16 @@ def command(
     job: tuple[str, ...],
 ) -> int:
     """See HELP."""
-    level = launch.checked_level(level)
+    level = run_directory.checked_level(level)
     words = guard if guard is not None else os.environ.get(VARIABLE) or None
     guarded = parse_guard(words) if words is not None else None
     program = find_program(job[0])
     try:
-        launch.core_library()
-        run = launch.create_run(job, output, force=force)
-        record = launch.start_record(job)
+        run_directory.core_library()
+        run = run_directory.create_run(job, output, force=force)
+        record = run_directory.start_record(job)
         notes = [*run.notes, *([guarded.warning] if guarded is not None and guarded.warning else [])]
-        environment = launch.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
+        environment = run_directory.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
         if gpu_core:
             added, record["gpu_core"], more = gpu_core_variables(run.directory, environment)
             environment |= added
@@ -142,7 +142,7 @@ def command(
         raise
     except Exception as error:  # a full disk at night, a bug of ours: what cannot be recorded runs all the same
         say(f"COMMAND runs unrecorded: {error}")
-        return end_like(_supervise(program, job, launch.given_environment()))
+        return end_like(_supervise(program, job, run_directory.given_environment()))
     for note in notes:
         say(note)
     ending = attending.run_job(program, job, environment, subreaper)
@@ -151,9 +151,9 @@ def command(
     # A SIGTERM that comes now is late: the job has ended, and its status is what counts. Ctrl-C ends the report.
     with held(FORWARDED), _one_line_for_an_error():
         with _one_line_for_an_error():
-            launch.write_record(run, record)
+            run_directory.write_record(run, record)
         with _one_line_for_an_error():
-            run = launch.collect_boxes(run)
+            run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
         _conclude(run, ending, quiet=quiet, report=not no_report)
@@ -221,7 +221,7 @@ def command_error(word: str, error: OSError) -> CommandError:
 class _Attending:
     """Waits for the job, looks at it and keeps `record` on disk meanwhile."""
 
-    def __init__(self, run: launch.Run, record: dict[str, Any], hang_seconds: float | None) -> None:
+    def __init__(self, run: run_directory.Run, record: dict[str, Any], hang_seconds: float | None) -> None:
         """Writes run.json for the first time.
 
         Raises:
@@ -233,7 +233,7 @@ class _Attending:
         record["witness"] = self._attendance.watch.as_dict()
         if run.recording != run.directory:
             record["recording"] = str(run.recording)
-        launch.write_record(run, record)
+        run_directory.write_record(run, record)
 
     def run_job(self, program: str, job: tuple[str, ...], environment: dict[str, str], subreaper: bool) -> Ending:
         """Runs the job to its end.
@@ -270,7 +270,7 @@ class _Attending:
     def _save(self) -> None:
         with _one_line_for_an_error():
             self._record["witness"] = self._attendance.watch.as_dict()
-            launch.write_record(replace(self._run, directory=self._run.recording), self._record)
+            run_directory.write_record(replace(self._run, directory=self._run.recording), self._record)
 
 
 def _supervise(
@@ -322,12 +322,12 @@ def _one_line_for_an_error() -> Iterator[None]:
         say(f"the report failed: {type(error).__name__}: {error}; please report it")
 
 
-def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> None:
+def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool) -> None:
     """Says what there is to say once the job has ended."""
     shown = _shown(run.directory)
     for line in _unrecorded(run.directory):
         say(line)
-    boxes = sorted(run.boxes.glob("*" + launch.BOX_SUFFIX))
+    boxes = sorted(run.boxes.glob("*" + run_directory.BOX_SUFFIX))
     if not boxes:
         say(
             f"{shown} holds no black box: no process of the job loaded the recorder (statically linked, set-uid, or "
@@ -347,16 +347,16 @@ def _conclude(run: launch.Run, ending: Ending, *, quiet: bool, report: bool) -> 
 
 def _unrecorded(directory: Path) -> list[str]:
     """What the processes of the job could not record; they themselves print nothing below a launcher."""
-    from pytracer.decode.run_counters import read_run_counters
+    from pytracer.decode.job.run_counters import read_run_counters
 
     return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
 
 
-def _report(run: launch.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
+def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
     """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
-    from pytracer.decode.job import load_runs
-    from pytracer.decode.symbolize import SYMBOLS_FILE, write_symbols
+    from pytracer.decode.job.load import load_runs
+    from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, write_symbols
     from pytracer.render.json import render_json
     from pytracer.render.style import decide_style
     from pytracer.render.text import render_text
@@ -368,7 +368,7 @@ def _report(run: launch.Run, ending: Ending, shown: str, *, died: bool, quiet: b
             say(f"recorded in {shown}")
         return
     with _one_line_for_an_error():
-        launch.write_text(run.directory / launch.REPORT_FILE, render_json(report))
+        run_directory.write_text(run.directory / run_directory.REPORT_FILE, render_json(report))
         write_symbols(job, run.directory / SYMBOLS_FILE)
     if _says_nothing_new(report, ending):
         say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")

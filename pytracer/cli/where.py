@@ -38,7 +38,7 @@ def command(
     inspect` is about, unless --rank or --pid names another one.
     """
     from pytracer.analyze.where import explain_addresses
-    from pytracer.decode.job import load_runs
+    from pytracer.decode.job.load import load_runs
     from pytracer.render.json import render_json
     from pytracer.render.style import decide_style
     from pytracer.render.where import render_where

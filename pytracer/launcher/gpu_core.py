@@ -12,7 +12,7 @@ from typing import Any
 
 from pytracer._errors import RecordingError
 from pytracer._private_files import made_directory, private_directory
-from pytracer.record.launch import GPU_CORES
+from pytracer.launcher.run_directory import GPU_CORES
 
 _ENABLE, _FILE = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE"
 _FLAGS, _LIGHT, _HOST = (

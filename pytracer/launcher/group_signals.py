@@ -16,7 +16,7 @@ import struct
 import time
 from pathlib import Path
 
-from pytracer.record.signal_wait import EVERY, Received, next_signal
+from pytracer.launcher.signal_wait import EVERY, Received, next_signal
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # linux/prctl.h
 _HEARD = struct.Struct("<II")  # for each signal: how often, and who sent the last one

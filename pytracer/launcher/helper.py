@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytracer.record.launch import Run
+from pytracer.launcher.run_directory import Run
 
 PROGRAM = Path(__file__).resolve().parents[1] / "_helper"
 DOORBELL = "doorbell"

@@ -14,7 +14,7 @@ import os
 import signal
 import time
 
-from pytracer.record.signal_wait import next_signal
+from pytracer.launcher.signal_wait import next_signal
 
 _LOOK_SECONDS = 0.1
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -21,9 +21,9 @@ from typing import Any
 
 from pytracer.blackbox import codec, schema
 from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
-from pytracer.record import witness
-from pytracer.record.kernel_log import KernelLog
-from pytracer.record.launch import BOX_SUFFIX, Run
+from pytracer.launcher import host_counters
+from pytracer.launcher.kernel_log import KernelLog
+from pytracer.launcher.run_directory import BOX_SUFFIX, Run
 
 _FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
@@ -85,7 +85,7 @@ class Watch:
         self._ignored: set[str] = set()
         self._counted: set[str] = set()  # of the processes without a box: those that were looked at
         self._groups: _Groups
-        self._groups, self._groups_why = witness.memory_groups("self")
+        self._groups, self._groups_why = host_counters.memory_groups("self")
         self._own = next(iter(self._groups.items()), None)
         self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES)
         self._log = KernelLog()
@@ -115,7 +115,7 @@ class Watch:
         with contextlib.suppress(Exception):
             self._look()
             self._log.finish()
-            self._killers = witness.killers()
+            self._killers = host_counters.killers()
             for seen in self._seen.values():
                 if seen.descriptor >= 0:
                     os.close(seen.descriptor)
@@ -140,13 +140,13 @@ class Watch:
             "samples": list(self._samples),
             "processes": [seen.as_dict() for seen in [*self._seen.values(), *self._orphans]],
             "killers": self._killers,
-            "scheduler": witness.scheduler(os.environ),
-            "first_pid_namespace": witness.in_first_pid_namespace(),
+            "scheduler": host_counters.scheduler(os.environ),
+            "first_pid_namespace": host_counters.in_first_pid_namespace(),
         }
 
     def _counters(self) -> dict[str, Any]:
         try:
-            now = witness.counters(self._groups)
+            now = host_counters.counters(self._groups)
             now["cgroups_why"] = self._groups_why
             return now
         except Exception as error:  # as above
@@ -158,9 +158,9 @@ class Watch:
         for seen in self._seen.values():
             if seen.how is None and seen.descriptor >= 0:
                 _look_at(seen)
-        available, swap = witness.free_memory()
+        available, swap = host_counters.free_memory()
         sample = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
-        sample["cgroup_current"] = witness.usage(self._own) if self._own else None
+        sample["cgroup_current"] = host_counters.usage(self._own) if self._own else None
         sample["rss"] = sum(seen.rss or 0 for seen in self._seen.values() if seen.gone_mono_ns is None)
         self._samples.append(sample)
 
@@ -216,13 +216,13 @@ class Watch:
 
     def _note_group(self, seen: Seen) -> None:
         """A process may run in another cgroup than the launcher; it is watched from the first sight on."""
-        groups, _ = witness.memory_groups(seen.pid)
+        groups, _ = host_counters.memory_groups(seen.pid)
         first = next(iter(groups), None)
         seen.cgroup = first[1] if first else None
         for key, directory in groups.items():
             if key not in self._groups and len(self._groups) < _MOST_GROUPS:
                 self._groups[key] = directory
-                self._before.setdefault("cgroups", []).append(witness.read_group(*key, directory))
+                self._before.setdefault("cgroups", []).append(host_counters.read_group(*key, directory))
 
 
 def box_header(path: Path) -> dict[str, Any] | None:

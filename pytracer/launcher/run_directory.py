@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._errors import RecordingError, UsageError
+from pytracer._paths import RUNS, built_core, command_word, file_system, is_remote, point_latest
 from pytracer._private_files import copy_private, made_directory, private_directory, write_private
 from pytracer._version import __version__
-from pytracer.record.places import RUNS, built_core, command_word, file_system, is_remote, point_latest
-from pytracer.record.redact import redact_words
+from pytracer.launcher.redact import redact_words
 
 LEVELS = ("light", "default", "ops")
 CUDA_GRAPHS = ("warn",)
@@ -133,7 +133,7 @@ def environment(
 ) -> dict[str, str]:
     """The environment of the traced command: `base` (None: of this process) and what starts the core.
 
-    `guard` are the words of guard mode, see `guard.py`; `cuda_graphs` is one of CUDA_GRAPHS.
+    `guard` are the words of guard mode, see `record/guard_mode.py`; `cuda_graphs` is one of CUDA_GRAPHS.
 
     Raises:
         RecordingError: the core is not built.

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from pytracer.blackbox import codec, schema
-from pytracer.record.launch import BOX_SUFFIX
+from pytracer.launcher.run_directory import BOX_SUFFIX
 
 _MOST_BYTES = 1 << 20
 _START_SECONDS = 60.0  # importing torch on a busy machine records nothing for a while

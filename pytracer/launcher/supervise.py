@@ -2,7 +2,7 @@
 
 It keeps the process group, the terminal, the descriptors, the signal mask and the signal dispositions that it would
 have without a launcher. What is sent to the launcher reaches the command; when the command is stopped, so is the
-launcher (`stops.py`), and the shell above sees what it would see without it. Standard library only.
+launcher (`job_control.py`), and the shell above sees what it would see without it. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.record.bystander import Bystander
-from pytracer.record.signal_wait import EVERY, SI_KERNEL, Received, next_signal
-from pytracer.record.start import Job
-from pytracer.record.stops import stop_as_well
+from pytracer.launcher.group_signals import Bystander
+from pytracer.launcher.job_control import stop_as_well
+from pytracer.launcher.signal_wait import EVERY, SI_KERNEL, Received, next_signal
+from pytracer.launcher.start import Job
 
 # What would end the launcher while it reports.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -72,7 +72,7 @@ def supervise(
         started: called with the child's pid; must not raise.
         pause: called before each wait; returns after how many seconds it wants to be called again, None for never;
             must not raise.
-        adopted: called with the child's pid when any child may have ended; reaps others (see `orphans.py`).
+        adopted: called with the child's pid when any child may have ended; reaps others (see `subreaper.py`).
 
     Raises:
         StartError: it could not be executed.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytracer.record.names import name
-    from pytracer.record.recording import disable, enable, is_enabled, mark, step
+    from pytracer.record.api import disable, enable, is_enabled, mark, step
+    from pytracer.record.torch.names import name
 
 __all__ = ["disable", "enable", "is_enabled", "mark", "name", "step"]
 
@@ -20,5 +20,5 @@ def __getattr__(attribute: str) -> Any:
         raise AttributeError(f"module 'pytracer.record' has no attribute {attribute!r}")
     import importlib
 
-    module = "pytracer.record.names" if attribute == "name" else "pytracer.record.recording"
+    module = "pytracer.record.torch.names" if attribute == "name" else "pytracer.record.api"
     return getattr(importlib.import_module(module), attribute)

@@ -12,12 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+from pytracer import _paths as paths
 from pytracer._errors import PytracerError, RecordingError, UsageError
 from pytracer._printable import one_line
 from pytracer._private_files import private_directory
-from pytracer.record import config, places, python_half, torch_half
+from pytracer.record import config
+from pytracer.record.bootstrap import python_half, torch_half
+from pytracer.record.bootstrap.dynamo import is_compiling, unseen
 from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
-from pytracer.record.unseen import is_compiling, unseen
 
 Level = Literal["light", "default", "ops"]
 
@@ -51,7 +53,7 @@ def enable(
     """
     global _called
     if guard is not None:
-        from pytracer.record.guard import VARIABLE, parse_guard  # here: few runs guard
+        from pytracer.record.guard_mode import VARIABLE, parse_guard  # here: few runs guard
 
         parse_guard(guard)
     if level is not None and level not in config.LEVEL_NUMBERS:
@@ -131,8 +133,8 @@ def step(n: int) -> None:
 
 def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
     wanted = Path(os.path.abspath(directory)) if directory is not None else config.default_directory()
-    kind = places.file_system(wanted)
-    problem: str | None = f"a black box cannot be mapped safely on {kind}" if places.is_remote(kind) else None
+    kind = paths.file_system(wanted)
+    problem: str | None = f"a black box cannot be mapped safely on {kind}" if paths.is_remote(kind) else None
     if problem is None:
         problem = _start_in(box, wanted)
     if problem is not None:
@@ -144,8 +146,8 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
         _say(f"cannot record into {wanted} ({problem}): recording into {spare}; choose with enable(directory=...)")
         wanted = spare
     os.environ["PYTRACER_DIR"] = str(wanted)  # children that call enable() join this run
-    if wanted.parent.name == places.RUNS:
-        places.point_latest(wanted)
+    if wanted.parent.name == paths.RUNS:
+        paths.point_latest(wanted)
     return True
 
 

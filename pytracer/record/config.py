@@ -29,15 +29,15 @@ def default_directory() -> Path:
     given = os.environ.get("PYTRACER_DIR")
     if given:
         return Path(os.path.abspath(given))
-    from pytracer.record import places  # here: below preload the directory is given
+    from pytracer import _paths as paths  # here: below preload the directory is given
 
-    word = places.command_word(["python", *sys.argv])
+    word = paths.command_word(["python", *sys.argv])
     pid, started = os.getpid(), time.time()
     if "LOCAL_RANK" in os.environ or "RANK" in os.environ:
         pid = os.getppid()
         started = _start_of(pid) or started
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
-    return Path(os.path.abspath(places.RUNS), f"{stamp}-{word}-{pid}")
+    return Path(os.path.abspath(paths.RUNS), f"{stamp}-{word}-{pid}")
 
 
 def _start_of(pid: int) -> float | None:

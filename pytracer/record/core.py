@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record.unseen import unseen
+from pytracer.record.bootstrap.dynamo import unseen
 
 ANNOUNCE = 1
 STEP_CALLED = 1  # FileHeader.step_source
@@ -144,14 +144,14 @@ def _find() -> ctypes.CDLL:
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
+    from pytracer import _paths as paths
     from pytracer._errors import RecordingError  # here: not below preload
-    from pytracer.record import places
 
-    path = places.built_core()
+    path = paths.built_core()
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise RecordingError(f"cannot load {path}: {error}", places.BUILD_HINT) from error
+        raise RecordingError(f"cannot load {path}: {error}", paths.BUILD_HINT) from error
 
 
 @lru_cache(maxsize=1)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from pytracer._words import count_words, origin_phrase, size_words, time_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words, origin_phrase, size_words, time_words
 from pytracer.render.frames import place_words, position_words
 from pytracer.render.holders import holder_lines
 from pytracer.render.wrappers import add_use, cut
+from pytracer.report import job as r
 
 _CALLERS = 3
 _MISSED = ("past-storage", "before-storage")

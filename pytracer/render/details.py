@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pytracer._words import count_words, list_words, size_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words, list_words, size_words
 from pytracer.render.frames import numbered_lines, python_lines
 from pytracer.render.printing import Hanging
 from pytracer.render.wrappers import bucket_lines, buffer_lines, unit_lines
+from pytracer.report import job as r
 
 _BYTES_A_LINE = 16
 _GROUP = 4

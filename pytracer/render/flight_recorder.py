@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytracer._printable import one_line
-from pytracer._words import count_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words
+from pytracer.report import job as r
 
 
 def flight_lines(dumps: Sequence[r.FlightRecorderDump]) -> Iterator[str]:

@@ -9,9 +9,9 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
-from pytracer._words import count_words, function_words
-from pytracer.analyze.report import NativeFrame, PythonFrame, StackCycle, ThreadReport
+from pytracer._text import count_words, function_words
 from pytracer.render.printing import padded
+from pytracer.report.job import NativeFrame, PythonFrame, StackCycle, ThreadReport
 
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5

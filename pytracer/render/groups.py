@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 from rich.table import Table
 
-from pytracer._words import span_words
-from pytracer.analyze import report as r
+from pytracer._text import span_words
 from pytracer.render.frames import place_words
+from pytracer.report import job as r
 
 ROWS = 8
 GROUPS = 2

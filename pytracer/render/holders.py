@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytracer._words import list_words
-from pytracer.analyze import report as r
+from pytracer._text import list_words
 from pytracer.render.frames import position_words
+from pytracer.report import job as r
 
 SHOWN = 3
 

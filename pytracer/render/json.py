@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from pytracer._printable import ascii_json
-from pytracer.analyze.report_parts import Part
+from pytracer.report.process import Part
 
 
 def render_json(report: Part) -> str:

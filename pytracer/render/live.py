@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytracer._printable import printable
-from pytracer._words import function_words, size_words, time_words
-from pytracer.analyze.live import LiveCollective, LiveFrame, LiveProcess, LiveReport, LiveThread
+from pytracer._text import function_words, size_words, time_words
+from pytracer.report.live import LiveCollective, LiveFrame, LiveProcess, LiveReport, LiveThread
 
 _MOST_PYTHON = 8
 _MOST_NATIVE = 5

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from pytracer._words import list_words, time_words
-from pytracer.analyze import report as r
+from pytracer._text import list_words, time_words
+from pytracer.report import job as r
 
 ROWS = 8
 WIDE = 90

@@ -12,8 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pytracer._printable import one_line, printable, shell_command
-from pytracer._words import count_words, time_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words, time_words
 from pytracer.render.address import memory_text
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
@@ -22,6 +21,7 @@ from pytracer.render.groups import evidence_in_tables, mismatch_tables
 from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
+from pytracer.report import job as r
 
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3

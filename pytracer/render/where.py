@@ -8,14 +8,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pytracer._printable import printable
-from pytracer._words import time_words
-from pytracer.analyze.report import Region
-from pytracer.analyze.where_report import AddressReport, WhereProcess, WhereReport
+from pytracer._text import time_words
 from pytracer.render.address import life_words, neighbor_words, origin_words
 from pytracer.render.holders import holder_lines
 from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.style import Style
 from pytracer.render.wrappers import cut
+from pytracer.report.job import Region
+from pytracer.report.where import AddressReport, WhereProcess, WhereReport
 
 _NAMES = 6
 _POINTERS = 8

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from pytracer._words import count_words, size_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words, size_words
+from pytracer.report import job as r
 
 PARAMETERS = 3
 

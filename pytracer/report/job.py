@@ -1,7 +1,7 @@
 """The report: what `pytracer inspect` found out, as plain data.
 
 This is the product; text and JSON are views of it, `docs/report.md` is its description. The parts that
-are about one process's threads and memory lie in `report_parts.py`; neither imports anything else of ours.
+are about one process's threads and memory lie in `process.py`; neither imports anything else of ours.
 Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may
 be added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
 """
@@ -10,38 +10,38 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from pytracer.analyze.report_parts import AlsoCrashed as AlsoCrashed
-from pytracer.analyze.report_parts import Bucket as Bucket
-from pytracer.analyze.report_parts import CudaGraph as CudaGraph
-from pytracer.analyze.report_parts import CudaGraphUse as CudaGraphUse
-from pytracer.analyze.report_parts import CudaStream as CudaStream
-from pytracer.analyze.report_parts import DataLoaderWorker as DataLoaderWorker
-from pytracer.analyze.report_parts import Fault as Fault
-from pytracer.analyze.report_parts import Fsdp as Fsdp
-from pytracer.analyze.report_parts import GpuCoreReport as GpuCoreReport
-from pytracer.analyze.report_parts import GpuExceptionReport as GpuExceptionReport
-from pytracer.analyze.report_parts import GpuPointer as GpuPointer
-from pytracer.analyze.report_parts import GuardDamage as GuardDamage
-from pytracer.analyze.report_parts import GuardReport as GuardReport
-from pytracer.analyze.report_parts import Holder as Holder
-from pytracer.analyze.report_parts import Image as Image
-from pytracer.analyze.report_parts import MappingReport as MappingReport
-from pytracer.analyze.report_parts import MemoryBlock as MemoryBlock
-from pytracer.analyze.report_parts import MemoryRange as MemoryRange
-from pytracer.analyze.report_parts import NamedTensor as NamedTensor
-from pytracer.analyze.report_parts import NativeFrame as NativeFrame
-from pytracer.analyze.report_parts import Neighbor as Neighbor
-from pytracer.analyze.report_parts import Operand as Operand
-from pytracer.analyze.report_parts import Origin as Origin
-from pytracer.analyze.report_parts import Part as Part
-from pytracer.analyze.report_parts import Pointer as Pointer
-from pytracer.analyze.report_parts import PythonFrame as PythonFrame
-from pytracer.analyze.report_parts import Region as Region
-from pytracer.analyze.report_parts import StackBounds as StackBounds
-from pytracer.analyze.report_parts import StackCycle as StackCycle
-from pytracer.analyze.report_parts import StorageReport as StorageReport
-from pytracer.analyze.report_parts import Thread as Thread
-from pytracer.analyze.report_parts import ThreadReport as ThreadReport
+from pytracer.report.process import AlsoCrashed as AlsoCrashed
+from pytracer.report.process import Bucket as Bucket
+from pytracer.report.process import CudaGraph as CudaGraph
+from pytracer.report.process import CudaGraphUse as CudaGraphUse
+from pytracer.report.process import CudaStream as CudaStream
+from pytracer.report.process import DataLoaderWorker as DataLoaderWorker
+from pytracer.report.process import Fault as Fault
+from pytracer.report.process import Fsdp as Fsdp
+from pytracer.report.process import GpuCoreReport as GpuCoreReport
+from pytracer.report.process import GpuExceptionReport as GpuExceptionReport
+from pytracer.report.process import GpuPointer as GpuPointer
+from pytracer.report.process import GuardDamage as GuardDamage
+from pytracer.report.process import GuardReport as GuardReport
+from pytracer.report.process import Holder as Holder
+from pytracer.report.process import Image as Image
+from pytracer.report.process import MappingReport as MappingReport
+from pytracer.report.process import MemoryBlock as MemoryBlock
+from pytracer.report.process import MemoryRange as MemoryRange
+from pytracer.report.process import NamedTensor as NamedTensor
+from pytracer.report.process import NativeFrame as NativeFrame
+from pytracer.report.process import Neighbor as Neighbor
+from pytracer.report.process import Operand as Operand
+from pytracer.report.process import Origin as Origin
+from pytracer.report.process import Part as Part
+from pytracer.report.process import Pointer as Pointer
+from pytracer.report.process import PythonFrame as PythonFrame
+from pytracer.report.process import Region as Region
+from pytracer.report.process import StackBounds as StackBounds
+from pytracer.report.process import StackCycle as StackCycle
+from pytracer.report.process import StorageReport as StorageReport
+from pytracer.report.process import Thread as Thread
+from pytracer.report.process import ThreadReport as ThreadReport
 
 SCHEMA = "pytracer-report"
 VERSION = 1

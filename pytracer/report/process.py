@@ -1,4 +1,4 @@
-"""The parts of the report about the state of one process: code, threads, memory. `report.py` is the whole.
+"""The parts of the report about the state of one process: code, threads, memory. `job.py` is the whole.
 
 Plain data like the rest: it imports nothing of ours.
 """

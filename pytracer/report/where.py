@@ -1,8 +1,8 @@
-"""What `pytracer where` answers, as plain data; docs/report.md describes it. Keys follow the rules of `report.py`."""
+"""What `pytracer where` answers, as plain data; docs/report.md describes it. Keys follow the rules of `job.py`."""
 
 from __future__ import annotations
 
-from pytracer.analyze.report import Bucket, Fsdp, Neighbor, Part, Region, Signal, StorageReport
+from pytracer.report.job import Bucket, Fsdp, Neighbor, Part, Region, Signal, StorageReport
 
 SCHEMA = "pytracer-where"
 VERSION = 1

@@ -62,7 +62,7 @@ def test_native_function_is_named_on_both(ranks: dict[int, Any]) -> None:
 
 def test_python_stack_is_in_the_constructor_of_ddp(job: Ended, ranks: dict[int, Any]) -> None:
     """DistributedDataParallel.__init__, called by the example's own line; the text shows no frame of the recorder."""
-    assert "record/ddp.py" not in job.stderr
+    assert "record/torch/ddp.py" not in job.stderr
     lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "model = DistributedDataParallel(" in text)
     for process in ranks.values():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import Finding, GuardReport, PythonFrame, Report, StorageReport
+from pytracer.report.job import Finding, GuardReport, PythonFrame, Report, StorageReport
 from tests.conditions import needs_compiler, needs_core, needs_memory_lock, needs_native
 from tests.support.crash import PROGRAMS, Ended, line_of, victim
 

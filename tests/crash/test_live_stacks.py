@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox.schema import REQUEST_SIGNAL, REQUEST_VALUE
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.support.crash import environment, preloaded
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import Fault, Holder, ProcessReport
 from pytracer.render.text import render_text
+from pytracer.report.job import Fault, Holder, ProcessReport
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.support.cli import ROOT
 from tests.support.crash import Ended, environment, line_of, victim

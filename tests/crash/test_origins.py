@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import PythonFrame, StorageReport
+from pytracer.report.job import PythonFrame, StorageReport
 from tests.conditions import needs_compiler, needs_core, needs_native, needs_torch
 from tests.support.crash import PROGRAMS, Ended, victim
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.record.launch import seccomp_filters
+from pytracer.launcher.run_directory import seccomp_filters
 from tests.conditions import needs_compiler, needs_core
 from tests.support.cli import ROOT
 from tests.support.crash import PROGRAMS, Ended, ended, environment, preloaded, traced_run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.record.launch import core_library
+from pytracer.launcher.run_directory import core_library
 from tests.conditions import needs_compiler, needs_core
 from tests.support.cli import SCRIPT, clean_environment
 from tests.support.crash import PROGRAMS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytracer.decode.reader import read_box
+from pytracer.decode.recording.reader import read_box
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.support.crash import PROGRAMS, environment, preloaded
 

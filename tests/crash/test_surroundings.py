@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.run_counters import read_run_counters
+from pytracer.decode.job.run_counters import read_run_counters
 from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.support.crash import ended, line_of, own_frames, preloaded, victim
 

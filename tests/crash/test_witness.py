@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Verdict
-from pytracer.decode.merge import load_job
+from pytracer.decode.job.merge import load_job
+from pytracer.report.job import Verdict
 from tests.conditions import needs_core, needs_exit_by_pidfd, needs_native
 from tests.support.crash import PROGRAMS, Ended, environment, torchrun, traced_run
 from tests.support.memory_cgroup import NoMemoryCgroup, enter, memory_cgroup

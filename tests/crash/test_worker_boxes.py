@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.reader import read_box
+from pytracer.decode.recording.reader import read_box
 from tests.conditions import needs_core, needs_native
 from tests.support.crash import Ended, victim
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytracer.analyze.report import Finding, ProcessReport, Report
+from pytracer.report.job import Finding, ProcessReport, Report
 from tests.support.crash import Ended, torchrun, traced_run
 
 PROGRAMS = Path(__file__).parent / "programs"

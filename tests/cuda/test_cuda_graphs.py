@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import CudaGraph, Report
+from pytracer.report.job import CudaGraph, Report
 from tests.cuda.jobs import finding, line_of, only_victim, program
 
 pytestmark = pytest.mark.fake_cuda

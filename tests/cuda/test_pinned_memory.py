@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import Fault, StorageReport
+from pytracer.report.job import Fault, StorageReport
 from tests.cuda.jobs import line_of, only_victim, program
 from tests.support.crash import Ended
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytracer.analyze.report import Fault, ProcessReport, Report, Verdict
+from pytracer.report.job import Fault, ProcessReport, Report, Verdict
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import new_store, traced_run
 

@@ -7,7 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
-from pytracer.analyze.report import Finding, Report
+from pytracer.report.job import Finding, Report
 from tests.distributed.scenarios import Scenario
 from tests.support.crash import Ended, ended, environment, healthy, new_store, torchrun, traced_run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.job import load_runs
+from pytracer.decode.job.load import load_runs
 from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS
 from tests.support.cli import pytracer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.job import load_runs
+from pytracer.decode.job.load import load_runs
 from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS, agents
 from tests.distributed.scenarios import WRONG

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytracer._errors import PytracerError
-from pytracer._words import function_words
+from pytracer._text import function_words
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.where import explain_addresses
 from pytracer.cli.dump import collect, text
-from pytracer.decode.demangle import demangle, node_name
-from pytracer.decode.gpu_core import read_gpu_core
-from pytracer.decode.image_places import place_in_image
-from pytracer.decode.job import load_runs
-from pytracer.decode.linetable import line_of
-from pytracer.decode.merge import load_job
-from pytracer.decode.name_pattern import NamePattern
-from pytracer.decode.reader import read_box
-from pytracer.decode.symbolize import symbolize
+from pytracer.decode.formats.gpu_core import read_gpu_core
+from pytracer.decode.formats.name_pattern import NamePattern
+from pytracer.decode.job.load import load_runs
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.symbols.demangle import demangle, node_name
+from pytracer.decode.symbols.image_symbols import place_in_image
+from pytracer.decode.symbols.line_table import line_of
+from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.render.json import render_json
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where

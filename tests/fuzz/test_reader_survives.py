@@ -14,9 +14,9 @@ from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.where import explain_addresses
 from pytracer.cli.dump import collect, text
-from pytracer.decode.merge import load_job
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
 from pytracer.render.json import render_json
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where

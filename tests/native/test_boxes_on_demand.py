@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.merge import load_job
-from pytracer.decode.run_counters import read_run_counters
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.job.run_counters import read_run_counters
 from tests.conditions import needs_compiler, needs_core
 from tests.native.harness import Native
 from tests.support.crash import Ended, traced_run

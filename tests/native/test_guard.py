@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Guard, Snapshot
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Guard, Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytracer.blackbox.schema import JOURNAL_BYTES
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.journal import Journal
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
 from tests.conditions import needs_core
 from tests.native.harness import Native
 

@@ -1,4 +1,4 @@
-"""The core redacts as record/redact.py does; a real process leaves no secret in its box."""
+"""The core redacts as launcher/redact.py does; a real process leaves no secret in its box."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
-from pytracer.record.redact import redact_bytes
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.launcher.redact import redact_bytes
 from tests.conditions import needs_core
 from tests.support.cli import clean_environment
 from tests.support.crash import CORE

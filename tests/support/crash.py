@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Report
-from pytracer.decode.merge import load_job
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Job, PythonFrame, Snapshot
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Job, PythonFrame, Snapshot
+from pytracer.report.job import Report
 from tests.support.cli import ROOT, clean_environment
 from tests.support.leftovers import leftovers
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Finding, Report
-from pytracer.decode.snapshot import Crash, Fact, Job, LoadedImage, MemoryBlock, NativeFrame, Process
+from pytracer.decode.recording.snapshot import Crash, Fact, Job, LoadedImage, MemoryBlock, NativeFrame, Process
+from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
 from tests.support.synth import Box
 

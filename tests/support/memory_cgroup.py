@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytracer.record import witness
+from pytracer.launcher import host_counters
 
 LIMIT = 200 << 20
 
@@ -26,7 +26,7 @@ def memory_cgroup() -> Iterator[Path]:
     Raises:
         NoMemoryCgroup: it cannot be made.
     """
-    groups, why = witness.memory_groups("self")
+    groups, why = host_counters.memory_groups("self")
     if why is not None:
         raise NoMemoryCgroup(why)
     (version, _), parent = next(iter(groups.items()))

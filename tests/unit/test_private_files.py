@@ -11,8 +11,8 @@ import pytest
 
 from pytracer._errors import RecordingError
 from pytracer._private_files import copy_private, made_directory, private_directory, write_private
-from pytracer.record import launch
-from pytracer.record.gpu_core import gpu_core_variables
+from pytracer.launcher import run_directory
+from pytracer.launcher.gpu_core import gpu_core_variables
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
@@ -51,7 +51,7 @@ def test_directory_that_others_may_write_is_refused(mode: int, tmp_path: Path) -
     run.mkdir()
     run.chmod(mode)
     with pytest.raises(RecordingError, match=r"other users may write .*chmod go-w"):
-        launch.create_run(["a"], run)
+        run_directory.create_run(["a"], run)
     with pytest.raises(RecordingError, match="other users may write"):
         write_private(run / "file", b"x")
     assert not list(run.iterdir())
@@ -64,7 +64,7 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     run.mkdir(mode=0o700)
     os.chown(run, 12345, 12345)
     with pytest.raises(RecordingError, match=r"belongs to another user \(uid 12345\)"):
-        launch.create_run(["a"], run)
+        run_directory.create_run(["a"], run)
 
 
 @pytest.mark.parametrize("folder", ["boxes", "gpu-cores"])
@@ -77,7 +77,7 @@ def test_folder_that_is_a_link_is_neither_emptied_nor_filled(folder: str, tmp_pa
     run.mkdir(mode=0o700)
     (run / folder).symlink_to(victim)
     with pytest.raises(RecordingError, match="is a link"):
-        launch.create_run(["a"], run, force=True)
+        run_directory.create_run(["a"], run, force=True)
     assert [path.name for path in victim.iterdir()] == ["precious.blackbox"]
 
 
@@ -94,7 +94,7 @@ def test_output_that_is_a_link_to_a_directory_is_followed_once(tmp_path: Path) -
     """`-o runs/latest` is the user's own word."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    assert launch.create_run(["a"], tmp_path / "link").directory == tmp_path / "real"
+    assert run_directory.create_run(["a"], tmp_path / "link").directory == tmp_path / "real"
 
 
 def test_copy_takes_regular_files_only(tmp_path: Path) -> None:
@@ -132,15 +132,15 @@ def test_full_disk_keeps_the_older_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_command_that_is_no_utf8_is_readable_and_exact(tmp_path: Path) -> None:
     """run.json is UTF-8 whatever the command is, its reader takes it, and the exact bytes can be had back."""
-    from pytracer.decode.launcher import read_launcher
+    from pytracer.decode.job.launcher import read_launcher
 
     words = [b"prog", b"caf\xc3\xa9", b"\xff\xfe.py"]
-    run = launch.Run(tmp_path, tmp_path)
-    launch.write_record(run, launch.start_record([os.fsdecode(word) for word in words]))
+    run = run_directory.Run(tmp_path, tmp_path)
+    run_directory.write_record(run, run_directory.start_record([os.fsdecode(word) for word in words]))
     damage: list[object] = []
     record = read_launcher(tmp_path, damage)  # type: ignore[arg-type]
     assert record is not None, damage
     assert record.command == ("prog", "café", "\\xff\\xfe.py")
     stored = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     assert [bytes.fromhex(word) for word in stored["command_hex"]] == words
-    assert "command_hex" not in launch.start_record(["prog", "café"])
+    assert "command_hex" not in run_directory.start_record(["prog", "café"])

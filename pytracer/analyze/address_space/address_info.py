@@ -1,11 +1,11 @@
-"""What an address was, as plain data: the answer of `address.py`, `regions.py` and `neighbors.py`."""
+"""What an address was, as plain data: the answer of `lookup.py`, `regions.py` and `neighbors.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.decode.device_parts import DeviceSegment
-from pytracer.decode.snapshot import LoadedImage, Mapping, Storage
+from pytracer.decode.recording.device_types import DeviceSegment
+from pytracer.decode.recording.snapshot import LoadedImage, Mapping, Storage
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ The same words wherever an address is told: the fault, its operands, registers, 
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr, size_words
-from pytracer.analyze.place import Place
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.address_space.address_info import Place
 
 _WITHOUT_IN = ("unmapped", "non-canonical")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from pytracer._words import size_words
-from pytracer.analyze.native import image_name
-from pytracer.analyze.place import Place
-from pytracer.analyze.signals import SIGBUS, SIGSEGV
+from pytracer._text import size_words
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.device_parts import DeviceSegment
-from pytracer.decode.snapshot import Snapshot, Storage
+from pytracer.decode.recording.device_types import DeviceSegment
+from pytracer.decode.recording.snapshot import Snapshot, Storage
 
 _DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")

@@ -1,24 +1,24 @@
 """Address -> what lived there, and when.
 
 Storages come from the crash handler's own search first (other threads may have changed the table since), else from
-the tables of the box. What a storage is called is the work of `naming.py`.
+the tables of the box. What a storage is called is the work of `tensors/lifetime_names.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer.analyze.buckets import forgotten_bucket
-from pytracer.analyze.device_memory import segment_at
-from pytracer.analyze.fsdp import unit_of_storage
-from pytracer.analyze.guard import FOUND, guarded_at, pool_of
-from pytracer.analyze.instruction import is_canonical
-from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import covers, distance_to, lives_before, nearest_live
-from pytracer.analyze.origins import is_borrowed
-from pytracer.analyze.place import Place
-from pytracer.analyze.regions import NEAR_NULL_BYTES, mapping_at, region_of
-from pytracer.decode.snapshot import Crash, Mapping, Snapshot, Storage
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.device_memory import segment_at
+from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
+from pytracer.analyze.address_space.neighbors import covers, distance_to, lives_before, nearest_live
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, mapping_at, region_of
+from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.analyze.tensors.ddp import forgotten_bucket
+from pytracer.analyze.tensors.fsdp import unit_of_storage
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.analyze.tensors.origins import is_borrowed
+from pytracer.decode.recording.snapshot import Crash, Mapping, Snapshot, Storage
 
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
@@ -95,7 +95,7 @@ def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] 
         matching = [item for item in candidates if item.state == state and covers(item, addr)]
         if matching:
             last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))
-            # Blocks of devices are known as they were at the crash (decode/devices.py).
+            # Blocks of devices are known as they were at the crash (decode/recording/devices.py).
             return last, "exact" if last.device != "cpu" and snapshot.crash is not None else found
     return None
 

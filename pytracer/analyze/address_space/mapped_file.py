@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.signals import SIGBUS
+from pytracer.analyze.platform.signals import SIGBUS
 from pytracer.analyze.view import ProcessView
 
 DELETED = " (deleted)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.place import Neighbor
-from pytracer.decode.snapshot import Snapshot, Storage
+from pytracer.analyze.address_space.address_info import Neighbor
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.decode.recording.snapshot import Snapshot, Storage
 
 NEARBY_BYTES = 64 * 1024
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.heap import heap_damage
-from pytracer.analyze.jumps import wild_jump
-from pytracer.analyze.known import known_crash
+from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.view import ProcessView
 
 POINTER_ALIGNMENT = 4

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer.analyze.guard import FOUND
-from pytracer.analyze.instruction import Instruction
-from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import covers, distance_to, is_near, lives_before
-from pytracer.analyze.place import Place
-from pytracer.decode.snapshot import Snapshot, Storage
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.guard_pool import FOUND
+from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near, lives_before
+from pytracer.analyze.platform.instruction import Instruction
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.decode.recording.snapshot import Snapshot, Storage
 
 _LARGEST_ACCESS_BYTES = 64
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from pytracer.analyze import report as r
-from pytracer.decode.snapshot import Crash, Holder, Snapshot, Storage
+from pytracer.decode.recording.snapshot import Crash, Holder, Snapshot, Storage
+from pytracer.report import job as r
 
 MOST_HOLDERS = 16
 _REGISTERED = re.compile(r"\._(?:parameters|buffers)\['(\w+)'\]")

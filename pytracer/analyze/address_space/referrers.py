@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytracer._words import hex_addr
-from pytracer.analyze.address_words import offset_words
-from pytracer.analyze.facts import lived_at
-from pytracer.analyze.neighbors import covers
-from pytracer.analyze.place import Place
-from pytracer.analyze.where_report import PointedBy
-from pytracer.decode.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.neighbors import covers
+from pytracer.analyze.tensors.journal import lived_at
+from pytracer.decode.recording.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
+from pytracer.report.where import PointedBy
 
 STATE_REGISTERS = frozenset(("eflags", "csgsfs", "err", "trapno", "oldmask", "cr2", "pstate"))
 STACK_POINTERS = ("rsp", "sp")

@@ -1,6 +1,6 @@
 """Address -> the part of the process it lay in at the crash: whose stack, which image or file, the heap, nothing.
 
-Storages are the work of `address.py`. Stacks of other threads than the crashed one follow from their `pthread_self()`:
+Storages are the work of `lookup.py`. Stacks of other threads than the crashed one follow from their `pthread_self()`:
 glibc puts the thread's descriptor at the upper end of the mapping that is its stack (nptl/allocatestack.c).
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from pytracer._words import hex_addr, size_words
-from pytracer.analyze.guard import pool_of
-from pytracer.analyze.instruction import is_canonical
-from pytracer.analyze.place import Region
-from pytracer.decode.snapshot import Crash, LoadedImage, Mapping, Snapshot
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.address_space.address_info import Region
+from pytracer.analyze.address_space.guard_pool import pool_of
+from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.decode.recording.snapshot import Crash, LoadedImage, Mapping, Snapshot
 
 NEAR_NULL_BYTES = 64 * 1024
 _ARENA_BYTES = 64 << 20  # glibc malloc/arena.c, HEAP_MAX_SIZE on 64-bit machines

@@ -6,7 +6,7 @@ with its stack pointer, so that the access lies at the stack pointer, and that a
 
 from __future__ import annotations
 
-from pytracer.analyze.signals import SIGSEGV
+from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.view import ProcessView
 
 PAGE_BYTES = 4096

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import function_words, hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.address_words import storage_phrase
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.instruction import is_canonical
-from pytracer.analyze.parts import storage_report
-from pytracer.analyze.place import Place
-from pytracer.analyze.pointed_by import STATE_REGISTERS, stack_words
-from pytracer.analyze.regions import NEAR_NULL_BYTES, region_of
-from pytracer.decode.snapshot import Crash, Snapshot, Storage
+from pytracer._text import function_words, hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.description import storage_phrase
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, region_of
+from pytracer.analyze.assemble.parts import storage_report
+from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Crash, Snapshot, Storage
+from pytracer.report import job as r
 
 STACK_WORDS = 16
 _NEAREST = ("past-storage", "before-storage")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.address_words import address_sentence, storage_phrase
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.instruction import Instruction, signed
-from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.neighbors import lives_before, neighbors_of
-from pytracer.analyze.parts import storage_report
-from pytracer.analyze.place import Place, Region
-from pytracer.analyze.regions import NEAR_NULL_BYTES, region_of
-from pytracer.analyze.thread_reports import thread_kind
-from pytracer.decode.image_places import place_in_image
-from pytracer.decode.snapshot import Crash, Snapshot, Storage
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place, Region
+from pytracer.analyze.address_space.description import address_sentence, storage_phrase
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.neighbors import lives_before, neighbors_of
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, region_of
+from pytracer.analyze.assemble.parts import storage_report
+from pytracer.analyze.assemble.threads import thread_kind
+from pytracer.analyze.platform.instruction import Instruction, signed
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Crash, Snapshot, Storage
+from pytracer.decode.symbols.image_symbols import place_in_image
+from pytracer.report import job as r
 
 EARLIER_LIVES = 4
 _SMALL_INDEX = 1 << 32

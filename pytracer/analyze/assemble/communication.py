@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.buffers import Buffer, buffer_of
-from pytracer.analyze.calls import call_words, place_of, value_of
-from pytracer.analyze.comm_hooks import hooks
-from pytracer.analyze.facts import objects_in
-from pytracer.analyze.fsdp import unit_states
-from pytracer.analyze.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
-from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
+from pytracer._text import hex_addr
+from pytracer.analyze.collectives.description import call_words, place_of, value_of
+from pytracer.analyze.collectives.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
+from pytracer.analyze.tensors.buffers import Buffer, buffer_of
+from pytracer.analyze.tensors.comm_hooks import hooks
+from pytracer.analyze.tensors.fsdp import unit_states
+from pytracer.analyze.tensors.journal import objects_in
+from pytracer.decode.recording.snapshot import Collective, Job, Process, Snapshot
+from pytracer.report import job as r
 
 
 def build_collectives(matches: Matches) -> r.Collectives:

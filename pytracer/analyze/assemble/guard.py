@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import count_words, hex_addr, size_words
-from pytracer.analyze import report as r
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.guard import FOUND
-from pytracer.analyze.operands import live_around
-from pytracer.analyze.parts import origin_report
+from pytracer._text import count_words, hex_addr, size_words
+from pytracer.analyze.address_space.guard_pool import FOUND
+from pytracer.analyze.address_space.operands import live_around
+from pytracer.analyze.assemble.parts import origin_report
+from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.snapshot import Guard, Guarded, Snapshot
+from pytracer.decode.recording.snapshot import Guard, Guarded, Snapshot
+from pytracer.report import job as r
 
 _REASONS = {
     "refused_bytes": "the budget of bytes",

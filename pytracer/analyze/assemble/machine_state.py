@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.parts import native_frame
-from pytracer.analyze.place import Place
-from pytracer.analyze.pointees import explain_pointers
-from pytracer.analyze.recursion import find_cycle
-from pytracer.analyze.signals import code_name, signal_name
-from pytracer.analyze.thread_reports import threads_found
-from pytracer.decode.snapshot import Crash, NativeFrame, Snapshot
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.targets import explain_pointers
+from pytracer.analyze.assemble.parts import native_frame
+from pytracer.analyze.assemble.threads import threads_found
+from pytracer.analyze.evidence.recursion import find_cycle
+from pytracer.analyze.platform.signals import code_name, signal_name
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Crash, NativeFrame, Snapshot
+from pytracer.report import job as r
 
 _DEEP_FRAMES = 100
 

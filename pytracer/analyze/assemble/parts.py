@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.holders import holders_report
-from pytracer.analyze.names import named_report
-from pytracer.analyze.origins import origin_kind
-from pytracer.analyze.place import Place
-from pytracer.decode.device_parts import DEFAULT_POOL
-from pytracer.decode.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.references import holders_report
+from pytracer.analyze.tensors.names import named_report
+from pytracer.analyze.tensors.origins import origin_kind
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.device_types import DEFAULT_POOL
+from pytracer.decode.recording.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
+from pytracer.report import job as r
 
 
 def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.StorageReport | None:

@@ -8,29 +8,15 @@ import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.address_report import add_surroundings
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.communication import ddp_modules, fsdp_units, recent_collectives
-from pytracer.analyze.cuda_graphs import graph_reports, graph_use
-from pytracer.analyze.cuda_streams import current_stream, stream_reports
-from pytracer.analyze.ending import ending_in_mid_work
-from pytracer.analyze.facts import objects_in
-from pytracer.analyze.guard_report import guard_notes, guard_report
-from pytracer.analyze.instruction import (
-    Instruction,
-    address_expression,
-    decode_instruction,
-    is_canonical,
-    page_fault_access,
-)
-from pytracer.analyze.jumps import refused_branch
-from pytracer.analyze.machine_state import add_state
-from pytracer.analyze.operands import aimed_at
-from pytracer.analyze.origins import lost_storages
-from pytracer.analyze.parts import (
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.operands import aimed_at
+from pytracer.analyze.assemble.addresses import add_surroundings
+from pytracer.analyze.assemble.communication import ddp_modules, fsdp_units, recent_collectives
+from pytracer.analyze.assemble.guard import guard_notes, guard_report
+from pytracer.analyze.assemble.machine_state import add_state
+from pytracer.analyze.assemble.parts import (
     bucket_report,
     mapping_report,
     native_frame,
@@ -38,13 +24,27 @@ from pytracer.analyze.parts import (
     storage_report,
     unit_report,
 )
-from pytracer.analyze.place import Place
-from pytracer.analyze.sent import sent_signals
-from pytracer.analyze.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
-from pytracer.analyze.thread_reports import crashed_thread, thread_reports
+from pytracer.analyze.assemble.threads import crashed_thread, thread_reports
+from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.evidence.cuda_graphs import graph_reports, graph_use
+from pytracer.analyze.evidence.cuda_streams import current_stream, stream_reports
+from pytracer.analyze.evidence.jumps import refused_branch
+from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.platform.instruction import (
+    Instruction,
+    address_expression,
+    decode_instruction,
+    is_canonical,
+    page_fault_access,
+)
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
+from pytracer.analyze.tensors.journal import objects_in
+from pytracer.analyze.tensors.origins import lost_storages
+from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.identity import launcher_name
-from pytracer.decode.snapshot import Crash, Job, Process, Snapshot
+from pytracer.decode.job.identity import launcher_name
+from pytracer.decode.recording.snapshot import Crash, Job, Process, Snapshot
+from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
 

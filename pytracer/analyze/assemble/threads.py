@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.parts import native_frame, python_frame
-from pytracer.analyze.system_calls import system_call_name
-from pytracer.decode.snapshot import Crash, NativeFrame, PythonFrame, Snapshot, ThreadStack
+from pytracer._text import hex_addr
+from pytracer.analyze.assemble.parts import native_frame, python_frame
+from pytracer.analyze.platform.system_calls import system_call_name
+from pytracer.decode.recording.snapshot import Crash, NativeFrame, PythonFrame, Snapshot, ThreadStack
+from pytracer.report import job as r
 
 _KINDS_BY_NAME = (
     ("pt_autograd", "autograd"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr, list_words, origin_phrase, size_words, time_words
-from pytracer.analyze.address_words import offset_words
-from pytracer.analyze.instruction import disassembler
-from pytracer.analyze.origins import origin_kind
-from pytracer.analyze.report import Origin
+from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
+from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.platform.instruction import disassembler
+from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView, place_words
+from pytracer.report.job import Origin
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"

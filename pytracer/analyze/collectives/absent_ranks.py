@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer._words import time_words
-from pytracer.analyze.blame import STOOD_NS, is_symptom, views_of, waited_ns
-from pytracer.analyze.calls import at_place, global_rank, group_words, span_words
-from pytracer.analyze.order import left_ns
-from pytracer.analyze.signals import SIGKILL
+from pytracer._text import time_words
+from pytracer.analyze.collectives.description import at_place, global_rank, group_words, span_words
+from pytracer.analyze.collectives.wait_graph import Wait
+from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
+from pytracer.analyze.platform.signals import SIGKILL
+from pytracer.analyze.timeline.order import left_ns
 from pytracer.analyze.view import JobView, ProcessView, place_words
-from pytracer.analyze.waiting import Wait
-from pytracer.decode.snapshot import Collective
+from pytracer.decode.recording.snapshot import Collective
 
 _TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytracer._words import span_words as span_words
-from pytracer.analyze import report as r
-from pytracer.analyze.matching import GroupMatch
-from pytracer.analyze.parts import python_frame
+from pytracer._text import span_words as span_words
+from pytracer.analyze.assemble.parts import python_frame
+from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.view import place_words
-from pytracer.decode.snapshot import Collective
+from pytracer.decode.recording.snapshot import Collective
+from pytracer.report import job as r
 
 _DEFAULT = "default_pg"
 _DIMENSIONS = 6  # as many as the record holds

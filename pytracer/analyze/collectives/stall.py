@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import ranks_words, time_words
-from pytracer.analyze.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
-from pytracer.decode.snapshot import Collective, Process, Snapshot
+from pytracer._text import ranks_words, time_words
+from pytracer.decode.recording.snapshot import Collective, Process, Snapshot
+from pytracer.report.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
 
 _OPEN = ("scheduled", "started")
 

@@ -10,8 +10,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytracer.analyze.matching import UNFINISHED, GroupMatch, Matches, ended_by_peer_error, records_collectives
-from pytracer.decode.snapshot import Collective, Job, Process
+from pytracer.analyze.collectives.matching import (
+    UNFINISHED,
+    GroupMatch,
+    Matches,
+    ended_by_peer_error,
+    records_collectives,
+)
+from pytracer.decode.recording.snapshot import Collective, Job, Process
 
 
 @dataclass(frozen=True)

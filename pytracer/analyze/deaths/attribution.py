@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytracer.analyze.calls import span_words
-from pytracer.analyze.cuda_errors import cuda_error
-from pytracer.analyze.matching import records_collectives
-from pytracer.analyze.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
+from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.collectives.matching import records_collectives
+from pytracer.analyze.evidence.cuda_errors import cuda_error
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.view import Death, Draft, JobView, Outcome, ProcessView, cannot_decide, not_found
-from pytracer.decode.snapshot import Collective
+from pytracer.decode.recording.snapshot import Collective
 
 STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)

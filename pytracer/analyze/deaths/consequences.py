@@ -16,11 +16,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytracer._words import time_words
-from pytracer.analyze.cuda_errors import cuda_error
-from pytracer.analyze.order import Absence, left_ns
-from pytracer.analyze.sent import deadly_signal, sent_signals
-from pytracer.analyze.signals import SIGKILL, SIGTERM
+from pytracer._text import time_words
+from pytracer.analyze.evidence.cuda_errors import cuda_error
+from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
+from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
+from pytracer.analyze.timeline.order import Absence, left_ns
 from pytracer.analyze.view import Death, ProcessView, subject_words
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.

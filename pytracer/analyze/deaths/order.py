@@ -1,7 +1,7 @@
 """Who died, in which order, and which deaths are consequences of another one.
 
 torchrun's own "root cause" is the order in which its poll noticed the ends. Here the order comes, strongest first,
-from what a death says about itself (`followers.py`), from who was missing where others waited and from the clocks of
+from what a death says about itself (`consequences.py`), from who was missing where others waited and from the clocks of
 the hosts (`order.py`), and only then from when a parent noticed it. Where times overlap, nothing is decided.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pytracer._words import list_words, ranks_words, time_words
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.followers import PROMPT, Followers, Tree, mentions_lost_peer, peer_gone, subject
-from pytracer.analyze.order import Absence, absences, left_ns
-from pytracer.analyze.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
+from pytracer._text import list_words, ranks_words, time_words
+from pytracer.analyze.deaths.consequences import PROMPT, Followers, Tree, mentions_lost_peer, peer_gone, subject
+from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.order import Absence, absences, left_ns
 from pytracer.analyze.view import Death, ProcessView, death_signature
 
 __all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.native import functions, own_frames
-from pytracer.analyze.signals import SI_USER, SIGABRT
+from pytracer.analyze.evidence.native_stack import functions, own_frames
+from pytracer.analyze.platform.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
 
 PLUMBING = (

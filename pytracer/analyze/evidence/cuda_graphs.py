@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import count_words, hex_addr, size_words
-from pytracer.analyze import report as r
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.naming import names_of_storage
-from pytracer.analyze.parts import python_frame
-from pytracer.analyze.place import Place
+from pytracer._text import count_words, hex_addr, size_words
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.assemble.parts import python_frame
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import place_words
-from pytracer.decode.device_parts import DEFAULT_POOL, CudaGraph, GraphInput, Pool
-from pytracer.decode.snapshot import Snapshot, Storage, Who
+from pytracer.decode.recording.device_types import DEFAULT_POOL, CudaGraph, GraphInput, Pool
+from pytracer.decode.recording.snapshot import Snapshot, Storage, Who
+from pytracer.report import job as r
 
 
 def graph_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaGraph] | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr
-from pytracer.analyze import report as r
-from pytracer.analyze.clock import RunClock
-from pytracer.decode.device_parts import CudaStream
-from pytracer.decode.snapshot import Snapshot
+from pytracer._text import hex_addr
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.device_types import CudaStream
+from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.report import job as r
 
 _WITH_STREAM = ("NODE", "OP", "RANGE_BEGIN", "RANGE_END")
 

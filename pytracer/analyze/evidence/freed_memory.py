@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import size_words, time_words
-from pytracer.analyze.address_words import offset_words
-from pytracer.analyze.guard import FOUND
-from pytracer.analyze.guard_report import guard_confidence, guard_words
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.releases import Release, release_of
-from pytracer.analyze.report import Origin
-from pytracer.analyze.unit_words import unit_words
+from pytracer._text import size_words, time_words
+from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.guard_pool import FOUND
+from pytracer.analyze.assemble.guard import guard_confidence, guard_words
+from pytracer.analyze.assemble.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    earlier_words,
+    fault_evidence,
+    origin_words,
+    python_evidence,
+    storage_words,
+)
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.releases import Release, release_of
+from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -22,16 +31,7 @@ from pytracer.analyze.view import (
     place_words,
     subject_words,
 )
-from pytracer.analyze.wording import (
-    access_verb,
-    bucket_words,
-    collective_evidence,
-    earlier_words,
-    fault_evidence,
-    origin_words,
-    python_evidence,
-    storage_words,
-)
+from pytracer.report.job import Origin
 
 
 class FreedMemoryRule(MemoryFaultRule):

@@ -11,15 +11,15 @@ import os
 import struct
 from collections.abc import Iterator
 
-from pytracer._words import count_words, function_words, hex_addr, list_words
-from pytracer.analyze import report as r
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.cuda_errors import CudaError
-from pytracer.analyze.device_memory import device_words
-from pytracer.analyze.signals import SIGABRT
+from pytracer._text import count_words, function_words, hex_addr, list_words
+from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.evidence.cuda_errors import CudaError
+from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.device_parts import GpuCore, GpuException
-from pytracer.decode.snapshot import Job, Process, Snapshot
+from pytracer.decode.recording.device_types import GpuCore, GpuException
+from pytracer.decode.recording.snapshot import Job, Process, Snapshot
+from pytracer.report import job as r
 
 _SHOWN = 4
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer._words import function_words
-from pytracer.analyze.aborts import PLUMBING, is_abort, printed
-from pytracer.analyze.heap_texts import explain_text
-from pytracer.analyze.native import functions, image_name, own_frames
-from pytracer.analyze.signals import SIGBUS, SIGSEGV
+from pytracer._text import function_words
+from pytracer.analyze.evidence.aborts import PLUMBING, is_abort, printed
+from pytracer.analyze.evidence.native_stack import functions, image_name, own_frames
+from pytracer.analyze.platform.glibc_messages import explain_text
+from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 
 # By which allocators say that they found damage, and then abort.

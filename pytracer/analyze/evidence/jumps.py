@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.instruction import Instruction, is_canonical
-from pytracer.analyze.native import image_at, memory_word, own_frames
-from pytracer.analyze.signals import SI_KERNEL, SIGBUS, SIGSEGV
+from pytracer.analyze.evidence.native_stack import image_at, memory_word, own_frames
+from pytracer.analyze.platform.instruction import Instruction, is_canonical
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.snapshot import Crash, Mapping
+from pytracer.decode.recording.snapshot import Crash, Mapping
 
 POINTER_BYTES = 8
 _RETURNS = (b"\xc3", b"\xc2")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._words import function_words
-from pytracer.analyze.native import functions, own_frames
-from pytracer.analyze.signals import SIGABRT, SIGSEGV
+from pytracer._text import function_words
+from pytracer.analyze.evidence.native_stack import functions, own_frames
+from pytracer.analyze.platform.signals import SIGABRT, SIGSEGV
 from pytracer.analyze.view import ProcessView
 
 

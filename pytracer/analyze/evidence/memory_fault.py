@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import list_words
-from pytracer.analyze.signals import SIGBUS, SIGSEGV, signal_name
+from pytracer._text import list_words
+from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV, signal_name
 from pytracer.analyze.view import (
     Draft,
     JobView,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytracer._words import function_words, hex_addr
-from pytracer.analyze.report import NativeFrame
+from pytracer._text import function_words, hex_addr
 from pytracer.analyze.view import ProcessView, is_handler_frame
-from pytracer.decode.snapshot import Crash
+from pytracer.decode.recording.snapshot import Crash
+from pytracer.report.job import NativeFrame
 
 
 def own_frames(view: ProcessView) -> list[NativeFrame]:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._words import count_words, hex_addr
-from pytracer.analyze.in_flight import freed_in_flight
-from pytracer.analyze.names import named_tensors, named_with
-from pytracer.analyze.report import Origin, PythonFrame
-from pytracer.analyze.source_lines import line_text
-from pytracer.analyze.unit_words import released_by_sharding, sharded_words, sharding_advice
+from pytracer._text import count_words, hex_addr
+from pytracer.analyze.collectives.in_flight import freed_in_flight
+from pytracer.analyze.tensors.fsdp_words import released_by_sharding, sharded_words, sharding_advice
+from pytracer.analyze.tensors.names import named_tensors, named_with
+from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView, is_library_file, place_words
+from pytracer.report.job import Origin, PythonFrame
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytracer._printable import shell_command, shell_word
-from pytracer.analyze.deaths import is_interrupt
-from pytracer.analyze.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
-from pytracer.analyze.sent import sent_signals
-from pytracer.analyze.signals import SIGTERM
+from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
+from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.platform.signals import SIGTERM
 from pytracer.analyze.view import JobView, ProcessView, subject_words
-from pytracer.decode.witness import Killer
+from pytracer.decode.job.host_counters import Killer
 
 # Variable that a scheduler sets, its name, and the command that tells how it ended the job.
 _SCHEDULERS = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.sent import deadly_signal
-from pytracer.analyze.signals import SI_USER
+from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.platform.signals import SI_USER
 from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
 
 

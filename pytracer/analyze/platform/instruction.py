@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytracer._words import hex_addr
+from pytracer._text import hex_addr
 
 PAGE_FAULT_TRAP = 14
 _MASK = (1 << 64) - 1

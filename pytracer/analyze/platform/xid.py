@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer._words import hex_addr, time_words
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.device_memory import device_words
-from pytracer.analyze.oom import witness_of
+from pytracer._text import hex_addr, time_words
+from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.evidence.oom import witness_of
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.snapshot import Snapshot
-from pytracer.decode.witness import KernelLine
+from pytracer.decode.job.host_counters import KernelLine
+from pytracer.decode.recording.snapshot import Snapshot
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
 _PID = re.compile(r"pid='?(\d+)")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._words import size_words
-from pytracer.analyze.buckets import bucket_at
-from pytracer.analyze.comm_hooks import sent_for
-from pytracer.analyze.facts import lived_at
-from pytracer.analyze.fsdp import unit_of_buffer
-from pytracer.analyze.naming import names_of_storage
-from pytracer.decode.snapshot import Collective, Snapshot, Storage
+from pytracer._text import size_words
+from pytracer.analyze.tensors.comm_hooks import sent_for
+from pytracer.analyze.tensors.ddp import bucket_at
+from pytracer.analyze.tensors.fsdp import unit_of_buffer
+from pytracer.analyze.tensors.journal import lived_at
+from pytracer.analyze.tensors.lifetime_names import names_of_storage
+from pytracer.decode.recording.snapshot import Collective, Snapshot, Storage
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytracer.analyze.facts import facts_of_life, number_in, objects_in
-from pytracer.analyze.place import BucketLife
-from pytracer.decode.snapshot import Fact, Moment, Snapshot, Storage, Who
+from pytracer.analyze.address_space.address_info import BucketLife
+from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
+from pytracer.decode.recording.snapshot import Fact, Moment, Snapshot, Storage, Who
 
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 

@@ -6,10 +6,8 @@ storage only: FSDP frees and allocates its buffers in every step, and the alloca
 
 from __future__ import annotations
 
-from pytracer.analyze.facts import facts_of_life, lived_at
-from pytracer.analyze.place import UnitLife
-from pytracer.analyze.scopes import UnitStep, unit_step
-from pytracer.analyze.units import (
+from pytracer.analyze.address_space.address_info import UnitLife
+from pytracer.analyze.tensors.fsdp_units import (
     Spot,
     Unit,
     spot_in_full,
@@ -19,7 +17,9 @@ from pytracer.analyze.units import (
     units,
     units_of_step,
 )
-from pytracer.decode.snapshot import Collective, ScopedTensor, Snapshot, Storage
+from pytracer.analyze.tensors.journal import facts_of_life, lived_at
+from pytracer.analyze.tensors.scopes import UnitStep, unit_step
+from pytracer.decode.recording.snapshot import Collective, ScopedTensor, Snapshot, Storage
 
 _ROLES = {"unsharded_parameter": "unsharded-parameter", "unsharded_gradient": "unsharded-gradient"}
 _NO_UNIT = UnitStep("", "", None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytracer.analyze.facts import number_in, objects_in
-from pytracer.analyze.scopes import UnitStep
-from pytracer.decode.snapshot import Fact, Snapshot
+from pytracer.analyze.tensors.journal import number_in, objects_in
+from pytracer.analyze.tensors.scopes import UnitStep
+from pytracer.decode.recording.snapshot import Fact, Snapshot
 
 
 @dataclass(frozen=True)

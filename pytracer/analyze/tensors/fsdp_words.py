@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.place import UnitLife
+from pytracer.analyze.address_space.address_info import UnitLife
 from pytracer.analyze.view import ProcessView, place_words
 
 

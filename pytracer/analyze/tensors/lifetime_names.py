@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.buckets import bucket_of_storage
-from pytracer.analyze.comm_hooks import sent_from_storage
-from pytracer.analyze.facts import facts_of_life, number_in, objects_in
-from pytracer.analyze.fsdp import unit_of_storage
-from pytracer.analyze.names import named_tensors
-from pytracer.analyze.place import BucketLife
-from pytracer.decode.snapshot import Snapshot, Storage
+from pytracer.analyze.address_space.address_info import BucketLife
+from pytracer.analyze.tensors.comm_hooks import sent_from_storage
+from pytracer.analyze.tensors.ddp import bucket_of_storage
+from pytracer.analyze.tensors.fsdp import unit_of_storage
+from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
+from pytracer.analyze.tensors.names import named_tensors
+from pytracer.decode.recording.snapshot import Snapshot, Storage
 
 
 def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytracer.analyze import report as r
-from pytracer.analyze.facts import lived_at
-from pytracer.decode.snapshot import NamedTensor, Snapshot, Storage
+from pytracer.analyze.tensors.journal import lived_at
+from pytracer.decode.recording.snapshot import NamedTensor, Snapshot, Storage
+from pytracer.report import job as r
 
 _ORDER = ("user", "parameter", "buffer", "optimizer state", "gradient")
 _LOOKED_AT = ("parameter", "buffer", "gradient")  # by the handler; the others stay where they were noted

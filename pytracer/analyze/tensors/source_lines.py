@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from pytracer.analyze.report import PythonFrame
 from pytracer.decode.files import read_all, regular_file
-from pytracer.decode.snapshot import Snapshot
+from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
 
 _LARGEST_BYTES = 4 << 20
 _LONGEST = 160

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.order import WALL_ERROR_NS, HostClock, host_clocks
-from pytracer.decode.snapshot import Job, Snapshot
+from pytracer.analyze.timeline.order import WALL_ERROR_NS, HostClock, host_clocks
+from pytracer.decode.recording.snapshot import Job, Snapshot
 
 
 class RunClock:

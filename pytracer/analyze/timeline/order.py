@@ -3,7 +3,7 @@
 Processes of one boot share CLOCK_MONOTONIC and are compared exactly. Between hosts, collectives are the proof: in an
 all-reduce nobody is done before everybody has come. Each one that was completed bounds how far two clocks differ, from
 both sides, and the bounds of many leave a millisecond or so. Where no collective joins two hosts, their wall clocks
-have to do, with an error that is wide. Nothing here says who is to blame; `deaths.py` does.
+have to do, with an error that is wide. Nothing here says who is to blame; `deaths/order.py` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from pytracer.decode.snapshot import Collective, Job, Process, Snapshot
+from pytracer.decode.recording.snapshot import Collective, Job, Process, Snapshot
 
 WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
 _DRIFT = 500e-6  # the kernel slews a clock by at most 500 ppm (adjtimex(2)); doubts grow with the time since a proof

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 from pytracer._errors import PytracerError
-from pytracer.cli.checks import cuda, faults, guard, recording, storages, surroundings, threads, wrappers
+from pytracer.cli.checks import cuda, environment, faults, guard, recording, storages, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
 __all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
@@ -36,13 +36,13 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
     faults.check_signal_handlers,
     faults.check_tools,
     faults.check_core_dumps,
-    surroundings.check_shared_memory,
-    surroundings.check_limits,
-    surroundings.check_seccomp,
+    environment.check_shared_memory,
+    environment.check_limits,
+    environment.check_seccomp,
     guard.check_guard,
-    surroundings.check_disassembler,
-    surroundings.check_symbols,
-    surroundings.check_stacks,
+    environment.check_disassembler,
+    environment.check_symbols,
+    environment.check_stacks,
 )
 
 

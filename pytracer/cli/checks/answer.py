@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytracer._errors import PytracerError
 from pytracer.blackbox import codec, schema
-from pytracer.record import launch
+from pytracer.launcher import run_directory
 
 WORKS, LIMITED, MISSING = "works", "limited", "missing"
 REBUILD = "`make build`, or `pip install --no-build-isolation -e .`"
@@ -30,7 +30,7 @@ class Check:
 def is_built() -> bool:
     """Whether there is a core that can be preloaded."""
     try:
-        launch.core_library()
+        run_directory.core_library()
     except PytracerError:
         return False
     return True
@@ -55,15 +55,17 @@ def python(
 
 def traced(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Runs a Python child under the preloaded core, recording into `directory`."""
-    (directory / launch.BOXES).mkdir(mode=0o700)
+    (directory / run_directory.BOXES).mkdir(mode=0o700)
     return run(
-        [sys.executable, *command], launch.environment(launch.Run(directory, directory), "default"), str(directory)
+        [sys.executable, *command],
+        run_directory.environment(run_directory.Run(directory, directory), "default"),
+        str(directory),
     )
 
 
 def boxes(directory: str | Path) -> list[Path]:
     """The black boxes that children left in a run directory."""
-    return sorted(Path(directory, launch.BOXES).glob("*" + launch.BOX_SUFFIX))
+    return sorted(Path(directory, run_directory.BOXES).glob("*" + run_directory.BOX_SUFFIX))
 
 
 def box_state(path: Path) -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
-from pytracer.record.gpu_core import gpu_core_variables
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.launcher.gpu_core import gpu_core_variables
 
 _TRY = """
 import ctypes, json, torch

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 
+from pytracer import _paths as paths
 from pytracer.cli.checks.answer import LIMITED, WORKS, Check, is_built
-from pytracer.record import places
-from pytracer.record.guard import map_count
+from pytracer.record.guard_mode import map_count
 
 
 def check_guard() -> Check:
     """Tries MADV_GUARD_INSTALL on a page of our own."""
     if not is_built():
         return guard(None, map_count())
-    return guard(int(ctypes.CDLL(str(places.built_core())).pytracer_guard_markers()), map_count())
+    return guard(int(ctypes.CDLL(str(paths.built_core())).pytracer_guard_markers()), map_count())
 
 
 def guard(error: int | None, maps: int) -> Check:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytracer
+from pytracer import _paths as paths
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
 from pytracer.blackbox import schema
@@ -35,8 +36,8 @@ from pytracer.cli.checks.answer import (
     python,
     traced,
 )  # fmt: skip
-from pytracer.decode.reader import read_box
-from pytracer.record import launch, places
+from pytracer.decode.recording.reader import read_box
+from pytracer.launcher import run_directory
 
 _PYTHONS = ((3, 10), (3, 13))
 
@@ -72,7 +73,7 @@ def check_kernel() -> Check:
 def check_core() -> Check:
     """The library that records: built, and loadable here."""
     try:
-        path = launch.core_library()
+        path = run_directory.core_library()
     except PytracerError as error:
         return Check("core", MISSING, str(error.args[0]), error.hint, True)
     done = python(
@@ -182,9 +183,9 @@ def check_crash_handler() -> Check:
 
 def check_directory() -> Check:
     """Where `pytracer run` would record from here."""
-    place = Path.cwd() / places.RUNS
+    place = Path.cwd() / paths.RUNS
     place = place if place.is_dir() else place.parent
-    kind = places.file_system(place)
+    kind = paths.file_system(place)
     room = os.statvfs(place)
     free = room.f_bavail * room.f_frsize
     detail = f"{place} on {kind or 'an unknown file system'}, {free / 2**30:.1f} GiB free"
@@ -192,9 +193,9 @@ def check_directory() -> Check:
         return Check(
             "directory", MISSING, f"{detail}, not writable", "change directory, or `pytracer run -o DIR`", True
         )
-    if free < launch.ROOM_BYTES:
+    if free < run_directory.ROOM_BYTES:
         return Check("directory", MISSING, f"{detail}: too little", "free some, or `pytracer run -o DIR`", True)
-    if places.is_remote(kind):
+    if paths.is_remote(kind):
         return Check(
             "directory",
             LIMITED,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytracer.blackbox.schema import Origin
 from pytracer.cli.checks.answer import LIMITED, MISSING, REBUILD, WORKS, Check, boxes, is_built, python, traced
-from pytracer.decode.reader import read_box
+from pytracer.decode.recording.reader import read_box
 
 _MAKE = """
 import torch

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytracer import _paths as paths
 from pytracer.cli.checks import trials
 from pytracer.cli.checks.answer import (
     LIMITED,
@@ -24,8 +25,7 @@ from pytracer.cli.checks.answer import (
     run,
     traced,
 )  # fmt: skip
-from pytracer.decode.reader import read_box
-from pytracer.record import places
+from pytracer.decode.recording.reader import read_box
 
 HELPER = "_helper"
 _TRIALS = str(Path(trials.__file__).resolve())
@@ -93,7 +93,7 @@ def ptrace(error: int | None, scope: int) -> Check:
 
 def check_helper() -> Check:
     """The program beside the core that reads the threads of a dying process."""
-    return helper(places.built_core().parent / HELPER)
+    return helper(paths.built_core().parent / HELPER)
 
 
 def helper(path: Path) -> Check:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pytracer.decode.flight_recorder import DTYPES, OWN_KEY
-from pytracer.decode.snapshot import Collective, Process, Snapshot
+from pytracer.decode.formats.flight_recorder import DTYPES, OWN_KEY
+from pytracer.decode.recording.snapshot import Collective, Process, Snapshot
 
 VERSION = "2.10"
 # What torch's analyzer knows (torch 2.13, flight_recorder/components/types.py); it stops at any other.

@@ -19,11 +19,11 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from pytracer.decode.demangle import demangle
-from pytracer.decode.device_parts import GpuCore, GpuException
-from pytracer.decode.elf_sections import Elf, NotElf, Section
 from pytracer.decode.files import Window, regular_file
-from pytracer.decode.name_pattern import NamePattern
+from pytracer.decode.formats.name_pattern import NamePattern
+from pytracer.decode.recording.device_types import GpuCore, GpuException
+from pytracer.decode.symbols.demangle import demangle
+from pytracer.decode.symbols.elf_sections import Elf, NotElf, Section
 
 DIRECTORY = "gpu-cores"
 SUFFIX = ".nvcudmp"

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer._errors import InputError
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Job, Process, Snapshot
-from pytracer.decode.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Job, Process, Snapshot
+from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, read_symbols, symbolize
 
 
 def in_full(job: Job, which: Iterable[int]) -> Job:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytracer.decode.flight_recorder import FlightDump, FlightEntry
-from pytracer.decode.snapshot import Collective, FlightUse, Group, Job, Process, Snapshot
+from pytracer.decode.formats.flight_recorder import FlightDump, FlightEntry
+from pytracer.decode.recording.snapshot import Collective, FlightUse, Group, Job, Process, Snapshot
 
 _BEFORE_NS = 60_000_000_000  # wall clocks may be set while a job runs
 _PROGRESS = ("scheduled", "started", "completed")

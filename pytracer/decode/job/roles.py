@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytracer.blackbox.run_counters import SeenProcess
-from pytracer.decode.identity import identity_of, is_agent, number, restart_count
-from pytracer.decode.snapshot import Snapshot
+from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
+from pytracer.decode.recording.snapshot import Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
 _MOST_RANKS = 1 << 20

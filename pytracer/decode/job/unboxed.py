@@ -10,9 +10,9 @@ import signal
 from collections.abc import Iterator, Sequence
 
 from pytracer.blackbox.run_counters import SeenProcess
-from pytracer.decode.roles import Seen
-from pytracer.decode.snapshot import LauncherRecord, Snapshot, Wait
-from pytracer.decode.storage_table import StorageTable
+from pytracer.decode.job.roles import Seen
+from pytracer.decode.recording.snapshot import LauncherRecord, Snapshot, Wait
+from pytracer.decode.recording.storage_table import StorageTable
 
 _MOST = 32  # a program may kill thousands of its children
 

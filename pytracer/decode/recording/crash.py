@@ -9,13 +9,11 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CrashState, HolderKind, Region, Step
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.crash_images import FOUND, Places, parse_maps
-from pytracer.decode.crash_threads import in_order, read_threads, threads_how
-from pytracer.decode.demangle import node_name
-from pytracer.decode.journal import text_of_kind
-from pytracer.decode.linetable import line_of
-from pytracer.decode.snapshot import (
+from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
+from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import text_of_kind
+from pytracer.decode.recording.snapshot import (
     AlsoCrashed,
     Crash,
     Holder,
@@ -26,7 +24,9 @@ from pytracer.decode.snapshot import (
     PythonFrame,
     StorageHit,
 )
-from pytracer.decode.storages import Storages
+from pytracer.decode.recording.storages import Storages
+from pytracer.decode.symbols.demangle import node_name
+from pytracer.decode.symbols.line_table import line_of
 
 _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3

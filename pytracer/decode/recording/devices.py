@@ -13,8 +13,7 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import BlockState, Entry, GraphState, InputState, Region, SegmentState, StreamState
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.device_parts import (
+from pytracer.decode.recording.device_types import (
     CudaGraph,
     CudaStream,
     DeviceSegment,
@@ -23,9 +22,10 @@ from pytracer.decode.device_parts import (
     OutOfMemoryUser,
     Pool,
 )
-from pytracer.decode.journal import Journal
-from pytracer.decode.snapshot import Storage, Who
-from pytracer.decode.storages import Clock
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.snapshot import Storage, Who
+from pytracer.decode.recording.storages import Clock
 
 _SHOWN = struct.Struct("<IH")  # `order` and `state`, which begin every item
 _ADDRESS_END = 1 << 64

@@ -8,10 +8,10 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry, GuardedState, GuardMechanism, Region
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.journal import Journal
-from pytracer.decode.snapshot import Guard, GuardDamage, Guarded, Moment, Storage
-from pytracer.decode.storages import Clock
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.snapshot import Guard, GuardDamage, Guarded, Moment, Storage
+from pytracer.decode.recording.storages import Clock
 
 _MECHANISMS = {GuardMechanism.MARKERS: "markers", GuardMechanism.PROTECTION: "protection"}
 _SIDES = {1: "behind", 2: "before"}

@@ -15,13 +15,13 @@ import msgspec
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry
-from pytracer.decode import payloads
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.demangle import node_name
-from pytracer.decode.linetable import line_of
-from pytracer.decode.plain_json import load_json
-from pytracer.decode.snapshot import Fact, PythonFrame, Wait, Who
-from pytracer.decode.witness import Usage
+from pytracer.decode.formats.plain_json import load_json
+from pytracer.decode.job.host_counters import Usage
+from pytracer.decode.recording import journal_payloads
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.snapshot import Fact, PythonFrame, Wait, Who
+from pytracer.decode.symbols.demangle import node_name
+from pytracer.decode.symbols.line_table import line_of
 
 INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
@@ -335,19 +335,19 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     Entry.ENVIRONMENT: _environment,
     Entry.NOTE: _text,
     Entry.WAIT: _wait,
-    Entry.VERSIONS: _checked(payloads.Versions),
-    Entry.RANK: _checked(payloads.Rank),
-    Entry.MODULE: _checked(payloads.Module),
-    Entry.BUCKETS: _checked(payloads.Buckets),
-    Entry.EXCEPTION: _checked(payloads.UncaughtException),
-    Entry.GROUP: _checked(payloads.Group),
-    Entry.UNIT: _checked(payloads.Unit),
-    Entry.HOOK: _checked(payloads.Hook),
+    Entry.VERSIONS: _checked(journal_payloads.Versions),
+    Entry.RANK: _checked(journal_payloads.Rank),
+    Entry.MODULE: _checked(journal_payloads.Module),
+    Entry.BUCKETS: _checked(journal_payloads.Buckets),
+    Entry.EXCEPTION: _checked(journal_payloads.UncaughtException),
+    Entry.GROUP: _checked(journal_payloads.Group),
+    Entry.UNIT: _checked(journal_payloads.Unit),
+    Entry.HOOK: _checked(journal_payloads.Hook),
     Entry.GROUP_SEEN: _group_seen,
     Entry.SIGNAL_SEEN: _signal_seen,
     Entry.CPP_EXCEPTION: _cpp_exception,
-    Entry.WORKER: _checked(payloads.Worker),
-    Entry.LOADER: _checked(payloads.Loader),
+    Entry.WORKER: _checked(journal_payloads.Worker),
+    Entry.LOADER: _checked(journal_payloads.Loader),
     Entry.GUARD_DAMAGE: layout(schema.GUARDED_STORAGE).decode,
 }
 

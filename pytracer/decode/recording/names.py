@@ -8,9 +8,9 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import NameRole, Region
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.journal import Journal
-from pytracer.decode.snapshot import NamedTensor
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.snapshot import NamedTensor
 
 _TRANSPARENT = 1
 _DEEPEST = 64

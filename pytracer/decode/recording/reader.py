@@ -1,6 +1,6 @@
 """Black box file to `Snapshot`, tolerant of damage.
 
-The parts live next door: bytes in `boxfile.py`, journal in `journal.py`, threads and records in `rings.py`, storages
+The parts live next door: bytes in `file.py`, journal in `journal.py`, threads and records in `rings.py`, storages
 in `storages.py`, the crash section in `crash.py`. Names of native functions are left to `symbolize.py`, the view over
 all processes to `merge.py`.
 """
@@ -14,19 +14,19 @@ from dataclasses import replace
 from typing import Any
 
 from pytracer.blackbox.schema import CrashState, Entry, Region, State
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.collectives import Collectives
-from pytracer.decode.crash import CrashReader
-from pytracer.decode.devices import Devices
-from pytracer.decode.guard import read_guard
-from pytracer.decode.journal import Journal, is_end, wait_of
-from pytracer.decode.names import Names
-from pytracer.decode.rings import Rings
-from pytracer.decode.scopes import scoped_tensors
-from pytracer.decode.snapshot import Collective, Crash, Damage, Fact, Snapshot
-from pytracer.decode.storage_table import Part, StorageTable
-from pytracer.decode.storages import Clock, Storages
-from pytracer.decode.workers import worker_of
+from pytracer.decode.job.dataloader_workers import worker_of
+from pytracer.decode.recording.collectives import Collectives
+from pytracer.decode.recording.crash import CrashReader
+from pytracer.decode.recording.devices import Devices
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.guard import read_guard
+from pytracer.decode.recording.journal import Journal, is_end, wait_of
+from pytracer.decode.recording.names import Names
+from pytracer.decode.recording.rings import Rings
+from pytracer.decode.recording.scopes import scoped_tensors
+from pytracer.decode.recording.snapshot import Collective, Crash, Damage, Fact, Snapshot
+from pytracer.decode.recording.storage_table import Part, StorageTable
+from pytracer.decode.recording.storages import Clock, Storages
 
 _ARCHES = {1: "x86-64", 2: "aarch64"}
 _STEP_SOURCES = {1: "pytracer.step", 2: "optimizer steps"}

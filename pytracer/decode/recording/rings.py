@@ -9,9 +9,9 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import NODE_RECORD, RECORD_PAYLOAD, Record, Region
-from pytracer.decode.boxfile import BoxFile, Extent
-from pytracer.decode.snapshot import Event, ThreadInfo
-from pytracer.decode.storages import Threads
+from pytracer.decode.recording.file import BoxFile, Extent
+from pytracer.decode.recording.snapshot import Event, ThreadInfo
+from pytracer.decode.recording.storages import Threads
 
 _HEADER = struct.Struct("<IHHQ")
 _SOURCES = {1: "pytracer.step", 2: "optimizer steps"}

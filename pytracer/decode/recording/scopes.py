@@ -6,9 +6,9 @@ import struct
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region, TensorRole
-from pytracer.decode.boxfile import BoxFile
-from pytracer.decode.journal import Journal
-from pytracer.decode.snapshot import ScopedTensor
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.snapshot import ScopedTensor
 
 _SLOT = struct.Struct("<IIQQIIIIQ")
 _ROLES = {role.value: role.name.lower() for role in TensorRole}

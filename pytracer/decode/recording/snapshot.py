@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.decode.device_parts import (
+from pytracer.decode.job.host_counters import Usage, Witness
+from pytracer.decode.recording.device_types import (
     CudaGraph,
     CudaStream,
     DeviceSegment,
@@ -18,12 +19,11 @@ from pytracer.decode.device_parts import (
     GpuCoreWish,
     OutOfMemory,
 )
-from pytracer.decode.snapshot_parts import Moment as Moment
-from pytracer.decode.snapshot_parts import PythonFrame as PythonFrame
-from pytracer.decode.snapshot_parts import Storage as Storage
-from pytracer.decode.snapshot_parts import Who as Who
-from pytracer.decode.storage_table import StorageTable
-from pytracer.decode.witness import Usage, Witness
+from pytracer.decode.recording.storage_table import StorageTable
+from pytracer.decode.recording.storage_types import Moment as Moment
+from pytracer.decode.recording.storage_types import PythonFrame as PythonFrame
+from pytracer.decode.recording.storage_types import Storage as Storage
+from pytracer.decode.recording.storage_types import Who as Who
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region
-from pytracer.decode.boxfile import BoxFile, Extent
-from pytracer.decode.journal import Journal
-from pytracer.decode.snapshot import Moment, Storage, ThreadInfo
-from pytracer.decode.storage_table import Part
+from pytracer.decode.recording.file import BoxFile, Extent
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.snapshot import Moment, Storage, ThreadInfo
+from pytracer.decode.recording.storage_table import Part
 
 _SLOT = struct.Struct("<QQIIII")
 _GRAVE = struct.Struct("<QQIHHIIIIIIIIII")

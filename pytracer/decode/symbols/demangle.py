@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from pytracer.decode import careful_demangler
+from pytracer.decode.symbols import bounded_demangler
 
 _LONGEST = 16384  # a mangled name beyond this is left as it is: the demangler's work is not linear in its input
 # What the name says once and refers to again and again: substitutions, template parameters, pack expansions. Each of
@@ -46,8 +46,8 @@ def _demangled(name: str) -> str | None:
     demangler = _demangler()
     if demangler is None or len(name) > _LONGEST:
         return None
-    full = demangler(name) if _is_harmless(name) else careful_demangler.demangle(name)
-    return full if full is not None and len(full) <= careful_demangler.LONGEST else None
+    full = demangler(name) if _is_harmless(name) else bounded_demangler.demangle(name)
+    return full if full is not None and len(full) <= bounded_demangler.LONGEST else None
 
 
 def _last_part(mangled: str) -> str | None:
@@ -83,4 +83,4 @@ def _is_harmless(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _demangler() -> Callable[[str], str | None] | None:
-    return careful_demangler.load()
+    return bounded_demangler.load()

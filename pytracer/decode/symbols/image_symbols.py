@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytracer.decode.demangle import demangle
-from pytracer.decode.elf_sections import Elf, NotElf
 from pytracer.decode.files import MIB, Window, regular_file
-from pytracer.decode.symbolize import DYNAMIC_SYMBOLS, SYMBOLS, symbol_table
+from pytracer.decode.symbols.demangle import demangle
+from pytracer.decode.symbols.elf_sections import Elf, NotElf
+from pytracer.decode.symbols.symbolize import DYNAMIC_SYMBOLS, SYMBOLS, symbol_table
 
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _NAMED = (1, 2, 10)  # STT_OBJECT, STT_FUNC, STT_GNU_IFUNC

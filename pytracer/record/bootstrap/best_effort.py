@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
-from pytracer.record.unseen import unseen
 
 
 class Care:

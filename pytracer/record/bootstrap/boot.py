@@ -12,7 +12,7 @@ def _boot(path: str) -> None:
     import importlib.util
     import os
 
-    package = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))  # record/bootstrap/
     if "pytracer" not in sys.modules:
         # By place, not by name: the core that runs belongs to this package, whatever else is installed.
         init = os.path.join(package, "__init__.py")
@@ -22,7 +22,8 @@ def _boot(path: str) -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["pytracer"] = module
         spec.loader.exec_module(module)
-    from pytracer.record import config, python_half
+    from pytracer.record import config
+    from pytracer.record.bootstrap import python_half
 
     python_half.start(config.level_from_environment())
 

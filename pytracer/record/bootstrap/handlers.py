@@ -12,8 +12,8 @@ import faulthandler
 import functools
 from typing import Any
 
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
 
 _faulthandler, _workers = Patches(), Patches()
 

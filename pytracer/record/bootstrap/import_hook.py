@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from pytracer.record.unseen import unseen
+from pytracer.record.bootstrap.dynamo import unseen
 
 
 def is_imported() -> bool:

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.record.bootstrap.dynamo import is_compiling, unseen
+from pytracer.record.bootstrap.import_hook import when_imported
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.torch_import import when_imported
-from pytracer.record.unseen import is_compiling, unseen
 
 
 class Part:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from pytracer.record.unseen import is_compiling, unseen, unseen_frame
+from pytracer.record.bootstrap.dynamo import is_compiling, unseen, unseen_frame
 
 
 class Patches:

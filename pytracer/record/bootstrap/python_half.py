@@ -5,9 +5,10 @@ Every traced process that imports torch pays for what is imported here and in `t
 
 from __future__ import annotations
 
-from pytracer.record import exceptions, torch_half
+from pytracer.record.bootstrap import torch_half
+from pytracer.record.bootstrap.import_hook import is_imported, when_torch_is_imported
 from pytracer.record.core import core
-from pytracer.record.torch_import import is_imported, when_torch_is_imported
+from pytracer.record.torch import exceptions
 
 started = False  # what is_enabled() says in compiled code
 
@@ -23,7 +24,7 @@ def start(level: str) -> None:
         box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
     exceptions.install(box)
     if not box.preloaded:  # else the core sees every handler and thread
-        from pytracer.record import handlers, threads
+        from pytracer.record.bootstrap import handlers, threads
 
         handlers.install(box)
         threads.install(box)
@@ -38,7 +39,7 @@ def stop() -> None:
     torch_half.uninstall()
     exceptions.uninstall()
     if not core().preloaded:
-        from pytracer.record import handlers, threads
+        from pytracer.record.bootstrap import handlers, threads
 
         handlers.uninstall()
         threads.uninstall()

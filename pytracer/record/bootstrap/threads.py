@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import threading
 
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
 
 _patches = Patches()
 

@@ -11,12 +11,17 @@ import sys
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import unseen
+from pytracer.record.bootstrap import dynamo
+from pytracer.record.bootstrap.lazy import Part
 from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
-from pytracer.record.late import Part
 
-_PARTS = ("elastic", "loaders", "workers", "names", "steps", "fsdp", "ddp", "distributed", "cuda")
+_PARTS = (
+    *(f"torch.{name}" for name in ("elastic", "dataloader", "dataloader_workers", "names", "optimizer", "fsdp", "ddp")),
+    *("torch.process_groups", "cuda.install"),
+)
+
+_RECORD = os.path.dirname(os.path.dirname(__file__))
 
 _native: Any = None
 _waiting: list[Part] = []
@@ -40,10 +45,10 @@ def arm_guard(box: Core) -> None:
     global _guards
     if _native is None or not (_guards or os.environ.get("PYTRACER_GUARD")):
         return
-    from pytracer.record import guard  # here: few runs guard, and every process would pay for the import
+    from pytracer.record import guard_mode  # here: few runs guard, and every process would pay for the import
 
     _guards = True
-    guard.arm(box, guard.guard_from_environment(box))
+    guard_mode.arm(box, guard_mode.guard_from_environment(box))
 
 
 def uninstall() -> None:
@@ -69,7 +74,7 @@ def mismatch(torch_version: str) -> str | None:
     torch's C++ classes change between minor versions: an extension built for another one calls the wrong function.
     """
     try:
-        package = os.path.dirname(os.path.dirname(__file__))
+        package = os.path.dirname(_RECORD)
         with open(os.path.join(package, "_build_info.json"), encoding="utf-8") as file:
             info = json.load(file)
     except (OSError, ValueError):
@@ -103,7 +108,7 @@ def _install(box: Core, level: str, late: bool) -> None:
             "pytracer": box.version,
         },
     )
-    unseen.begin(box.note)
+    dynamo.begin(box.note)
     _install_without_native(box, late)
     reason = mismatch(torch.__version__)
     if reason is not None:
@@ -112,7 +117,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     native: Any = importlib.import_module("pytracer._native")
 
     _native = native
-    libraries = [os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__))]
+    libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
     # Wrappers around torch's own functions: not the user's place (typing_extensions.deprecated, torch 2.13).
     libraries += [
         sys.modules[name].__file__ or ""
@@ -124,23 +129,23 @@ def _install(box: Core, level: str, late: bool) -> None:
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)
-    from pytracer.record import names, steps
+    from pytracer.record.torch import names, optimizer
 
     # Hooks that came with torch have seen every storage and module of the program. One walk for both: it is long.
     objects = gc.get_objects() if late else []
     if late:
-        from pytracer.record import older
+        from pytracer.record.torch import preexisting
 
-        older.follow(box, native, objects)
+        preexisting.follow(box, native, objects)
     names.install(box, objects)
     del objects
-    steps.install(native, names.attend)
+    optimizer.install(native, names.attend)
     if torch.distributed.is_available():
         _watch_groups(box, native, late)
     if torch.version.cuda is not None:
-        from pytracer.record import cuda
+        from pytracer.record.cuda import install
 
-        cuda.install(box, native, level)
+        install.install(box, native, level)
 
 
 def _install_without_native(box: Core, late: bool) -> None:
@@ -148,20 +153,20 @@ def _install_without_native(box: Core, late: bool) -> None:
     import torch
 
     def install_loaders() -> None:
-        from pytracer.record import loaders, workers
+        from pytracer.record.torch import dataloader, dataloader_workers
 
-        workers.install(box)
-        loaders.install(box)
+        dataloader_workers.install(box)
+        dataloader.install(box)
 
     def install_elastic() -> None:
-        from pytracer.record import elastic
+        from pytracer.record.torch import elastic
 
         elastic.install(box)
 
     data: Any = importlib.import_module("torch.utils.data")
     worker: Any = importlib.import_module("torch.utils.data._utils.worker")
     if not box.preloaded:
-        from pytracer.record import handlers
+        from pytracer.record.bootstrap import handlers
 
         handlers.install_for_workers(box)
     # A worker that was spawned calls the second one first.
@@ -177,13 +182,13 @@ def _watch_groups(box: Core, native: Any, late: bool) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     def install_groups() -> None:
-        from pytracer.record import ddp, distributed
+        from pytracer.record.torch import ddp, process_groups
 
-        distributed.install(box, native)
+        process_groups.install(box, native)
         ddp.install(box, native)
 
     def install_fsdp() -> None:
-        from pytracer.record import fsdp
+        from pytracer.record.torch import fsdp
 
         fsdp.install(box)
 

@@ -12,10 +12,10 @@ import re
 import threading
 from typing import Any
 
+from pytracer.record.bootstrap.dynamo import unseen
+from pytracer.record.bootstrap.import_hook import when_imported
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.torch_import import when_imported
-from pytracer.record.unseen import unseen
 
 _MODULE = "torch._inductor.cudagraph_trees"
 _GENERATED = ("call", "run", "unknown")  # what inductor calls every function that it writes

@@ -13,10 +13,11 @@ import weakref
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import config, cuda_graph_trees
+from pytracer.record import config
+from pytracer.record.bootstrap.dynamo import unseen
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.unseen import unseen
+from pytracer.record.cuda import graph_trees
 
 _patches = Patches()
 _NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the box
@@ -95,7 +96,7 @@ def install(box: Core, native_cuda: Any) -> None:
             _guarded(box, native_cuda.reset, number)
         return result
 
-    cuda_graph_trees.install(box)
+    graph_trees.install(box)
     _patches.replace(CUDAGraph, "capture_begin", capture_begin)
     _patches.replace(CUDAGraph, "capture_end", capture_end)
     _patches.replace(CUDAGraph, "replay", replay_and_count)
@@ -104,7 +105,7 @@ def install(box: Core, native_cuda: Any) -> None:
 
 def uninstall() -> None:
     """Puts back what is still ours."""
-    cuda_graph_trees.uninstall()
+    graph_trees.uninstall()
     _patches.put_back()
 
 
@@ -113,7 +114,7 @@ def _begin(box: Core, native_cuda: Any, graph: Any, pool: Any) -> None:
     number = native_cuda.begin_capture(int(first), int(second))
     if number:
         graph.__dict__[_NUMBER] = number
-        name = cuda_graph_trees.name_of_capture()
+        name = graph_trees.name_of_capture()
         if name is not None:
             native_cuda.name(number, box.journal(Entry.NAME, name))
         # A graph that is dropped gives its pool back like one that is reset.

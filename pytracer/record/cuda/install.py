@@ -27,11 +27,11 @@ def install(box: Core, native: Any, level: str) -> None:
         box.note(f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found")
         return
     _native_cuda.set_who(native.who_address())
-    from pytracer.record import cuda_graphs, cuda_streams
+    from pytracer.record.cuda import graphs, streams
 
-    cuda_graphs.install(box, _native_cuda)
+    graphs.install(box, _native_cuda)
     if level == "ops":
-        cuda_streams.install(box)
+        streams.install(box)
     torch.cuda._lazy_call(functools.partial(_attach, box, _native_cuda))
 
 
@@ -39,11 +39,11 @@ def uninstall() -> None:
     """Stops recording; the tracker itself cannot be taken back and is asleep from now on."""
     if _native_cuda is None:
         return
-    from pytracer.record import cuda_graphs, cuda_streams, cuda_watch
+    from pytracer.record.cuda import graphs, poller, streams
 
-    cuda_graphs.uninstall()
-    cuda_streams.uninstall()
-    cuda_watch.stop()
+    graphs.uninstall()
+    streams.uninstall()
+    poller.stop()
     _native_cuda.follow(False)
 
 
@@ -55,9 +55,9 @@ def _attach(box: Core, native_cuda: Any) -> None:
             box.note(f"memory of CUDA devices is not followed: {refusal}")
         native_cuda.follow(True)
         native_cuda.install_stream_probe()
-        from pytracer.record import cuda_watch
+        from pytracer.record.cuda import poller
 
-        cuda_watch.start(box, native_cuda)
+        poller.start(box, native_cuda)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(f"CUDA devices are not followed: {type(error).__name__}: {error}")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytracer.record.core import Core
-from pytracer.record.nccl import Groups
+from pytracer.record.cuda.nccl import Groups
 
 SECONDS = 1.0
 _JOIN_SECONDS = 5.0

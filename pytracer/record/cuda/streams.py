@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pytracer.blackbox.numbers import Record, StreamAction
+from pytracer.record.bootstrap.dynamo import is_compiling, unseen
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.unseen import is_compiling, unseen
 
 _RECORD = struct.Struct("<IIQQQQ")
 _KIND = Record.STREAM

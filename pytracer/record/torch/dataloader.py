@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
 
 NOTED = 16  # loaders per process: a program that makes one per epoch says nothing new
 

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
 
 LOOKED_AT = 64  # indices of a batch: more would not fit into a record
 WORD_CHARACTERS = 40

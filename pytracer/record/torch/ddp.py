@@ -15,12 +15,12 @@ import weakref
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import distributed
-from pytracer.record.care import Care
+from pytracer.record.bootstrap.best_effort import Care
+from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.scopes import scope, within
-from pytracer.record.unseen import unseen, unseen_frame
+from pytracer.record.torch import process_groups
+from pytracer.record.torch.scopes import scope, within
 
 CLOSE_ITERATIONS = 8  # buckets are rebuilt within the first three
 LATER_EVERY = 64
@@ -150,7 +150,7 @@ def uninstall() -> None:
 
 
 def _note_module(box: Core, native: Any, module: Any) -> None:
-    distributed.note_rank(box)
+    process_groups.note_rank(box)
     wrapped = _wrapped[module] = _Wrapped(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
     tensors += [("buffer", name, tensor) for name, tensor in module.module.named_buffers()]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._printable import one_line
+from pytracer.record.bootstrap.import_hook import when_imported
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.torch_import import when_imported
 
 SECONDS = 20
 _ERRORS = "torch.distributed.elastic.multiprocessing.errors"
@@ -98,7 +98,7 @@ def _inspect(directory: Path) -> Any:
         environment["LD_PRELOAD"] = ":".join(others)
     done = subprocess.run(
         [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json"],
-        env=environment, cwd=Path(__file__).resolve().parents[2],  # where -m looks first
+        env=environment, cwd=Path(__file__).resolve().parents[3],  # where -m looks first
         stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     if done.returncode != 0:

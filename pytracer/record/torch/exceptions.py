@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytracer.blackbox.numbers import Entry
+from pytracer.record.bootstrap.dynamo import unseen
+from pytracer.record.bootstrap.import_hook import when_imported
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.torch_import import when_imported
-from pytracer.record.unseen import unseen
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess

@@ -13,16 +13,16 @@ from pytracer.record.core import Core
 
 def install(box: Core) -> None:
     """Patches FSDP, which the program has imported."""
-    from pytracer.record import fsdp_flat, fully_shard
-    from pytracer.record.fsdp_units import care
+    from pytracer.record.torch import fsdp1, fsdp2
+    from pytracer.record.torch.fsdp_common import care
 
-    care(box, "fully_shard", fully_shard.install, box)
-    care(box, "FullyShardedDataParallel", fsdp_flat.install, box)
+    care(box, "fully_shard", fsdp2.install, box)
+    care(box, "FullyShardedDataParallel", fsdp1.install, box)
 
 
 def uninstall() -> None:
     """Puts back what is still ours."""
-    from pytracer.record import fsdp_flat, fully_shard
+    from pytracer.record.torch import fsdp1, fsdp2
 
-    for part in (fully_shard, fsdp_flat):
+    for part in (fsdp2, fsdp1):
         part.patches.put_back()

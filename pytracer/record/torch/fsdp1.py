@@ -10,11 +10,11 @@ import importlib
 import weakref
 from typing import Any
 
+from pytracer.record.bootstrap.dynamo import is_compiling
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
-from pytracer.record.patches import Patches
-from pytracer.record.scopes import within
-from pytracer.record.unseen import is_compiling
+from pytracer.record.torch.fsdp_common import Unit, care, root_name, storage_addr
+from pytracer.record.torch.scopes import within
 
 _SUBJECT = "the units of FullyShardedDataParallel"
 _WRAPPED = "_fsdp_wrapped_module"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytracer.blackbox.numbers import TensorRole
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.fsdp_units import Unit, care, root_name, storage_addr
-from pytracer.record.patches import Patches
-from pytracer.record.scopes import within
+from pytracer.record.torch.fsdp_common import Unit, care, root_name, storage_addr
+from pytracer.record.torch.scopes import within
 
 _SUBJECT = "the units of fully_shard"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import distributed
-from pytracer.record.care import Care
+from pytracer.record.bootstrap.best_effort import Care
+from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
-from pytracer.record.scopes import scope
-from pytracer.record.unseen import unseen
+from pytracer.record.torch import process_groups
+from pytracer.record.torch.scopes import scope
 
 CLOSE_CALLS = 3  # names and shards rarely change after the first steps
 LATER_EVERY = 64
@@ -31,7 +31,7 @@ class Unit:
     def __init__(self, module: str, fqn: str) -> None:
         self.module, self.fqn = module, fqn
         self.calls = 0
-        self.by_hand = False  # FSDP2: see fully_shard.py
+        self.by_hand = False  # FSDP2: see fsdp2.py
         self._noted: dict[str, Any] | None = None
         self._generation = -1
 
@@ -51,7 +51,7 @@ class Unit:
             return
         self._noted = described
         self._generation += 1
-        distributed.note_rank(box)
+        process_groups.note_rank(box)
         box.journal(Entry.UNIT, {"module": self.module, "unit": self.fqn, "generation": self._generation, **described})
 
 

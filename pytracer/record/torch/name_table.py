@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry, NameRole
+from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
-from pytracer.record.unseen import unseen
 
 TRANSPARENT, FOLLOWED, HELD = 1, 2, 4  # NameSlot.flags
 WRAPPERS = frozenset(("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"))

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytracer.record import torch_probe
+from pytracer.record.bootstrap.dynamo import is_compiling, unseen
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.unseen import is_compiling, unseen
+from pytracer.record.torch import layout_probe
 
 if TYPE_CHECKING:
-    from pytracer.record.name_table import NameTable
+    from pytracer.record.torch.name_table import NameTable
 
 SHARE = 1000  # noting everything again takes at most one part in so many of the time
 DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
@@ -35,7 +35,7 @@ _recorder: _Recorder | None = None
 def install(box: Core, objects: list[Any]) -> None:
     """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
     global _recorder
-    if not torch_probe.learn(box):
+    if not layout_probe.learn(box):
         box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
         return
     _recorder = _Recorder(box)
@@ -95,7 +95,7 @@ class _Recorder:
         """Imported with the first module or name: many processes have none."""
         global _table
         if _table is None:
-            from pytracer.record.name_table import NameTable
+            from pytracer.record.torch.name_table import NameTable
 
             _table = NameTable(self._box)
         return _table

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from pytracer.record.unseen import unseen
+from pytracer.record.bootstrap.dynamo import unseen
 
 _handle: Any = None
 _native: Any = None

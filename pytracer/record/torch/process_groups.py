@@ -14,10 +14,10 @@ import sys
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record import exceptions
+from pytracer.record.bootstrap.dynamo import unseen
+from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.patches import Patches
-from pytracer.record.unseen import unseen
+from pytracer.record.torch import exceptions
 
 _patches = Patches()
 _noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked child notes again

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
+from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
 from pytracer.record.core import Core
-from pytracer.record.unseen import unseen, unseen_frame
 
 MOST = 4096  # names; a program that makes up new ones for ever is cut off
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.report import Report
 from pytracer.blackbox.schema import Step
-from pytracer.decode.snapshot import Crash, Snapshot
+from pytracer.decode.recording.snapshot import Crash, Snapshot
+from pytracer.report.job import Report
 from tests.conditions import needs_compiler, needs_core, needs_core_files, needs_gdb, needs_native
 from tests.crash.matrix.cells import (
     FAULTED_STEPS,

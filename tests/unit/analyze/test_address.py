@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.place import Place
-from pytracer.decode.reader import read_box
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 
 BASE = 0x7F40_0000_0000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze import report as r
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
-from pytracer.decode.snapshot import Job
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Job
+from pytracer.report import job as r
 from tests.conditions import needs_capstone
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.deaths import find_deaths
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Report
-from pytracer.decode.snapshot import Job
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Job
+from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box
 

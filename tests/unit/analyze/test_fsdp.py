@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.buffers import buffer_of
-from pytracer.analyze.fsdp import unit_states
-from pytracer.analyze.place import UnitLife
-from pytracer.decode.reader import read_box
+from pytracer.analyze.address_space.address_info import UnitLife
+from pytracer.analyze.tensors.buffers import buffer_of
+from pytracer.analyze.tensors.fsdp import unit_states
+from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 from tests.unit.analyze.test_address import place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytracer.analyze.instruction import decode_instruction, is_canonical, page_fault_access
+from pytracer.analyze.platform.instruction import decode_instruction, is_canonical, page_fault_access
 from tests.conditions import needs_capstone
 
 pytestmark = needs_capstone

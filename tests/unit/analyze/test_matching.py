@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from pytracer.analyze.matching import Matcher, match_job
-from pytracer.analyze.waiting import Waiting, find_waiting
+from pytracer.analyze.collectives.matching import Matcher, match_job
+from pytracer.analyze.collectives.wait_graph import Waiting, find_waiting
 from tests.support.collectives import Ranks, call
 
 RANKS, CALLS = 1024, 1000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytracer.analyze import report as r
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.timeline.clock import RunClock
 from pytracer.render.holders import holder_lines
+from pytracer.report import job as r
 from tests.support import scenarios as s
 from tests.support.synth import Box
 from tests.support.synth_names import CELL, GLOBAL, LOCAL, MODULE, PARAMETER, SAVED, USER, NameTree, add_holders

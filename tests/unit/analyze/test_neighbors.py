@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytracer.analyze import report as r
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.report import job as r
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import Box

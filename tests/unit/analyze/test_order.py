@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.deaths import find_deaths
-from pytracer.analyze.order import WALL_ERROR_NS, absences
-from pytracer.decode.merge import load_job
-from pytracer.decode.snapshot import Job
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.deaths.order import find_deaths
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.order import WALL_ERROR_NS, absences
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.snapshot import Job
 from tests.support.synth import MS, Box, write_run
 
 SECOND = 1000 * MS

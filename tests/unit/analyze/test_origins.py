@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.origins import lost_storages, origin_kind
-from pytracer.analyze.place import Place
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import Snapshot
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.tensors.origins import lost_storages, origin_kind
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import Snapshot
 from tests.support.synth import Box
 from tests.support.synth_foreign import foreign, slot
 

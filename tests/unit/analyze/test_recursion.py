@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytracer.analyze.recursion import find_cycle
+from pytracer.analyze.evidence.recursion import find_cycle
 
 
 @pytest.mark.parametrize(

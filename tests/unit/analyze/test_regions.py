@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.place import Region
-from pytracer.analyze.regions import region_of
-from pytracer.decode.reader import read_box
+from pytracer.analyze.address_space.address_info import Region
+from pytracer.analyze.address_space.regions import region_of
+from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread
 

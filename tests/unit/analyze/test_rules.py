@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze import instruction
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Finding, Report
+from pytracer.analyze.platform import instruction
+from pytracer.report.job import Finding, Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import Box
@@ -181,7 +181,7 @@ def test_member_of_a_null_object_is_only_possibly_null(run: Path) -> None:
 def test_without_a_disassembler_an_odd_address_is_still_not_null(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not aligned: no member of a null object lies at 0x331. The missing operands are named."""
     monkeypatch.setattr(instruction, "disassembler", lambda: None)
-    monkeypatch.setattr("pytracer.analyze.wording.disassembler", lambda: None)
+    monkeypatch.setattr("pytracer.analyze.assemble.wording.disassembler", lambda: None)
     report = build_report(s.detail(run))
     assert verdict(report)[0] == "wild-pointer"
     wild = finding(report, "wild-pointer")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.heap_texts import explain_text
+from pytracer.analyze.platform.glibc_messages import explain_text
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, evidence, finding, summary, verdict
 from tests.support.deaths import Stack as Frames

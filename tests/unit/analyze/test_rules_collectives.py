@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Finding, Report
 from pytracer.render.text import render_text
+from pytracer.report.job import Finding, Report
 from tests.support.collectives import CLOSED, MAX, Ranks, call
 
 DONE = call()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Report
+from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import PID, finding, summary, verdict
 from tests.support.synth import Box, Frame

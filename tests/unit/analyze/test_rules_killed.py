@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Report
+from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import MS, Box
 

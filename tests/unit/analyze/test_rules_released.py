@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Report
-from pytracer.decode.snapshot import NamedTensor, StorageHit
-from pytracer.decode.storage_table import StorageTable
+from pytracer.decode.recording.snapshot import NamedTensor, StorageHit
+from pytracer.decode.recording.storage_table import StorageTable
+from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.report import Finding, Report
+from pytracer.report.job import Finding, Report
 from tests.support.collectives import CLOSED, Ranks, call
 from tests.support.scenarios import SCRIPT, TORCH
 from tests.support.synth import Box

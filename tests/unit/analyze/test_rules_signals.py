@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze import instruction
-from pytracer.analyze.division import decode_division
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.platform import instruction
+from pytracer.analyze.platform.division import decode_division
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, evidence, finding, memory, summary, verdict
@@ -173,7 +173,7 @@ def test_signals_without_a_crash_record_cannot_be_decided(run: Path, number: int
 def test_rules_work_without_a_disassembler(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """capstone is optional."""
     monkeypatch.setattr(instruction, "disassembler", lambda: None)
-    monkeypatch.setattr("pytracer.analyze.wording.disassembler", lambda: None)
+    monkeypatch.setattr("pytracer.analyze.assemble.wording.disassembler", lambda: None)
     report = died(run, signal=SIGFPE, code=1, code_bytes=IDIV_ECX, registers={"rcx": 0})
     assert "divided an integer by zero" in summary(report)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.live import GroupWait, LiveReport
-from pytracer.analyze.standstill import find_waits, live_process
-from pytracer.decode.merge import load_job
-from pytracer.decode.snapshot import Collective, Group, Process
+from pytracer.analyze.collectives.stall import find_waits, live_process
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.snapshot import Collective, Group, Process
 from pytracer.render.live import render_live
+from pytracer.report.live import GroupWait, LiveReport
 from tests.support import scenarios as s
 from tests.support.synth import MS, write_run
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze import report as r
-from pytracer.analyze.build import build_view
-from pytracer.analyze.clock import RunClock
-from pytracer.analyze.thread_reports import thread_kind
-from pytracer.decode.snapshot import Job, NativeFrame
+from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.threads import thread_kind
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.recording.snapshot import Job, NativeFrame
+from pytracer.report import job as r
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
 from tests.support.synth import Box

@@ -9,8 +9,8 @@ import pytest
 import pytracer
 from pytracer._errors import InputError, UsageError
 from pytracer.analyze.where import explain_addresses
-from pytracer.analyze.where_report import AddressReport
-from pytracer.decode.snapshot import Job
+from pytracer.decode.recording.snapshot import Job
+from pytracer.report.where import AddressReport
 from tests.support import scenarios as s
 from tests.support.synth import Box
 
@@ -136,7 +136,7 @@ def test_python_answers_as_the_command_line_does(tmp_path: Path) -> None:
 def test_box_of_a_large_job_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read lightly, it has no storages: the one process that is asked about is read again."""
     s.use_after_free(tmp_path)
-    monkeypatch.setattr("pytracer.decode.merge.FULL_BOXES", 1)
+    monkeypatch.setattr("pytracer.decode.job.merge.FULL_BOXES", 1)
     report = pytracer.where(str(tmp_path), s.BUCKET + 8, rank=1)
     assert [item.kind for item in report.addresses or []] == ["freed-storage"]
     assert report.missing == []

@@ -30,11 +30,11 @@ def test_missing_core_is_exit_1_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without the library nothing can be recorded, and the table says what to do."""
+    from pytracer import _paths as paths
     from pytracer import cli
-    from pytracer.record import places
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(places, "__file__", str(tmp_path / "record" / "places.py"))
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "_paths.py"))
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "is not built" in " ".join(text.split())

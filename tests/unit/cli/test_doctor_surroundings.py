@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytracer.cli.checks import surroundings
+from pytracer.cli.checks import environment
 from pytracer.cli.checks.answer import LIMITED, WORKS
 from tests.support.cli import clean_environment
 
@@ -18,7 +18,7 @@ from tests.support.cli import clean_environment
 )
 def test_small_or_full_shared_memory_is_a_warning(total: int, free: int, word: str) -> None:
     """64 MiB is what containers get unless told otherwise."""
-    check = surroundings.shared_memory(total, free)
+    check = environment.shared_memory(total, free)
     assert word in check.detail
     assert (check.result == LIMITED) == bool(check.next)
 
@@ -38,15 +38,15 @@ ROOMY = {"stack": 8 << 20, "file": -1, "memory": -1, "signals": 90000}
 )
 def test_limits_that_change_a_death_are_named(changed: dict[str, int], overcommit: int, word: str) -> None:
     """Each by itself; without one, the answer is that there is room."""
-    check = surroundings.limits({**ROOMY, **changed}, overcommit)
+    check = environment.limits({**ROOMY, **changed}, overcommit)
     assert check.result == LIMITED
     assert word in check.detail
-    assert surroundings.limits(ROOMY, 0).result == WORKS
+    assert environment.limits(ROOMY, 0).result == WORKS
 
 
 def test_unlimited_stack_of_a_real_child_is_seen() -> None:
     """`ulimit -s unlimited` in a shell, where the hard limit allows it."""
-    code = "from pytracer.cli.checks import surroundings; print(surroundings.check_limits().detail)"
+    code = "from pytracer.cli.checks import environment; print(environment.check_limits().detail)"
     script = f'ulimit -s unlimited 2>/dev/null || exit 3; exec {sys.executable} -c "{code}"'
     done = subprocess.run(["sh", "-c", script], env=clean_environment(), capture_output=True, text=True, check=False)
     if done.returncode == 3:

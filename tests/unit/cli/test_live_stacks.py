@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.live import LiveProcess
 from pytracer.cli import live_stacks
+from pytracer.report.live import LiveProcess
 from tests.conditions import needs_user
 from tests.support.cli import only_line, pytracer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.run_counters import read_run_counters
+from pytracer.decode.job.run_counters import read_run_counters
 from tests.conditions import needs_core
 from tests.support.cli import SCRIPT, call, clean_environment, only_line
 

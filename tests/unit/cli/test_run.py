@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.record.supervise import Ending
+from pytracer.launcher.supervise import Ending
 from tests.conditions import needs_core
 from tests.support.cli import call, clean_environment, only_line, pytracer
 

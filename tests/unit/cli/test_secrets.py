@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.merge import load_job
+from pytracer.decode.job.merge import load_job
 from pytracer.render.text import render_text
 from tests.conditions import needs_core
 from tests.support.cli import clean_environment, pytracer

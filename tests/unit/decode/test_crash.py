@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.reader import read_box
+from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 
 LOW, HIGH = 0x7F00_0010_0000, 0x7F00_0090_0000

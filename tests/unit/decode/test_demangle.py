@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from pytracer.decode import careful_demangler, demangle
-from pytracer.decode.demangle import node_name
+from pytracer.decode.symbols import bounded_demangler, demangle
+from pytracer.decode.symbols.demangle import node_name
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_name_that_would_grow_without_bound_stays_mangled() -> None:
 
 def test_name_that_takes_the_library_seconds_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by the fuzzer: nested expressions are parsed again and again."""
-    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    monkeypatch.setattr(bounded_demangler, "_child", bounded_demangler._Child())
     name = "_ZN1aI1bJiSt6vectorIiSaIiEEEE1cIXsr1E1cIXsr1E1cIXsr1dE1eEEEDaDpOT_"
     began = time.process_time()
     assert demangle.demangle(name) == name
     assert time.process_time() - began < 1
-    careful_demangler._child.end()
+    bounded_demangler._child.end()
 
 
 def test_deep_name_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pointers to pointers, 16,000 levels."""
-    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    monkeypatch.setattr(bounded_demangler, "_child", bounded_demangler._Child())
     name = "_Z1f" + "P" * 16000 + "c"
     assert demangle.demangle(name) in (name, f"f(char{'*' * 16000})")
 
@@ -99,7 +99,7 @@ def test_name_with_many_references_is_demangled_all_the_same(monkeypatch: pytest
     """As libtorch's longest are: the references repeat little."""
     if demangle.demangle("_ZN1a1bEv") == "_ZN1a1bEv":
         pytest.skip("no C++ library with __cxa_demangle here")
-    monkeypatch.setattr(careful_demangler, "_child", careful_demangler._Child())
+    monkeypatch.setattr(bounded_demangler, "_child", bounded_demangler._Child())
     name = "_Z1fN1a1bE" + "S0_" * 40
     assert demangle.demangle(name) == f"f({', '.join(['a::b'] * 41)})"
-    careful_demangler._child.end()
+    bounded_demangler._child.end()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode import merge
-from pytracer.decode.detail import in_full
-from pytracer.decode.reader import read_box
+from pytracer.decode.job import merge
+from pytracer.decode.job.detail import in_full
+from pytracer.decode.recording.reader import read_box
 from tests.support import scenarios as s
 from tests.support.synth import Box, write_run
 

@@ -11,9 +11,9 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
-from pytracer.decode.flight_form import flight_form, json_form
-from pytracer.decode.flight_recorder import find_dumps, read_dump
-from pytracer.decode.job import load_runs
+from pytracer.decode.formats.flight_recorder import find_dumps, read_dump
+from pytracer.decode.formats.flight_recorder_writer import flight_form, json_form
+from pytracer.decode.job.load import load_runs
 from tests.support.synth import WALL, Box, write_run
 
 START = 5_000_000_000  # of a synthetic box, monotonic

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.gpu_core import read_gpu_core, read_gpu_cores
-from pytracer.decode.name_pattern import NamePattern
+from pytracer.decode.formats.gpu_core import read_gpu_core, read_gpu_cores
+from pytracer.decode.formats.name_pattern import NamePattern
 from tests.support.gpu_cores import KERNEL_ADDR, Core, Lane, Warp, faulting
 
 PC = KERNEL_ADDR + 0x1A0

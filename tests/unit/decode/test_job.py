@@ -8,7 +8,7 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
-from pytracer.decode.job import load_runs
+from pytracer.decode.job.load import load_runs
 from tests.support.synth import Box, write_run
 
 TORCHRUN = ("/env/bin/python", "/env/bin/torchrun", "train.py")

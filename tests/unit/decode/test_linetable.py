@@ -8,7 +8,7 @@ from types import CodeType
 
 import pytest
 
-from pytracer.decode.linetable import line_of
+from pytracer.decode.symbols.line_table import line_of
 from tests.support import synth
 
 SOURCE = """

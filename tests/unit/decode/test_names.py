@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytracer.decode.reader import read_box
+from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 from tests.support.synth_names import BUFFER, MODULE, PARAMETER, STATE, USER, NameTree
 

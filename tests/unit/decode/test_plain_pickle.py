@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.plain_pickle import PickleError, load_plain
+from pytracer.decode.formats.plain_pickle import PickleError, load_plain
 
 PLAIN = {
     "numbers": [0, -1, 255, 65536, -(2**31), 2**40, -(2**70), 1.5, True, False, None],

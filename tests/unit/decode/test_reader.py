@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytracer._errors import InputError
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import PythonFrame, Snapshot, Storage
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import PythonFrame, Snapshot, Storage
 from tests.conditions import needs_user
 from tests.support.synth import Box
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.identity import Identity, identity_of, job_keys, launcher_name
-from pytracer.decode.merge import load_job
-from pytracer.decode.snapshot import Job
+from pytracer.decode.job.identity import Identity, identity_of, job_keys, launcher_name
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.snapshot import Job
 from tests.support.synth import Box, write_run
 
 TORCHRUN = ("/env/bin/python", "/env/bin/torchrun", "train.py")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.merge import load_job
-from pytracer.decode.run_counters import read_run_counters
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.job.run_counters import read_run_counters
 from tests.support.synth import Box, write_run
 
 HOST = Box(pid=1).host

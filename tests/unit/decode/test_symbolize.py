@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.merge import load_job
-from pytracer.decode.reader import read_box
-from pytracer.decode.snapshot import NativeFrame, Snapshot
-from pytracer.decode.symbolize import symbolize, write_symbols
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.recording.reader import read_box
+from pytracer.decode.recording.snapshot import NativeFrame, Snapshot
+from pytracer.decode.symbols.symbolize import symbolize, write_symbols
 from tests.support import elf
 from tests.support.synth import Box, write_run
 from tests.support.synth_threads import OtherThread
@@ -69,7 +69,7 @@ def test_stripped_image_is_named_from_its_dynamic_symbols(tmp_path: Path) -> Non
 
 def test_separate_debug_file_names_what_the_image_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By build id, as distributions install them; one of another build does not count."""
-    monkeypatch.setattr("pytracer.decode.symbolize.DEBUG_FILES", tmp_path)
+    monkeypatch.setattr("pytracer.decode.symbols.symbolize.DEBUG_FILES", tmp_path)
     path = elf.write(tmp_path / "l.so", elf.image(dynamic=[("exported", 0x1000, 16)], build_id=BUILD_ID))
     (tmp_path / "12").mkdir()
     debug = tmp_path / "12" / ("12" * 19 + ".debug")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.record import elastic
+from pytracer.record.torch import elastic
 
 
 def report(*processes: dict[str, Any], **verdict: Any) -> dict[str, Any]:

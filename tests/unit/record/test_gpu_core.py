@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytracer.record.gpu_core import gpu_core_variables
+from pytracer.launcher.gpu_core import gpu_core_variables
 from tests.support.cli import clean_environment, pytracer
 
 ENABLE, FILE, FLAGS = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"

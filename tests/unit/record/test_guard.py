@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pytracer import _paths as paths
 from pytracer._errors import UsageError
-from pytracer.record import launch, places
-from pytracer.record.guard import Guard, map_count, memory_bytes, parse_guard
+from pytracer.launcher import run_directory
+from pytracer.record.guard_mode import Guard, map_count, memory_bytes, parse_guard
 
 
 @pytest.mark.parametrize(
@@ -50,12 +51,12 @@ def test_only_smaller_alignments_are_warned_of() -> None:
 
 def test_job_gets_the_words_in_its_environment(tmp_path: Path) -> None:
     """Without the option the variable stays as it is."""
-    run = launch.Run(tmp_path, tmp_path)
-    if not places.built_core().exists():
+    run = run_directory.Run(tmp_path, tmp_path)
+    if not paths.built_core().exists():
         pytest.skip("the core is not built")
-    assert launch.environment(run, "default", {}, guard="sample:9")["PYTRACER_GUARD"] == "sample:9"
-    assert "PYTRACER_GUARD" not in launch.environment(run, "default", {})
-    assert launch.environment(run, "default", {"PYTRACER_GUARD": "all"})["PYTRACER_GUARD"] == "all"
+    assert run_directory.environment(run, "default", {}, guard="sample:9")["PYTRACER_GUARD"] == "sample:9"
+    assert "PYTRACER_GUARD" not in run_directory.environment(run, "default", {})
+    assert run_directory.environment(run, "default", {"PYTRACER_GUARD": "all"})["PYTRACER_GUARD"] == "all"
 
 
 def test_limits_of_the_machine_are_read(tmp_path: Path) -> None:

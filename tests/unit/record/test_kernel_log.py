@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.record import kernel_log
-from pytracer.record.kernel_log import WANTED, KernelLog, parse_line, parse_record
+from pytracer.launcher import kernel_log
+from pytracer.launcher.kernel_log import WANTED, KernelLog, parse_line, parse_record
 
 KILLED = (
     "Memory cgroup out of memory: Killed process 19663 (python3) total-vm:1147848kB, anon-rss:88668kB, "

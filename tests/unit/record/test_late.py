@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytracer.record.late import Part
-from pytracer.record.patches import Patches
+from pytracer.record.bootstrap.lazy import Part
+from pytracer.record.bootstrap.patches import Patches
 
 
 class Box:

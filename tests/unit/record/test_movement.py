@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox import codec, schema
-from pytracer.record import movement
-from pytracer.record.movement import Movement
+from pytracer.launcher import stall_detector
+from pytracer.launcher.stall_detector import Movement
 from tests.support.synth import Box
 
 
@@ -16,7 +16,7 @@ from tests.support.synth import Box
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be moved by hand."""
     now = [0.0]
-    monkeypatch.setattr(movement.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stall_detector.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -53,17 +53,17 @@ def test_still_counters_are_told_once(tmp_path: Path, clock: list[float]) -> Non
 def test_records_of_a_thread_are_movement(tmp_path: Path, clock: list[float]) -> None:
     """Not only what the header counts."""
     path = working(tmp_path / "boxes")
-    first = movement.counters(path)
+    first = stall_detector.counters(path)
     Box(pid=101, ppid=99).at(100).step(3).mark("more").write(path)
-    assert movement.counters(path) != first
+    assert stall_detector.counters(path) != first
 
 
 def test_answer_to_attach_is_no_movement(tmp_path: Path) -> None:
     """Else the report of a standstill would look like its end."""
     path = working(tmp_path / "boxes")
-    first = movement.counters(path)
+    first = stall_detector.counters(path)
     set_header(path, "live_reports", 9)
-    assert movement.counters(path) == first
+    assert stall_detector.counters(path) == first
 
 
 def test_start_of_a_job_needs_more_patience(tmp_path: Path, clock: list[float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytracer.record.nccl import reached
+from pytracer.record.cuda.nccl import reached
 
 COMPLETED = "last_completed_collective"
 

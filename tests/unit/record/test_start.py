@@ -13,19 +13,26 @@ from tests.support.cli import pytracer
 CODE = """
 import sys
 import pytracer.record
-from pytracer.record import (
-    ddp, distributed, elastic, loaders, name_table, names, python_half, recording, steps, torch_half, workers
+from pytracer.record import api
+from pytracer.record.bootstrap import python_half, torch_half
+from pytracer.record.torch import (
+    dataloader, dataloader_workers, ddp, elastic, name_table, names, optimizer, process_groups
 )
 print([name for name in sys.modules if name.startswith("pytracer.")])
 """
 
 
 def test_recording_imports_neither_tables_of_the_format_nor_the_launcher() -> None:
-    """schema.py alone took 6 ms of each process's start; launch.py serves the launcher, guard.py those who guard."""
+    """schema.py alone took 6 ms of each start; run_directory.py is for the launcher, guard_mode.py for guarded jobs."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     loaded = done.stdout
     assert "pytracer.record.core" in loaded
-    for module in ("pytracer.blackbox.schema", "pytracer.record.launch", "pytracer.record.guard", "pytracer.decode"):
+    for module in (
+        "pytracer.blackbox.schema",
+        "pytracer.launcher.run_directory",
+        "pytracer.record.guard_mode",
+        "pytracer.decode",
+    ):
         assert f"'{module}'" not in loaded
 
 
@@ -47,7 +54,8 @@ def test_importing_torch_loads_what_every_process_needs(tmp_path: Path) -> None:
     code += "print(*(name for name in sys.modules if name.startswith('pytracer.record.')))"
     done = pytracer("run", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {name.rpartition(".")[2] for name in done.stdout.split()} == {
-        *("config", "core", "exceptions", "late", "names", "patches"),
-        *("python_half", "steps", "torch_half", "torch_import", "torch_probe", "unseen"),
+    assert {name.removeprefix("pytracer.record.") for name in done.stdout.split()} == {
+        *("config", "core", "bootstrap", "torch"),
+        *(f"bootstrap.{name}" for name in ("dynamo", "import_hook", "lazy", "patches", "python_half", "torch_half")),
+        *(f"torch.{name}" for name in ("exceptions", "layout_probe", "names", "optimizer")),
     }

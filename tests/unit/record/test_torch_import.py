@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCH = "from pytracer.record.torch_import import when_torch_is_imported as when\n"
+WATCH = "from pytracer.record.bootstrap.import_hook import when_torch_is_imported as when\n"
 
 
 def run(tmp_path: Path, body: str, program: str) -> str:

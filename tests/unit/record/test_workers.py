@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytracer.blackbox.schema import TEXT_RECORD
-from pytracer.record.workers import batch_words
+from pytracer.record.torch.dataloader_workers import batch_words
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytracer.analyze import report as r
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.live import LiveReport
 from pytracer.analyze.where import explain_addresses
-from pytracer.analyze.where_report import WhereReport
-from pytracer.decode.snapshot import Job
+from pytracer.decode.recording.snapshot import Job
 from pytracer.render.json import render_json
 from pytracer.render.live import render_live
 from pytracer.render.style import Style
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where
+from pytracer.report import job as r
+from pytracer.report.live import LiveReport
+from pytracer.report.where import WhereReport
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
 from tests.support.hostile import MARK, TEXT, assert_harmless, hostile_copy, hostile_part

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze import report as r
 from pytracer.analyze.engine import build_report
-from pytracer.decode.snapshot import Job
+from pytracer.decode.recording.snapshot import Job
 from pytracer.render.details import hex_lines
 from pytracer.render.style import Style
 from pytracer.render.text import render_text
+from pytracer.report import job as r
 from tests.conditions import needs_capstone
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import count_words
-from pytracer.analyze.blame import abort_words, account, nothing_to_compare, symptom_words, views_of
-from pytracer.analyze.calls import at_place, call_words, capital, group_words, span_words, value_of
-from pytracer.analyze.matching import GroupMatch, Mismatch, Variant
+from pytracer._text import count_words
+from pytracer.analyze.collectives.description import at_place, call_words, capital, group_words, span_words, value_of
+from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
+from pytracer.analyze.deaths.attribution import abort_words, account, nothing_to_compare, symptom_words, views_of
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
 
 _LISTED = 4

@@ -14,9 +14,9 @@ that is named is where it came to light. Ranks without a readable record are unk
 
 from __future__ import annotations
 
-from pytracer.analyze.absence import Absence, find_absences, last_seen
-from pytracer.analyze.blame import account, nothing_to_compare, symptom_words
-from pytracer.analyze.calls import at_place, capital, span_words
+from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.description import at_place, capital, span_words
+from pytracer.analyze.deaths.attribution import account, nothing_to_compare, symptom_words
 from pytracer.analyze.view import Draft, JobView, Outcome, cannot_decide, draft, not_found
 
 _LISTED = 3

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.collectives.description import capital, span_words
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found
 
 _CLOSED = re.compile(r"closed|reset|refused|broken pipe", re.IGNORECASE)

@@ -19,12 +19,12 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from pytracer._words import count_words
-from pytracer.analyze.blame import account, symptom_words, views_of
-from pytracer.analyze.calls import capital, span_words
-from pytracer.analyze.matching import VOTERS
+from pytracer._text import count_words
+from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.collectives.matching import VOTERS
+from pytracer.analyze.deaths.attribution import account, symptom_words, views_of
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
-from pytracer.decode.snapshot import Process
+from pytracer.decode.recording.snapshot import Process
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4

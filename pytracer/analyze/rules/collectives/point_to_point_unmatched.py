@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import count_words
-from pytracer.analyze.absence import last_seen, wait_words
-from pytracer.analyze.blame import account, symptom_words, views_of, waited_ns
-from pytracer.analyze.calls import capital, span_words
+from pytracer._text import count_words
+from pytracer.analyze.collectives.absent_ranks import last_seen, wait_words
+from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.collectives.wait_graph import Wait
+from pytracer.analyze.deaths.attribution import account, symptom_words, views_of, waited_ns
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
-from pytracer.analyze.waiting import Wait
 
 _LISTED = 4
 

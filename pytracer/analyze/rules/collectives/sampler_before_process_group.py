@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pytracer.analyze.blame import account
-from pytracer.analyze.calls import capital, span_words
+from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.deaths.attribution import account
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
 
 _RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")

@@ -13,10 +13,10 @@ How it can be wrong: the rank may have left for another reason, such as an early
 
 from __future__ import annotations
 
-from pytracer._words import count_words
-from pytracer.analyze.absence import Absence, find_absences, last_seen
-from pytracer.analyze.blame import account, symptom_words
-from pytracer.analyze.calls import at_place, capital, span_words
+from pytracer._text import count_words
+from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.description import at_place, capital, span_words
+from pytracer.analyze.deaths.attribution import account, symptom_words
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
 
 _ADVICE = (

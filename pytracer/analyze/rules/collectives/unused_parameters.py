@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pytracer._words import list_words
-from pytracer.analyze.blame import account
-from pytracer.analyze.calls import capital, span_words
-from pytracer.analyze.facts import objects_in
+from pytracer._text import list_words
+from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.deaths.attribution import account
+from pytracer.analyze.tensors.journal import objects_in
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import time_words
-from pytracer.analyze.blame import is_watchdog_abort
+from pytracer._text import time_words
+from pytracer.analyze.deaths.attribution import is_watchdog_abort
 from pytracer.analyze.view import JobView, Outcome, draft, not_found, subject_words
 
 

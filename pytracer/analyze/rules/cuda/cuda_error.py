@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import count_words, time_words
-from pytracer.analyze.cuda_errors import CudaError, cuda_error
-from pytracer.analyze.cuda_graphs import broken_graphs, graph_words
-from pytracer.analyze.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.gpu_core import core_error, core_evidence, failed_kernel
+from pytracer._text import count_words, time_words
+from pytracer.analyze.assemble.wording import collective_evidence
+from pytracer.analyze.evidence.cuda_errors import CudaError, cuda_error
+from pytracer.analyze.evidence.cuda_graphs import broken_graphs, graph_words
+from pytracer.analyze.evidence.cuda_streams import failed_stream, stream_words
+from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed_kernel
+from pytracer.analyze.platform.xid import Xid, xid_words, xids_of
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import collective_evidence
-from pytracer.analyze.xid import Xid, xid_words, xids_of
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _XIDS = 3

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytracer._words import count_words
-from pytracer.analyze.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
+from pytracer._text import count_words
+from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.decode.device_parts import CudaGraph
+from pytracer.decode.recording.device_types import CudaGraph
 
 _SHOWN = 3
 

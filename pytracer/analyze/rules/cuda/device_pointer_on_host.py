@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr, size_words
-from pytracer.analyze.device_memory import device_confidence, device_driver, device_words
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import (
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.address_space.device_memory import device_confidence, device_driver, device_words
+from pytracer.analyze.assemble.wording import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -31,6 +29,8 @@ from pytracer.analyze.wording import (
     origin_words,
     python_evidence,
 )
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
 
 
 class DevicePointerOnHost(MemoryFaultRule):

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import size_words
-from pytracer.analyze.mapped_file import MappedFile, mapped_file, room_confidence
-from pytracer.analyze.memory_fault import MemoryFaultRule
+from pytracer._text import size_words
+from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
+from pytracer.analyze.assemble.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
 
 _ADVICE = (
     "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "

@@ -14,8 +14,8 @@ How it can be wrong: it is common on Linux, and usually harmless.
 
 from __future__ import annotations
 
-from pytracer.analyze.circumstance import CircumstanceRule
-from pytracer.analyze.libraries import OPENMP, Library, frame_in, libraries
+from pytracer.analyze.evidence.circumstance import CircumstanceRule
+from pytracer.analyze.evidence.libraries import OPENMP, Library, frame_in, libraries
 from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
 
 

@@ -13,9 +13,9 @@ How it can be wrong: two copies can live side by side for as long as no object o
 
 from __future__ import annotations
 
-from pytracer._words import list_words
-from pytracer.analyze.circumstance import CircumstanceRule
-from pytracer.analyze.libraries import Library, frame_in, libraries, same_name
+from pytracer._text import list_words
+from pytracer.analyze.evidence.circumstance import CircumstanceRule
+from pytracer.analyze.evidence.libraries import Library, frame_in, libraries, same_name
 from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
 
 _TORCH = ("libtorch", "libtorch_cpu", "libtorch_cuda", "libtorch_python", "libc10", "libc10_cuda", "libshm")

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import re
 
-from pytracer.analyze.ending import ending_in_mid_work
-from pytracer.analyze.native import frame_words, image_name, own_frames
-from pytracer.analyze.report import NativeFrame
+from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
+from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import collective_evidence, python_evidence
+from pytracer.report.job import NativeFrame
 
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions

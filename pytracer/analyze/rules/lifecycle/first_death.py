@@ -13,7 +13,7 @@ boxes of different hosts are compared by wall clock. Where times overlap, a set 
 
 from __future__ import annotations
 
-from pytracer._words import time_words
+from pytracer._text import time_words
 from pytracer.analyze.view import Death, JobView, Outcome, cannot_decide, draft, not_found, subject_words
 
 

@@ -12,14 +12,23 @@ How it can be wrong: a signal's number alone is not a cause.
 
 from __future__ import annotations
 
-from pytracer.analyze.deaths import is_interrupt
-from pytracer.analyze.elimination import elimination
-from pytracer.analyze.mapped_file import mapped_file
-from pytracer.analyze.oom import oom_trace
-from pytracer.analyze.place import Place
-from pytracer.analyze.senders import command_evidence, sender_words
-from pytracer.analyze.sent import deadly_signal
-from pytracer.analyze.signals import (
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.mapped_file import mapped_file
+from pytracer.analyze.assemble.wording import (
+    access_verb,
+    bucket_words,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_words,
+)
+from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.oom import oom_trace
+from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.evidence.sigkill import elimination
+from pytracer.analyze.evidence.signal_senders import command_evidence, sender_words
+from pytracer.analyze.platform.signals import (
     SIGBUS,
     SIGHUP,
     SIGINT,
@@ -27,7 +36,7 @@ from pytracer.analyze.signals import (
     SIGTERM,
     signal_name,
 )
-from pytracer.analyze.unit_words import unit_words
+from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -37,15 +46,6 @@ from pytracer.analyze.view import (
     group_alike,
     not_found,
     subject_words,
-)
-from pytracer.analyze.wording import (
-    access_verb,
-    bucket_words,
-    collective_evidence,
-    fault_evidence,
-    in_function,
-    python_evidence,
-    storage_words,
 )
 
 _BUS_ADRALN = 1

@@ -14,11 +14,11 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 
 from __future__ import annotations
 
-from pytracer.analyze.cuda_errors import cuda_error, out_of_memory
-from pytracer.analyze.deaths import is_interrupt, mentions_lost_peer
-from pytracer.analyze.in_flight import bad_address
+from pytracer.analyze.assemble.wording import collective_evidence
+from pytracer.analyze.collectives.in_flight import bad_address
+from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
+from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import collective_evidence
 
 MESSAGE_CHARACTERS = 160
 

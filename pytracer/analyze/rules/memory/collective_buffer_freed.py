@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr, size_words
-from pytracer.analyze.in_flight import FreedInFlight, bad_address
-from pytracer.analyze.parts import python_frame
-from pytracer.analyze.report import PythonFrame
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.assemble.parts import python_frame
+from pytracer.analyze.assemble.wording import python_evidence
+from pytracer.analyze.collectives.in_flight import FreedInFlight, bad_address
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -35,7 +35,7 @@ from pytracer.analyze.view import (
     place_words,
     subject_words,
 )
-from pytracer.analyze.wording import python_evidence
+from pytracer.report.job import PythonFrame
 
 
 class CollectiveBufferFreed:

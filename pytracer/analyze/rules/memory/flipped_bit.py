@@ -13,9 +13,9 @@ bits are not looked at.
 
 from __future__ import annotations
 
-from pytracer._words import hex_addr
-from pytracer.analyze.address import describe_address
-from pytracer.analyze.circumstance import CircumstanceRule
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.evidence.circumstance import CircumstanceRule
 from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
 
 _USER_BITS = 47  # x86-64 with four-level page tables: user addresses lie below 1 << 47

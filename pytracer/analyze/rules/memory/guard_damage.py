@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer._words import count_words, size_words
-from pytracer.analyze import report as r
+from pytracer._text import count_words, size_words
+from pytracer.analyze.assemble.wording import origin_words
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import origin_words
+from pytracer.report import job as r
 
 _LISTED = 3
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import function_words
-from pytracer.analyze.aborts import is_abort
-from pytracer.analyze.heap import HeapDamage, allocator_user, heap_damage
+from pytracer._text import function_words
+from pytracer.analyze.assemble.wording import collective_evidence, fault_evidence, python_evidence
+from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -30,7 +31,6 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
-from pytracer.analyze.wording import collective_evidence, fault_evidence, python_evidence
 
 _ADVICE = (
     "The damage was done earlier and elsewhere: run it with MALLOC_CHECK_=3, under AddressSanitizer or valgrind, and "

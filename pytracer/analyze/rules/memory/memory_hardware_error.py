@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import FaultRule
-from pytracer.analyze.signals import SIGBUS
+from pytracer.analyze.assemble.wording import fault_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.platform.signals import SIGBUS
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import fault_evidence, in_function, python_evidence
 
 BUS_MCEERR_AR, BUS_MCEERR_AO = 4, 5
 

@@ -17,9 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.native import below_function
-from pytracer.analyze.pointers import null_confidence
+from pytracer.analyze.address_space.null_pointer import null_confidence
+from pytracer.analyze.assemble.wording import (
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    missing_operands,
+    python_evidence,
+)
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -27,13 +34,6 @@ from pytracer.analyze.view import (
     draft,
     not_found,
     subject_words,
-)
-from pytracer.analyze.wording import (
-    collective_evidence,
-    fault_evidence,
-    in_function,
-    missing_operands,
-    python_evidence,
 )
 
 

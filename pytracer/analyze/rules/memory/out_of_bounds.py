@@ -18,23 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytracer._words import hex_addr, size_words
-from pytracer.analyze.address_words import offset_words
-from pytracer.analyze.guard_report import guard_confidence, guard_words
-from pytracer.analyze.instruction import signed
-from pytracer.analyze.jumps import wild_jump
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.unit_words import unit_words
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    cannot_decide,
-    draft,
-    not_found,
-    subject_words,
-)
-from pytracer.analyze.wording import (
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.assemble.guard import guard_confidence, guard_words
+from pytracer.analyze.assemble.wording import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -43,6 +30,19 @@ from pytracer.analyze.wording import (
     origin_words,
     python_evidence,
     storage_words,
+)
+from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.view import (
+    Draft,
+    Outcome,
+    ProcessView,
+    cannot_decide,
+    draft,
+    not_found,
+    subject_words,
 )
 
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."

@@ -15,12 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.native import image_name
-from pytracer.analyze.signals import SIGSEGV
-from pytracer.analyze.unit_words import unit_words
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import (
+from pytracer.analyze.assemble.wording import (
     bucket_words,
     collective_evidence,
     fault_evidence,
@@ -28,6 +23,11 @@ from pytracer.analyze.wording import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.platform.signals import SIGSEGV
+from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
 
 SEGV_ACCERR = 2
 _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import count_words, list_words, size_words
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.native import frame_words, image_name, own_frames
-from pytracer.analyze.recursion import Cycle, find_cycle
-from pytracer.analyze.report import PythonFrame, StackCycle
-from pytracer.analyze.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer._text import count_words, list_words, size_words
+from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer.analyze.assemble.wording import fault_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.recursion import Cycle, find_cycle
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.analyze.wording import fault_evidence, in_function, python_evidence
+from pytracer.report.job import PythonFrame, StackCycle
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20

@@ -17,8 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.origins import is_borrowed
+from pytracer.analyze.assemble.wording import (
+    access_verb,
+    fault_evidence,
+    origin_words,
+    python_evidence,
+    storage_words,
+)
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -28,13 +35,6 @@ from pytracer.analyze.view import (
     not_found,
     place_words,
     subject_words,
-)
-from pytracer.analyze.wording import (
-    access_verb,
-    fault_evidence,
-    origin_words,
-    python_evidence,
-    storage_words,
 )
 
 

@@ -19,14 +19,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr
-from pytracer.analyze.heap import heap_damage
-from pytracer.analyze.jumps import Jump, wild_jump
-from pytracer.analyze.known import known_crash
-from pytracer.analyze.memory_fault import MemoryFaultRule
-from pytracer.analyze.native import below_function
-from pytracer.analyze.pointers import null_confidence
-from pytracer.analyze.stack_bounds import beside_stack, ran_over
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.null_pointer import null_confidence
+from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.assemble.wording import (
+    access_verb,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    missing_operands,
+    python_evidence,
+)
+from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.jumps import Jump, wild_jump
+from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -34,14 +42,6 @@ from pytracer.analyze.view import (
     draft,
     not_found,
     subject_words,
-)
-from pytracer.analyze.wording import (
-    access_verb,
-    collective_evidence,
-    fault_evidence,
-    in_function,
-    missing_operands,
-    python_evidence,
 )
 
 _SANITIZER = (

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import function_words
-from pytracer.analyze.aborts import (
+from pytracer._text import function_words
+from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
+from pytracer.analyze.collectives.in_flight import bad_address
+from pytracer.analyze.evidence.aborts import (
     CppException,
     abort_caller,
     cpp_exception,
@@ -29,10 +31,9 @@ from pytracer.analyze.aborts import (
     printed,
     terminated_without_exception,
 )
-from pytracer.analyze.heap import heap_damage
-from pytracer.analyze.in_flight import bad_address
-from pytracer.analyze.known import known_crash
-from pytracer.analyze.native import functions
+from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -43,7 +44,6 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
-from pytracer.analyze.wording import collective_evidence, python_evidence
 
 MESSAGE_CHARACTERS = 200
 _EXCEPTION = "a C++ exception was not caught"

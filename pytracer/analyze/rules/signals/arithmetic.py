@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._words import hex_addr
-from pytracer.analyze.division import Division, decode_division
-from pytracer.analyze.memory_fault import FaultRule
-from pytracer.analyze.native import memory_word
-from pytracer.analyze.signals import SIGFPE
+from pytracer._text import hex_addr
+from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.evidence.native_stack import memory_word
+from pytracer.analyze.platform.division import Division, decode_division
+from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import collective_evidence, in_function, python_evidence
 
 FPE_INTDIV, FPE_INTOVF = 1, 2
 _FLOAT = {

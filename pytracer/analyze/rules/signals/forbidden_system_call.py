@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import FaultRule
-from pytracer.analyze.signals import SIGSYS
-from pytracer.analyze.system_calls import system_call_name
+from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.platform.signals import SIGSYS
+from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import collective_evidence, in_function, python_evidence
 
 SYS_SECCOMP = 1
 

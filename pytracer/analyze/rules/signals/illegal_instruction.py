@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.memory_fault import FaultRule
-from pytracer.analyze.native import code_words, image_at
-from pytracer.analyze.signals import SIGILL
+from pytracer.analyze.assemble.wording import collective_evidence, in_function, missing_operands, python_evidence
+from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.evidence.native_stack import code_words, image_at
+from pytracer.analyze.platform.signals import SIGILL
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import collective_evidence, in_function, missing_operands, python_evidence
 
 _TRAPS = {b"\x0f\x0b": "ud2", b"\x0f\xb9": "ud1", b"\x0f\xff": "ud0"}
 _AVX512, _VEX3, _VEX2 = 0x62, 0xC4, 0xC5

@@ -15,10 +15,10 @@ its own counters, somebody else sent it: that is certain, who is not.
 
 from __future__ import annotations
 
-from pytracer.analyze.elimination import elimination
-from pytracer.analyze.oom import killed_by_sigkill, oom_trace
+from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
+from pytracer.analyze.evidence.oom import killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
-from pytracer.analyze.wording import collective_evidence, python_evidence
 
 _ASK = (
     "Ask whoever is named as found below; then look for kill -9, a time limit, or a container that was stopped. "

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.memory_fault import FaultRule
-from pytracer.analyze.native import code_words
-from pytracer.analyze.signals import SI_KERNEL, SIGTRAP
+from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.evidence.native_stack import code_words
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGTRAP
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.analyze.wording import collective_evidence, in_function, python_evidence
 
 _WHAT = {
     1: "hit a breakpoint instruction",
