@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
     from pytracer._version import __version__
-    from pytracer.decode.recording.snapshot import Job
+    from pytracer.decode.types.snapshot import Job
     from pytracer.record import disable, enable, is_enabled, mark, name, step
     from pytracer.report.job import Evidence, Finding, Report
     from pytracer.report.where import WhereReport
@@ -57,7 +57,7 @@ _LAZY = {
     "Evidence": "pytracer.report.job",
     "Finding": "pytracer.report.job",
     "Report": "pytracer.report.job",
-    "Job": "pytracer.decode.recording.snapshot",
+    "Job": "pytracer.decode.types.snapshot",
 }
 
 

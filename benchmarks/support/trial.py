@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Crash
+from pytracer.decode.types.snapshot import Crash
 from pytracer.launcher import run_directory
 
 VICTIM = Path(__file__).resolve().with_name("victim.py")

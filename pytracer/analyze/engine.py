@@ -17,7 +17,7 @@ from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import split_attempts
 from pytracer.analyze.view import Draft, JobView, ProcessView
 from pytracer.decode.job.detail import in_full
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.report import job as r
 
 CONFIDENCES = ("certain", "likely", "possible", "unknown")

@@ -11,7 +11,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.platform.instruction import Instruction
-from pytracer.decode.recording.snapshot import Crash, Job, Process
+from pytracer.decode.types.snapshot import Crash, Job, Process
 from pytracer.report.job import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")

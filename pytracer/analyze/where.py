@@ -17,7 +17,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView, subject_words
 from pytracer.decode.job.detail import in_full
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.report.where import AddressReport, WhereProcess, WhereReport
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+|[0-9a-fA-F]{8,16}")

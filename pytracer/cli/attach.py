@@ -18,7 +18,7 @@ from pytracer.cli.terminal import show, show_json
 from pytracer.report.live import LiveProcess, LiveReport
 
 if TYPE_CHECKING:
-    from pytracer.decode.recording.snapshot import Snapshot
+    from pytracer.decode.types.snapshot import Snapshot
 
 LATEST = Path("runs/latest")
 _BOXES = "boxes"

@@ -21,9 +21,9 @@ from pytracer.cli.terminal import show, show_json
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import Journal
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
-from pytracer.decode.recording.storage_table import StorageTable
 from pytracer.decode.symbols.symbolize import symbolize
+from pytracer.decode.types.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.types.storage_table import StorageTable
 from pytracer.render.json import json_text
 
 SECTIONS = (

@@ -19,8 +19,8 @@ from pytracer.blackbox.schema import FILE_HEADER, MAGIC, REQUEST_SIGNAL, REQUEST
 from pytracer.cli.live_identity import Recorder
 from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
 from pytracer.decode.symbols.symbolize import symbolize
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.launcher.process_monitor import start_ticks
 from pytracer.report.job import ThreadReport
 from pytracer.report.live import LiveFrame, LiveProcess, LiveThread

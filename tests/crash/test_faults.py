@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pytracer
-from pytracer.decode.recording.snapshot import Crash
+from pytracer.decode.types.snapshot import Crash
 from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.support.crash import Ended, line_of, own_frames, victim
 

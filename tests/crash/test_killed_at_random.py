@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core, needs_native
 from tests.support.crash import Ended, victim
 

@@ -14,7 +14,7 @@ import pytest
 
 from pytracer.blackbox.schema import REQUEST_SIGNAL, REQUEST_VALUE
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.support.crash import environment, preloaded
 

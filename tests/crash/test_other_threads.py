@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.recording.snapshot import Crash, ThreadStack
+from pytracer.decode.types.snapshot import Crash, ThreadStack
 from pytracer.report.job import ThreadReport
 from tests.conditions import needs_compiler, needs_core, needs_torch
 from tests.support.crash import PROGRAMS, Ended, ended, environment, line_of, traced_run, victim

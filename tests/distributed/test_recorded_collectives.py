@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.recording.snapshot import Collective, Job
+from pytracer.decode.types.snapshot import Collective, Job
 from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import Ended, healthy, new_store, traced_run

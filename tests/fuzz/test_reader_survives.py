@@ -16,7 +16,7 @@ from pytracer.analyze.where import explain_addresses
 from pytracer.cli.dump import collect, text
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.render.json import render_json
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where

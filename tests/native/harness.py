@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytracer.decode.recording.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Snapshot, Storage
 from tests.support.cli import ROOT
 from tests.support.crash import CORE, Ended, ended, environment
 

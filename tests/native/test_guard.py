@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Guard, Snapshot
+from pytracer.decode.types.snapshot import Guard, Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox.schema import Region, Step
-from pytracer.decode.recording.snapshot import Crash, Snapshot
+from pytracer.decode.types.snapshot import Crash, Snapshot
 from pytracer.render.text import render_text
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.native.harness import CSRC, Native

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native, base_of, inconsistent, thread_of
 

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.launcher.redact import redact_bytes
 from tests.conditions import needs_core
 from tests.support.cli import clean_environment

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
 

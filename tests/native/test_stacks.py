@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pytracer.decode.recording.snapshot import Crash
+from pytracer.decode.types.snapshot import Crash
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.native.harness import Native
 from tests.support.crash import Ended, ended, environment

@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native, base_of, inconsistent, size_of
 

@@ -13,7 +13,7 @@ import pytest
 from pytracer.blackbox.schema import LIVE_STORAGE, Region
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native, base_of, inconsistent, life_of, size_of, thread_of
 

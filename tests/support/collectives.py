@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from tests.support.scenarios import SCRIPT, TORCH, agent
 from tests.support.synth import Box, write_run
 

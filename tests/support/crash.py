@@ -17,7 +17,7 @@ from typing import Any
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Job, PythonFrame, Snapshot
+from pytracer.decode.types.snapshot import Job, PythonFrame, Snapshot
 from pytracer.report.job import Report
 from tests.support.cli import ROOT, clean_environment
 from tests.support.leftovers import leftovers

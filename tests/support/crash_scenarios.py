@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from tests.support import scenarios as s
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.recording.snapshot import Crash, Fact, Job, LoadedImage, MemoryBlock, NativeFrame, Process
+from pytracer.decode.types.snapshot import Crash, Fact, Job, LoadedImage, MemoryBlock, NativeFrame, Process
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
 from tests.support.synth import Box

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Job, NativeFrame
+from pytracer.decode.types.snapshot import Job, NativeFrame
 from tests.support.synth import Box, write_run
 
 SCRIPT = "/home/user/job/train.py"

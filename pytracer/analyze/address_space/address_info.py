@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.decode.recording.device_types import DeviceSegment
-from pytracer.decode.recording.snapshot import LoadedImage, Mapping, Storage
+from pytracer.decode.types.devices import DeviceSegment
+from pytracer.decode.types.snapshot import LoadedImage, Mapping, Storage
 
 
 @dataclass(frozen=True)

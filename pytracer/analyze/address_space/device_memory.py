@@ -9,8 +9,8 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.recording.device_types import DeviceSegment
-from pytracer.decode.recording.snapshot import Snapshot, Storage
+from pytracer.decode.types.devices import DeviceSegment
+from pytracer.decode.types.snapshot import Snapshot, Storage
 
 _DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")

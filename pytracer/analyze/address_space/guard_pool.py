@@ -9,7 +9,7 @@ one that was meant (`operands.py`).
 from __future__ import annotations
 
 from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near
-from pytracer.decode.recording.snapshot import Guard, Snapshot, Storage
+from pytracer.decode.types.snapshot import Guard, Snapshot, Storage
 
 FOUND = "guard"
 

@@ -18,7 +18,7 @@ from pytracer.analyze.tensors.ddp import forgotten_bucket
 from pytracer.analyze.tensors.fsdp import unit_of_storage
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.tensors.origins import is_borrowed
-from pytracer.decode.recording.snapshot import Crash, Mapping, Snapshot, Storage
+from pytracer.decode.types.snapshot import Crash, Mapping, Snapshot, Storage
 
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytracer.analyze.address_space.address_info import Neighbor
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
-from pytracer.decode.recording.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Snapshot, Storage
 
 NEARBY_BYTES = 64 * 1024
 

@@ -13,7 +13,7 @@ from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near, lives_before
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
-from pytracer.decode.recording.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Snapshot, Storage
 
 _LARGEST_ACCESS_BYTES = 64
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none")

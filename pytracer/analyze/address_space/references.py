@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pytracer.decode.recording.snapshot import Crash, Holder, Snapshot, Storage
+from pytracer.decode.types.snapshot import Crash, Holder, Snapshot, Storage
 from pytracer.report import job as r
 
 MOST_HOLDERS = 16

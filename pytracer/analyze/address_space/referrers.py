@@ -9,7 +9,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.neighbors import covers
 from pytracer.analyze.tensors.journal import lived_at
-from pytracer.decode.recording.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
 from pytracer.report.where import PointedBy
 
 STATE_REGISTERS = frozenset(("eflags", "csgsfs", "err", "trapno", "oldmask", "cr2", "pstate"))

@@ -13,7 +13,7 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Region
 from pytracer.analyze.address_space.guard_pool import pool_of
 from pytracer.analyze.platform.instruction import is_canonical
-from pytracer.decode.recording.snapshot import Crash, LoadedImage, Mapping, Snapshot
+from pytracer.decode.types.snapshot import Crash, LoadedImage, Mapping, Snapshot
 
 NEAR_NULL_BYTES = 64 * 1024
 _ARENA_BYTES = 64 << 20  # glibc malloc/arena.c, HEAP_MAX_SIZE on 64-bit machines

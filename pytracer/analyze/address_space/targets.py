@@ -16,7 +16,7 @@ from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, region_of
 from pytracer.analyze.assemble.parts import storage_report
 from pytracer.analyze.platform.instruction import is_canonical
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Crash, Snapshot, Storage
+from pytracer.decode.types.snapshot import Crash, Snapshot, Storage
 from pytracer.report import job as r
 
 STACK_WORDS = 16

@@ -15,8 +15,8 @@ from pytracer.analyze.assemble.threads import thread_kind
 from pytracer.analyze.platform.instruction import Instruction, signed
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Crash, Snapshot, Storage
 from pytracer.decode.symbols.image_symbols import place_in_image
+from pytracer.decode.types.snapshot import Crash, Snapshot, Storage
 from pytracer.report import job as r
 
 EARLIER_LIVES = 4

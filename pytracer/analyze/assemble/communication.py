@@ -9,7 +9,7 @@ from pytracer.analyze.tensors.buffers import Buffer, buffer_of
 from pytracer.analyze.tensors.comm_hooks import hooks
 from pytracer.analyze.tensors.fsdp import unit_states
 from pytracer.analyze.tensors.journal import objects_in
-from pytracer.decode.recording.snapshot import Collective, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
 from pytracer.report import job as r
 
 

@@ -10,7 +10,7 @@ from pytracer.analyze.address_space.operands import live_around
 from pytracer.analyze.assemble.parts import origin_report
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.recording.snapshot import Guard, Guarded, Snapshot
+from pytracer.decode.types.snapshot import Guard, Guarded, Snapshot
 from pytracer.report import job as r
 
 _REASONS = {

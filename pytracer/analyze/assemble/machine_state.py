@@ -10,7 +10,7 @@ from pytracer.analyze.assemble.threads import threads_found
 from pytracer.analyze.evidence.recursion import find_cycle
 from pytracer.analyze.platform.signals import code_name, signal_name
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Crash, NativeFrame, Snapshot
+from pytracer.decode.types.snapshot import Crash, NativeFrame, Snapshot
 from pytracer.report import job as r
 
 _DEEP_FRAMES = 100

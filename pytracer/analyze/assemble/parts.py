@@ -10,8 +10,8 @@ from pytracer.analyze.address_space.references import holders_report
 from pytracer.analyze.tensors.names import named_report
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.device_types import DEFAULT_POOL
-from pytracer.decode.recording.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
+from pytracer.decode.types.devices import DEFAULT_POOL
+from pytracer.decode.types.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
 from pytracer.report import job as r
 
 

@@ -43,7 +43,7 @@ from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.job.identity import launcher_name
-from pytracer.decode.recording.snapshot import Crash, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Crash, Job, Process, Snapshot
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000

@@ -12,7 +12,7 @@ from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, 
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.timeline.order import left_ns
 from pytracer.analyze.view import JobView, ProcessView, place_words
-from pytracer.decode.recording.snapshot import Collective
+from pytracer.decode.types.snapshot import Collective
 
 _TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")

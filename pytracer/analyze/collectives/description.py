@@ -8,7 +8,7 @@ from pytracer._text import span_words as span_words
 from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.view import place_words
-from pytracer.decode.recording.snapshot import Collective
+from pytracer.decode.types.snapshot import Collective
 from pytracer.report import job as r
 
 _DEFAULT = "default_pg"

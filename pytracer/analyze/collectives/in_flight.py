@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.neighbors import covers
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.recording.snapshot import Collective, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 _NOT_COMPLETED = ("scheduled", "started", "failed")
 _BAD_ADDRESS = "Bad address"  # strerror(EFAULT): a system call was given memory that is not mapped

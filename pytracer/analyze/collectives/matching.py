@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer.decode.recording.snapshot import Collective, Group, Job, Process
+from pytracer.decode.types.snapshot import Collective, Group, Job, Process
 
 UNFINISHED = ("scheduled", "started", "failed")
 FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")

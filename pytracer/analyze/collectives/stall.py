@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import ranks_words, time_words
-from pytracer.decode.recording.snapshot import Collective, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Process, Snapshot
 from pytracer.report.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
 
 _OPEN = ("scheduled", "started")

@@ -17,7 +17,7 @@ from pytracer.analyze.collectives.matching import (
     ended_by_peer_error,
     records_collectives,
 )
-from pytracer.decode.recording.snapshot import Collective, Job, Process
+from pytracer.decode.types.snapshot import Collective, Job, Process
 
 
 @dataclass(frozen=True)

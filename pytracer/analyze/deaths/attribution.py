@@ -15,7 +15,7 @@ from pytracer.analyze.collectives.matching import records_collectives
 from pytracer.analyze.evidence.cuda_errors import cuda_error
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.view import Death, Draft, JobView, Outcome, ProcessView, cannot_decide, not_found
-from pytracer.decode.recording.snapshot import Collective
+from pytracer.decode.types.snapshot import Collective
 
 STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)

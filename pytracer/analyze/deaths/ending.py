@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer.decode.recording.snapshot import Crash, Snapshot
+from pytracer.decode.types.snapshot import Crash, Snapshot
 
 
 def ending_in_mid_work(snapshot: Snapshot) -> Crash | None:

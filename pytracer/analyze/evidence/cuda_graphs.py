@@ -10,8 +10,8 @@ from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import place_words
-from pytracer.decode.recording.device_types import DEFAULT_POOL, CudaGraph, GraphInput, Pool
-from pytracer.decode.recording.snapshot import Snapshot, Storage, Who
+from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
+from pytracer.decode.types.snapshot import Snapshot, Storage, Who
 from pytracer.report import job as r
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.device_types import CudaStream
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.devices import CudaStream
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report import job as r
 
 _WITH_STREAM = ("NODE", "OP", "RANGE_BEGIN", "RANGE_END")

@@ -17,8 +17,8 @@ from pytracer.analyze.address_space.lookup import describe_address
 from pytracer.analyze.evidence.cuda_errors import CudaError
 from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.recording.device_types import GpuCore, GpuException
-from pytracer.decode.recording.snapshot import Job, Process, Snapshot
+from pytracer.decode.types.devices import GpuCore, GpuException
+from pytracer.decode.types.snapshot import Job, Process, Snapshot
 from pytracer.report import job as r
 
 _SHOWN = 4

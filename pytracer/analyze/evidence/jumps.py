@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.native_stack import image_at, memory_word, own_fr
 from pytracer.analyze.platform.instruction import Instruction, is_canonical
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.recording.snapshot import Crash, Mapping
+from pytracer.decode.types.snapshot import Crash, Mapping
 
 POINTER_BYTES = 8
 _RETURNS = (b"\xc3", b"\xc2")

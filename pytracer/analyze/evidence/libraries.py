@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.recording.snapshot import Crash
+from pytracer.decode.types.snapshot import Crash
 
 # auditwheel renames bundled libraries: libgomp-a34b3233.so.1
 _NAME = re.compile(r"(lib[\w+]+?)(?:-[0-9a-f]{6,})?(?:-\d[\d.]*)?\.so(?:\.|$)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import function_words, hex_addr
 from pytracer.analyze.view import ProcessView, is_handler_frame
-from pytracer.decode.recording.snapshot import Crash
+from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pytracer._text import size_words, time_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.job.host_counters import Counters, KernelLine, MemoryGroup, SeenProcess, Witness
+from pytracer.decode.types.host_counters import Counters, KernelLine, MemoryGroup, SeenProcess, Witness
 
 FOUND, NOT_FOUND, NOT_READABLE = "found", "not found", "not readable"
 _KILLED = re.compile(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")

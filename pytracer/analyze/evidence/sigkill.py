@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, 
 from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.platform.signals import SIGTERM
 from pytracer.analyze.view import JobView, ProcessView, subject_words
-from pytracer.decode.job.host_counters import Killer
+from pytracer.decode.types.host_counters import Killer
 
 # Variable that a scheduler sets, its name, and the command that tells how it ended the job.
 _SCHEDULERS = (

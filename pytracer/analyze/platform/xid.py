@@ -17,8 +17,8 @@ from pytracer.analyze.address_space.device_memory import device_words
 from pytracer.analyze.address_space.lookup import describe_address
 from pytracer.analyze.evidence.oom import witness_of
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.job.host_counters import KernelLine
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.host_counters import KernelLine
+from pytracer.decode.types.snapshot import Snapshot
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
 _PID = re.compile(r"pid='?(\d+)")

@@ -10,7 +10,7 @@ from pytracer.analyze.tensors.ddp import bucket_at
 from pytracer.analyze.tensors.fsdp import unit_of_buffer
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.lifetime_names import names_of_storage
-from pytracer.decode.recording.snapshot import Collective, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pytracer.analyze.tensors.ddp import bucket_named, buckets_before
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.scopes import HookCall, hook_call, joined_module
-from pytracer.decode.recording.snapshot import Collective, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 _HALF = ("float16", "bfloat16")
 _FLOAT32_BYTES = 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from pytracer.analyze.address_space.address_info import BucketLife
 from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
-from pytracer.decode.recording.snapshot import Fact, Moment, Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import Fact, Moment, Snapshot, Storage, Who
 
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 

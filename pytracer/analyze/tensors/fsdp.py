@@ -19,7 +19,7 @@ from pytracer.analyze.tensors.fsdp_units import (
 )
 from pytracer.analyze.tensors.journal import facts_of_life, lived_at
 from pytracer.analyze.tensors.scopes import UnitStep, unit_step
-from pytracer.decode.recording.snapshot import Collective, ScopedTensor, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, ScopedTensor, Snapshot, Storage
 
 _ROLES = {"unsharded_parameter": "unsharded-parameter", "unsharded_gradient": "unsharded-gradient"}
 _NO_UNIT = UnitStep("", "", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.tensors.journal import number_in, objects_in
 from pytracer.analyze.tensors.scopes import UnitStep
-from pytracer.decode.recording.snapshot import Fact, Snapshot
+from pytracer.decode.types.snapshot import Fact, Snapshot
 
 
 @dataclass(frozen=True)

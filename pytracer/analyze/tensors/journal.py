@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pytracer.decode.recording.snapshot import Fact, Snapshot, Storage
+from pytracer.decode.types.snapshot import Fact, Snapshot, Storage
 
 
 def facts_of_life(snapshot: Snapshot, kind: str, storage: Storage) -> Iterator[Fact]:

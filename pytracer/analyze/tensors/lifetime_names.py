@@ -8,7 +8,7 @@ from pytracer.analyze.tensors.ddp import bucket_of_storage
 from pytracer.analyze.tensors.fsdp import unit_of_storage
 from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
 from pytracer.analyze.tensors.names import named_tensors
-from pytracer.decode.recording.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Snapshot, Storage
 
 
 def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytracer.analyze.tensors.journal import lived_at
-from pytracer.decode.recording.snapshot import NamedTensor, Snapshot, Storage
+from pytracer.decode.types.snapshot import NamedTensor, Snapshot, Storage
 from pytracer.report import job as r
 
 _ORDER = ("user", "parameter", "buffer", "optimizer state", "gradient")

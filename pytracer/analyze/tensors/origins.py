@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytracer.blackbox.schema import Origin
-from pytracer.decode.recording.snapshot import Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import Snapshot, Storage, Who
 
 _TORCH_LOAD = "/torch/serialization.py"
 # Memory of others: that the storage ended says nothing about the memory.

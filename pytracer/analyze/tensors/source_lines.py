@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from pytracer.decode.files import read_all, regular_file
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _LARGEST_BYTES = 4 << 20

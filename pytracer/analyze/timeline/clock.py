@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytracer.analyze.timeline.order import WALL_ERROR_NS, HostClock, host_clocks
-from pytracer.decode.recording.snapshot import Job, Snapshot
+from pytracer.decode.types.snapshot import Job, Snapshot
 
 
 class RunClock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytracer.decode.recording.snapshot import Job, Process
+from pytracer.decode.types.snapshot import Job, Process
 
 
 def last_attempt(job: Job) -> int | None:

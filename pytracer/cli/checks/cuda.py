@@ -11,7 +11,7 @@ from typing import Any
 
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.launcher.gpu_core import gpu_core_variables
 
 _TRY = """

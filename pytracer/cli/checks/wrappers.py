@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Fact
+from pytracer.decode.types.snapshot import Fact
 
 _PROGRAM = """
 import torch, torch.distributed as dist

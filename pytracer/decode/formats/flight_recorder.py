@@ -23,7 +23,7 @@ from pytracer._errors import InputError
 from pytracer.decode.files import MIB, read_regular
 from pytracer.decode.formats.plain_json import load_json
 from pytracer.decode.formats.plain_pickle import load_plain
-from pytracer.decode.recording.snapshot import Damage, PythonFrame
+from pytracer.decode.types.snapshot import Damage, PythonFrame
 
 MAX_BYTES = 64 * MIB  # 20,000 entries with whole stacks have 40
 MAX_ENTRIES = 200_000

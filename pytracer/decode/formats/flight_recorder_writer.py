@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytracer.decode.formats.flight_recorder import DTYPES, OWN_KEY
-from pytracer.decode.recording.snapshot import Collective, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Process, Snapshot
 
 VERSION = "2.10"
 # What torch's analyzer knows (torch 2.13, flight_recorder/components/types.py); it stops at any other.

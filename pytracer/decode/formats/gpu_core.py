@@ -21,9 +21,9 @@ from pathlib import Path
 
 from pytracer.decode.files import Window, regular_file
 from pytracer.decode.formats.name_pattern import NamePattern
-from pytracer.decode.recording.device_types import GpuCore, GpuException
 from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.symbols.elf_sections import Elf, NotElf, Section
+from pytracer.decode.types.devices import GpuCore, GpuException
 
 DIRECTORY = "gpu-cores"
 SUFFIX = ".nvcudmp"

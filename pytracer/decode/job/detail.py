@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytracer._errors import InputError
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Job, Process, Snapshot
 from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.types.snapshot import Job, Process, Snapshot
 
 
 def in_full(job: Job, which: Iterable[int]) -> Job:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer.decode.formats.flight_recorder import FlightDump, FlightEntry
-from pytracer.decode.recording.snapshot import Collective, FlightUse, Group, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, FlightUse, Group, Job, Process, Snapshot
 
 _BEFORE_NS = 60_000_000_000  # wall clocks may be set while a job runs
 _PROGRESS = ("scheduled", "started", "completed")

@@ -9,9 +9,9 @@ import msgspec
 
 from pytracer.decode.files import MIB, read_regular
 from pytracer.decode.formats.plain_json import load_json
-from pytracer.decode.job.host_counters import Usage, Witness
-from pytracer.decode.recording.device_types import GpuCoreWish
-from pytracer.decode.recording.snapshot import Damage, LauncherRecord
+from pytracer.decode.types.devices import GpuCoreWish
+from pytracer.decode.types.host_counters import Usage, Witness
+from pytracer.decode.types.snapshot import Damage, LauncherRecord
 
 RUN_FILE = "run.json"
 _LARGEST_FILE = 16 * MIB  # with 512 processes in its witness it has 200 KB

@@ -15,7 +15,7 @@ from pytracer.decode.formats.flight_recorder import find_dumps, read_dumps
 from pytracer.decode.job.flight_recorder import add_dumps
 from pytracer.decode.job.identity import job_keys
 from pytracer.decode.job.merge import Progress, load_job
-from pytracer.decode.recording.snapshot import Damage, Job, Process
+from pytracer.decode.types.snapshot import Damage, Job, Process
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -17,15 +17,15 @@ from typing import Any
 from pytracer._errors import InputError
 from pytracer._printable import shell_command
 from pytracer.decode.formats.gpu_core import read_gpu_cores
-from pytracer.decode.job.host_counters import SeenProcess, Usage
 from pytracer.decode.job.launcher import RUN_FILE, read_launcher
 from pytracer.decode.job.roles import Standing, decide_roles
 from pytracer.decode.job.run_counters import read_run_counters, unrecorded
 from pytracer.decode.job.unboxed import unboxed
-from pytracer.decode.recording.device_types import GpuCore
 from pytracer.decode.recording.reader import LAST_COLLECTIVES, read_box
-from pytracer.decode.recording.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.types.devices import GpuCore
+from pytracer.decode.types.host_counters import SeenProcess, Usage
+from pytracer.decode.types.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32

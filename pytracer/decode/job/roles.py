@@ -16,7 +16,7 @@ from typing import Any
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
 _MOST_RANKS = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
 from pytracer.decode.files import read_regular
-from pytracer.decode.recording.snapshot import Damage
+from pytracer.decode.types.snapshot import Damage
 
 _MOST_FILES = 256
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.roles import Seen
-from pytracer.decode.recording.snapshot import LauncherRecord, Snapshot, Wait
-from pytracer.decode.recording.storage_table import StorageTable
+from pytracer.decode.types.snapshot import LauncherRecord, Snapshot, Wait
+from pytracer.decode.types.storage_table import StorageTable
 
 _MOST = 32  # a program may kill thousands of its children
 

@@ -10,10 +10,10 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import CollectiveState, Region
-from pytracer.decode.recording.device_types import CudaStream
 from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import Collective, Event, Fact, Group
+from pytracer.decode.types.devices import CudaStream
+from pytracer.decode.types.snapshot import Collective, Event, Fact, Group
 
 _ORDER = struct.Struct("<I")
 _PLACES = layout(schema.COLLECTIVE_SLOT).offsets

@@ -13,7 +13,10 @@ from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import text_of_kind
-from pytracer.decode.recording.snapshot import (
+from pytracer.decode.recording.storages import Storages
+from pytracer.decode.symbols.demangle import node_name
+from pytracer.decode.symbols.line_table import line_of
+from pytracer.decode.types.snapshot import (
     AlsoCrashed,
     Crash,
     Holder,
@@ -24,9 +27,6 @@ from pytracer.decode.recording.snapshot import (
     PythonFrame,
     StorageHit,
 )
-from pytracer.decode.recording.storages import Storages
-from pytracer.decode.symbols.demangle import node_name
-from pytracer.decode.symbols.line_table import line_of
 
 _POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from pytracer.decode.recording.snapshot import LoadedImage, Mapping, NativeFrame
+from pytracer.decode.types.snapshot import LoadedImage, Mapping, NativeFrame
 
 FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _ADDRESSES = 1 << 64

@@ -10,7 +10,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region, StackState, ThreadsHow
 from pytracer.decode.recording.crash_images import FOUND, Places
 from pytracer.decode.recording.file import BoxFile
-from pytracer.decode.recording.snapshot import NativeFrame, ThreadStack
+from pytracer.decode.types.snapshot import NativeFrame, ThreadStack
 
 _HEAD, _RING, _SLOTS = schema.THREAD_HEAD_FRAMES, schema.THREAD_TAIL_FRAMES, schema.THREAD_STACK_FRAMES
 _HOW = {ThreadsHow.HELPER: "helper", ThreadsHow.SIGNAL: "signal"}

@@ -13,7 +13,10 @@ from typing import Any
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import BlockState, Entry, GraphState, InputState, Region, SegmentState, StreamState
-from pytracer.decode.recording.device_types import (
+from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.storages import Clock
+from pytracer.decode.types.devices import (
     CudaGraph,
     CudaStream,
     DeviceSegment,
@@ -22,10 +25,7 @@ from pytracer.decode.recording.device_types import (
     OutOfMemoryUser,
     Pool,
 )
-from pytracer.decode.recording.file import BoxFile
-from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import Storage, Who
-from pytracer.decode.recording.storages import Clock
+from pytracer.decode.types.snapshot import Storage, Who
 
 _SHOWN = struct.Struct("<IH")  # `order` and `state`, which begin every item
 _ADDRESS_END = 1 << 64

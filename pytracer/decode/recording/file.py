@@ -19,7 +19,7 @@ from pytracer._errors import InputError
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.decode.files import open_regular, regular_file
-from pytracer.decode.recording.snapshot import Damage
+from pytracer.decode.types.snapshot import Damage
 
 _LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
 _DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes

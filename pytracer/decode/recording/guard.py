@@ -10,8 +10,8 @@ from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry, GuardedState, GuardMechanism, Region
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import Guard, GuardDamage, Guarded, Moment, Storage
 from pytracer.decode.recording.storages import Clock
+from pytracer.decode.types.snapshot import Guard, GuardDamage, Guarded, Moment, Storage
 
 _MECHANISMS = {GuardMechanism.MARKERS: "markers", GuardMechanism.PROTECTION: "protection"}
 _SIDES = {1: "behind", 2: "before"}

@@ -16,12 +16,12 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry
 from pytracer.decode.formats.plain_json import load_json
-from pytracer.decode.job.host_counters import Usage
 from pytracer.decode.recording import journal_payloads
 from pytracer.decode.recording.file import BoxFile
-from pytracer.decode.recording.snapshot import Fact, PythonFrame, Wait, Who
 from pytracer.decode.symbols.demangle import node_name
 from pytracer.decode.symbols.line_table import line_of
+from pytracer.decode.types.host_counters import Usage
+from pytracer.decode.types.snapshot import Fact, PythonFrame, Wait, Who
 
 INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number

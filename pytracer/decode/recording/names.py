@@ -10,7 +10,7 @@ from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import NameRole, Region
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import NamedTensor
+from pytracer.decode.types.snapshot import NamedTensor
 
 _TRANSPARENT = 1
 _DEEPEST = 64

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from pytracer.blackbox.schema import CrashState, Entry, Region, State
-from pytracer.decode.job.dataloader_workers import worker_of
 from pytracer.decode.recording.collectives import Collectives
 from pytracer.decode.recording.crash import CrashReader
+from pytracer.decode.recording.dataloader_workers import worker_of
 from pytracer.decode.recording.devices import Devices
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.guard import read_guard
@@ -24,9 +24,9 @@ from pytracer.decode.recording.journal import Journal, is_end, wait_of
 from pytracer.decode.recording.names import Names
 from pytracer.decode.recording.rings import Rings
 from pytracer.decode.recording.scopes import scoped_tensors
-from pytracer.decode.recording.snapshot import Collective, Crash, Damage, Fact, Snapshot
-from pytracer.decode.recording.storage_table import Part, StorageTable
 from pytracer.decode.recording.storages import Clock, Storages
+from pytracer.decode.types.snapshot import Collective, Crash, Damage, Fact, Snapshot
+from pytracer.decode.types.storage_table import Part, StorageTable
 
 _ARCHES = {1: "x86-64", 2: "aarch64"}
 _STEP_SOURCES = {1: "pytracer.step", 2: "optimizer steps"}

@@ -10,8 +10,8 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import NODE_RECORD, RECORD_PAYLOAD, Record, Region
 from pytracer.decode.recording.file import BoxFile, Extent
-from pytracer.decode.recording.snapshot import Event, ThreadInfo
 from pytracer.decode.recording.storages import Threads
+from pytracer.decode.types.snapshot import Event, ThreadInfo
 
 _HEADER = struct.Struct("<IHHQ")
 _SOURCES = {1: "pytracer.step", 2: "optimizer steps"}

@@ -8,7 +8,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region, TensorRole
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import ScopedTensor
+from pytracer.decode.types.snapshot import ScopedTensor
 
 _SLOT = struct.Struct("<IIQQIIIIQ")
 _ROLES = {role.value: role.name.lower() for role in TensorRole}

@@ -10,8 +10,8 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.schema import Region
 from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.journal import Journal
-from pytracer.decode.recording.snapshot import Moment, Storage, ThreadInfo
-from pytracer.decode.recording.storage_table import Part
+from pytracer.decode.types.snapshot import Moment, Storage, ThreadInfo
+from pytracer.decode.types.storage_table import Part
 
 _SLOT = struct.Struct("<QQIIII")
 _GRAVE = struct.Struct("<QQIHHIIIIIIIIII")

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from pytracer._private_files import write_private
 from pytracer.decode.files import MIB, Refused, Window, read_regular, regular_file
 from pytracer.decode.formats.plain_json import load_json
-from pytracer.decode.recording.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
 from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.symbols.elf_sections import Elf, NotElf, Section
+from pytracer.decode.types.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
 
 SYMBOLS_FILE = "symbols.json"
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox.schema import Step
-from pytracer.decode.recording.snapshot import Crash, Snapshot
+from pytracer.decode.types.snapshot import Crash, Snapshot
 from pytracer.report.job import Report
 from tests.conditions import needs_compiler, needs_core, needs_core_files, needs_gdb, needs_native
 from tests.crash.matrix.cells import (

@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.analyze.assemble.processes import build_view
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.report import job as r
 from tests.conditions import needs_capstone
 from tests.support import crash_scenarios as c

@@ -10,7 +10,7 @@ from pytracer.analyze.assemble.processes import build_view
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box

@@ -13,7 +13,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.order import WALL_ERROR_NS, absences
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from tests.support.synth import MS, Box, write_run
 
 SECOND = 1000 * MS

@@ -10,7 +10,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import describe_address
 from pytracer.analyze.tensors.origins import lost_storages, origin_kind
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Snapshot
 from tests.support.synth import Box
 from tests.support.synth_foreign import foreign, slot
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.recording.snapshot import NamedTensor, StorageHit
-from pytracer.decode.recording.storage_table import StorageTable
+from pytracer.decode.types.snapshot import NamedTensor, StorageHit
+from pytracer.decode.types.storage_table import StorageTable
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s

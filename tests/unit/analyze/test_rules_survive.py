@@ -11,7 +11,7 @@ import pytest
 
 from pytracer.analyze.engine import CONFIDENCES, build_report
 from pytracer.analyze.where import explain_addresses
-from pytracer.decode.recording.snapshot import Fact, Job, LoadedImage, Mapping, MemoryBlock, NativeFrame, PythonFrame
+from pytracer.decode.types.snapshot import Fact, Job, LoadedImage, Mapping, MemoryBlock, NativeFrame, PythonFrame
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where
 from tests.support import scenarios as s

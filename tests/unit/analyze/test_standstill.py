@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.analyze.collectives.stall import find_waits, live_process
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Collective, Group, Process
+from pytracer.decode.types.snapshot import Collective, Group, Process
 from pytracer.render.live import render_live
 from pytracer.report.live import GroupWait, LiveReport
 from tests.support import scenarios as s

@@ -10,7 +10,7 @@ import pytest
 from pytracer.analyze.assemble.processes import build_view
 from pytracer.analyze.assemble.threads import thread_kind
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.recording.snapshot import Job, NativeFrame
+from pytracer.decode.types.snapshot import Job, NativeFrame
 from pytracer.report import job as r
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s

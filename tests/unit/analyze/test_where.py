@@ -9,7 +9,7 @@ import pytest
 import pytracer
 from pytracer._errors import InputError, UsageError
 from pytracer.analyze.where import explain_addresses
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.report.where import AddressReport
 from tests.support import scenarios as s
 from tests.support.synth import Box

@@ -6,7 +6,7 @@ import pytest
 
 from pytracer.cli.checks import wrappers
 from pytracer.cli.checks.answer import LIMITED, WORKS
-from pytracer.decode.recording.snapshot import Fact
+from pytracer.decode.types.snapshot import Fact
 from tests.conditions import needs_core, needs_native, needs_torch
 
 pytestmark = [needs_core, needs_native, needs_torch]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import Crash, MemoryBlock, NativeFrame
+from pytracer.decode.types.snapshot import Crash, MemoryBlock, NativeFrame
 from tests.support.synth import Box
 from tests.support.synth_threads import HEAD, RING, OtherThread
 

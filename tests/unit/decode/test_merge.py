@@ -10,7 +10,7 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Job, Process
+from pytracer.decode.types.snapshot import Job, Process
 from tests.support.synth import MS, Box, write_run
 
 TORCHRUN = ("python", "/usr/bin/torchrun", "--nproc-per-node", "2", "train.py")

@@ -12,7 +12,7 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import PythonFrame, Snapshot, Storage
+from pytracer.decode.types.snapshot import PythonFrame, Snapshot, Storage
 from tests.conditions import needs_user
 from tests.support.synth import Box
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytracer.decode.job.identity import Identity, identity_of, job_keys, launcher_name
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from tests.support.synth import Box, write_run
 
 TORCHRUN = ("/env/bin/python", "/env/bin/torchrun", "train.py")

@@ -11,8 +11,8 @@ import pytest
 
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.recording.snapshot import NativeFrame, Snapshot
 from pytracer.decode.symbols.symbolize import symbolize, write_symbols
+from pytracer.decode.types.snapshot import NativeFrame, Snapshot
 from tests.support import elf
 from tests.support.synth import Box, write_run
 from tests.support.synth_threads import OtherThread

@@ -13,7 +13,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.where import explain_addresses
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.render.json import render_json
 from pytracer.render.live import render_live
 from pytracer.render.style import Style

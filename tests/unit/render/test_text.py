@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.recording.snapshot import Job
+from pytracer.decode.types.snapshot import Job
 from pytracer.render.details import hex_lines
 from pytracer.render.style import Style
 from pytracer.render.text import render_text

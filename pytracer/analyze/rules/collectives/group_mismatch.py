@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.description import capital, span_words
 from pytracer.analyze.collectives.matching import VOTERS
 from pytracer.analyze.deaths.attribution import account, symptom_words, views_of
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
-from pytracer.decode.recording.snapshot import Process
+from pytracer.decode.types.snapshot import Process
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pytracer._text import count_words
 from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, subject_words
-from pytracer.decode.recording.device_types import CudaGraph
+from pytracer.decode.types.devices import CudaGraph
 
 _SHOWN = 3
 

@@ -20,7 +20,7 @@ from pytracer._text import count_words, size_words
 from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.evidence.cuda_errors import out_of_memory
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.decode.recording.device_types import OutOfMemory, OutOfMemoryUser
+from pytracer.decode.types.devices import OutOfMemory, OutOfMemoryUser
 
 _SHOWN = 4
 _FRAGMENTED = 0.3  # of what torch has from the driver lies in no tensor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytracer.decode.recording.storage_types import Who
+    from pytracer.decode.types.storages import Who
 
 Pool = tuple[int, int]  # torch's pool id: (0, 0) is the default pool, (n, 0) a CUDA graph's, (0, n) a MemPool's
 DEFAULT_POOL: Pool = (0, 0)

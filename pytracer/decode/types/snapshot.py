@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytracer.decode.job.host_counters import Usage, Witness
-from pytracer.decode.recording.device_types import (
+from pytracer.decode.types.devices import (
     CudaGraph,
     CudaStream,
     DeviceSegment,
@@ -19,11 +18,12 @@ from pytracer.decode.recording.device_types import (
     GpuCoreWish,
     OutOfMemory,
 )
-from pytracer.decode.recording.storage_table import StorageTable
-from pytracer.decode.recording.storage_types import Moment as Moment
-from pytracer.decode.recording.storage_types import PythonFrame as PythonFrame
-from pytracer.decode.recording.storage_types import Storage as Storage
-from pytracer.decode.recording.storage_types import Who as Who
+from pytracer.decode.types.host_counters import Usage, Witness
+from pytracer.decode.types.storage_table import StorageTable
+from pytracer.decode.types.storages import Moment as Moment
+from pytracer.decode.types.storages import PythonFrame as PythonFrame
+from pytracer.decode.types.storages import Storage as Storage
+from pytracer.decode.types.storages import Who as Who
 
 
 @dataclass(frozen=True)

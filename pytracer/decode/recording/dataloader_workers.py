@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pytracer.decode.recording.snapshot import Event, Fact, Worker
+from pytracer.decode.types.snapshot import Event, Fact, Worker
 
 _BATCH = re.compile(r"(\d{1,9}) (.*)", re.DOTALL)
 

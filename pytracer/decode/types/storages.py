@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.decode.recording.device_types import DEFAULT_POOL, Pool
+from pytracer.decode.types.devices import DEFAULT_POOL, Pool
 
 
 @dataclass(frozen=True)

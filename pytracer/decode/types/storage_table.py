@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-from pytracer.decode.recording.storage_types import Storage
+from pytracer.decode.types.storages import Storage
 
 _BLOCK = 256  # entries of the index with one upper bound
 _MOST_FOUND = 4096  # lives around one address; a real thread remembers 1,024
