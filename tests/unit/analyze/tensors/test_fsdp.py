@@ -12,7 +12,7 @@ from pytracer.analyze.tensors.buffers import buffer_of
 from pytracer.analyze.tensors.fsdp import unit_states
 from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
-from tests.unit.analyze.test_address import place
+from tests.unit.analyze.address_space.test_lookup import place
 
 BASE, OTHER = 0x7F40_0000_0000, 0x7F40_1000_0000
 WEIGHT = {"fqn": "0.weight", "numel": 4096, "shard_numel": 2048, "itemsize": 4, "addr": 0x5600_0000_0000}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 WATCH = "from pytracer.record.bootstrap.import_hook import when_torch_is_imported as when\n"
 
 

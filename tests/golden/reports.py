@@ -1,0 +1,26 @@
+"""Recordings of released versions: unpacked, and read by today's reader."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.job.merge import load_job
+from pytracer.render.json import render_json
+
+GOLDEN = Path(__file__).resolve().parent
+
+
+def unpacked(archive: Path, into: Path) -> Path:
+    """The run directory in an archive."""
+    with tarfile.open(archive) as file:
+        file.extractall(into, filter="data")
+    return into / archive.name.removesuffix(".tar.xz")
+
+
+def report_of(run: Path) -> str:
+    """The report as JSON, a key a line, without the directory that it was read from."""
+    text = render_json(build_report(load_job(run)))
+    return json.dumps(json.loads(text.replace(str(run), "RUN")), indent=1, ensure_ascii=True) + "\n"

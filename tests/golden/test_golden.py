@@ -1,0 +1,19 @@
+"""What an older version recorded, today's reader explains in the same words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.golden.reports import GOLDEN, report_of, unpacked
+
+ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: f"{path.parent.name}-{path.name[:-7]}")
+def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, tmp_path: Path) -> None:
+    """A report that gets better changes its stored copy, which a reviewer sees; nothing changes it by accident."""
+    expected = json.loads(archive.with_suffix("").with_suffix(".json").read_text(encoding="utf-8"))
+    assert json.loads(report_of(unpacked(archive, tmp_path))) == expected
