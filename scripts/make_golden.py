@@ -5,8 +5,8 @@
 
 Each recording is the run directory of a job that died, as a .tar.xz, and beside it the report that the reader of its
 version made of it. Names of native functions are in its symbols.json, so the reader needs none of the job's libraries.
-Paths in a recording are those of the tree that it ran in: bind-mount the tree at a neutral place first, e.g.
-`unshare -m sh -c 'mkdir -p /srv/train && mount --bind . /srv/train && cd /srv/train && ...'`.
+Paths in a recording are those of the tree that it ran in: record in one that is mounted at a neutral place, such as
+/srv/train, and make the reports (--reports) where that place does not exist, as on the machines that run the tests.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def faulted(program: str, function: str, run: Path, *, ranks: int = 2, victim: i
     """Runs one function of a program on `ranks` ranks, of which `victim` faults."""
     path = PROGRAMS / f"{program}.py"
     words = [sys.executable, str(path), function, "--spawn", str(ranks), new_store(run)]
-    done = traced_run(*words, run=run, **MALLOC)
+    done = traced_run(*words, run=run, options=(), **MALLOC)
     said = [line.removeprefix("TRUTH ") for line in done.stdout.splitlines() if line.startswith("TRUTH ")]
     assert len(said) == 1, f"{done.stdout}\n{done.stderr}"
     report = done.report
