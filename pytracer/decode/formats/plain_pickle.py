@@ -2,8 +2,9 @@
 
 A pickle is a program, and Python's unpickler runs it: it imports what the file names, calls it, and allocates what it
 asks for. Dumps of torch's Flight Recorder hold nothing but containers, numbers and text, so here is a machine that
-knows the instructions for these and no others. It cannot import or call anything, and its memory is bounded by the
-size of the file.
+knows the instructions for these and no others. It cannot import or call anything, and its memory is bounded. A
+restricted `pickle.Unpickler` would keep code out as well, but not memory: seven bytes that remember a value at a high
+place make it allocate 32 GiB (a test shows both).
 
 Instructions: the documentation of `pickletools` (Lib/pickletools.py), protocols 0 to 5.
 """

@@ -5,12 +5,16 @@ from __future__ import annotations
 import collections
 import pickle
 import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytracer.decode.formats.plain_pickle import PickleError, load_plain
+from tests.support.cli import clean_environment
 
 PLAIN = {
     "numbers": [0, -1, 255, 65536, -(2**31), 2**40, -(2**70), 1.5, True, False, None],
@@ -68,6 +72,55 @@ def test_damage_is_an_error_of_ours(data: bytes) -> None:
     """Cut off, without a mark, with sizes and places that are not there."""
     with pytest.raises(PickleError):
         load_plain(data)
+
+
+# A child with 512 MiB more address space than it starts with loads BOMB by READER.
+_READ = """
+import io, pickle, resource, sys
+from pathlib import Path
+from pytracer.decode.formats.plain_pickle import PickleError, load_plain
+
+class Restricted(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError("refused")
+
+bomb = {BOMB}
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20),) * 2)
+try:
+    {READER}
+except (PickleError, pickle.UnpicklingError) as error:
+    sys.exit(f"refused: {error}")
+except MemoryError:
+    sys.exit("no memory")
+"""
+_RESTRICTED, _OURS = "Restricted(io.BytesIO(bomb)).load()", "load_plain(bomb)"
+
+
+def _outcome(bomb: str, reader: str) -> str:
+    code = _READ.replace("{BOMB}", bomb).replace("{READER}", reader)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=clean_environment(), capture_output=True, text=True, check=False, timeout=120
+    ).stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("bomb", "ours"),
+    [
+        pytest.param(r"b'\x80\x04]r\xf0\xff\xff\x7f.'", "", id="memo"),  # seven bytes for 32 GiB of pointers
+        pytest.param(r"b'\x80\x04' + b']' * (16 << 20) + b'.'", "refused: the pickle has more than .*", id="size"),
+    ],
+)
+def test_pythons_unpickler_takes_memory_by_the_gigabyte_where_ours_does_not(bomb: str, ours: str) -> None:
+    """Why this is not a restricted pickle.Unpickler: find_class() keeps code out, and memory is for the file to say."""
+    assert _outcome(bomb, _RESTRICTED) == "no memory"
+    assert re.fullmatch(ours, _outcome(bomb, _OURS))
+
+
+def test_nesting_costs_no_stack() -> None:
+    """A list in a list, a million deep; what comes out can be given up again."""
+    bomb = r"b'\x80\x04' + b']' * 1_000_000 + b'a' * 999_999 + b'.'"
+    assert _outcome(bomb, _OURS) == ""
 
 
 def test_every_cut_and_many_flips_are_survived() -> None:
