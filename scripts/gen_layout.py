@@ -42,10 +42,10 @@ CONSTANTS = [
     "NAME_SLOTS",
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
-    schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState, schema.ThreadsHow,
-    schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin, schema.ForeignState,
-    schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind, schema.TensorRole,
-    schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
+    schema.Level, schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState,
+    schema.ThreadsHow, schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin,
+    schema.ForeignState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
+    schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
     schema.StreamAction,
 ]  # fmt: skip
 
@@ -119,6 +119,8 @@ def numbers() -> str:
         '"""',
         "",
         f"TEXT_RECORD_BYTES = {schema.TEXT_RECORD.nbytes}",
+        "# schema.Level by the words of --level and PYTRACER_LEVEL, the least first.",
+        "LEVELS = {" + ", ".join(f'"{member.name.lower()}": {int(member)}' for member in schema.Level) + "}",
     ]
     of_recording = (schema.Record, schema.Entry, schema.CollectiveState, schema.NameRole, schema.TensorRole)
     for enum in (*of_recording, schema.StreamAction):

@@ -46,6 +46,12 @@ inline constexpr uint32_t kThreadTailFrames = 16;
 inline constexpr uint32_t kThreadStackFrames = 64;
 inline constexpr uint32_t kNameSlots = 1024;
 
+enum class Level : uint32_t {
+  kLight = 0,
+  kDefault = 1,
+  kOps = 2,
+};
+
 enum class State : uint32_t {
   kCreating = 0,
   kRecording = 1,

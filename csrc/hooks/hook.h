@@ -1,13 +1,13 @@
 // A capture plugin: one per file, listed in hooks.cpp.
 #pragma once
+#include "../blackbox/layout.h"
 #include "redirect.h"
 
 #include <vector>
 
 namespace pytracer::hooks {
 
-/// How much is recorded; each level includes those before it.
-enum class Level { kLight = 0, kDefault = 1, kOps = 2 };
+using blackbox::Level;
 
 struct Hook {
   const char* name;

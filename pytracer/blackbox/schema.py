@@ -217,6 +217,14 @@ class HelperState(IntEnum):
     HOLD = 6
 
 
+class Level(IntEnum):
+    """How much is recorded (`--level`, PYTRACER_LEVEL, by lower-case name); each level includes those before it."""
+
+    LIGHT = 0
+    DEFAULT = 1
+    OPS = 2
+
+
 class CollectiveState(IntEnum):
     """`CollectiveSlot.state`: how far a collective got, as this process saw it."""
 

@@ -21,6 +21,7 @@ import click
 
 from pytracer._errors import PytracerError, UsageError
 from pytracer._printable import shell_command
+from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.job_monitor import Attendance
 from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
@@ -83,7 +84,7 @@ class RunCommand(click.Command):
 )
 @click.option("-o", "output", metavar="DIR", type=click.Path(path_type=Path), help="Record into DIR instead of runs/.")
 @click.option("--force", is_flag=True, help="Delete the recording that DIR already holds.")
-@click.option("--level", type=click.Choice(run_directory.LEVELS), help="How much to record.  [default: default]")
+@click.option("--level", type=click.Choice(list(LEVELS)), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` makes the report later.")
 @click.option(

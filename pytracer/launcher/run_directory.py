@@ -25,9 +25,9 @@ from pytracer._errors import RecordingError, UsageError
 from pytracer._paths import RUNS, built_core, command_word, file_system, is_remote, point_latest
 from pytracer._private_files import copy_private, made_directory, private_directory, write_private
 from pytracer._version import __version__
+from pytracer.blackbox.numbers import LEVELS
 from pytracer.launcher.redact import redact_words
 
-LEVELS = ("light", "default", "ops")
 CUDA_GRAPHS = ("warn",)
 RUN_FILE = "run.json"
 BOXES = "boxes"

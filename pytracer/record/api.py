@@ -16,6 +16,7 @@ from pytracer import _paths as paths
 from pytracer._errors import PytracerError, RecordingError, UsageError
 from pytracer._printable import one_line
 from pytracer._private_files import private_directory
+from pytracer.blackbox.numbers import LEVELS
 from pytracer.record import config
 from pytracer.record.bootstrap import python_half, torch_half
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
@@ -56,8 +57,8 @@ def enable(
         from pytracer.record.guard_mode import VARIABLE, parse_guard  # here: few runs guard
 
         parse_guard(guard)
-    if level is not None and level not in config.LEVEL_NUMBERS:
-        raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(config.LEVEL_NUMBERS)}")
+    if level is not None and level not in LEVELS:
+        raise UsageError(f"there is no level {level!r}", f"use one of {', '.join(LEVELS)}")
     try:
         box = core()
     except PytracerError as error:

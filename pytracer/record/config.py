@@ -7,13 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-LEVEL_NUMBERS = {"light": 0, "default": 1, "ops": 2}
+from pytracer.blackbox.numbers import LEVELS
 
 
 def level_from_environment() -> str:
     """PYTRACER_LEVEL; "default" when it is unset or holds another word (the launcher has complained by then)."""
     level = os.environ.get("PYTRACER_LEVEL", "default")
-    return level if level in LEVEL_NUMBERS else "default"
+    return level if level in LEVELS else "default"
+
+
+def guard_words() -> str | None:
+    """PYTRACER_GUARD: guard mode in the words of `--guard`; None when it is unset or empty."""
+    return os.environ.get("PYTRACER_GUARD") or None
 
 
 def warns_of_broken_graphs() -> bool:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from pytracer._errors import UsageError
 
 if TYPE_CHECKING:
-    from pytracer.record.core import Core
+    from pytracer.record.config import guard_words
+from pytracer.record.core import Core
 
 VARIABLE = "PYTRACER_GUARD"
 ALL = "all"
@@ -80,7 +81,8 @@ def parse_guard(text: str) -> Guard:
 def guard_from_environment(box: Core) -> Guard | None:
     """PYTRACER_GUARD; None when it is unset, or holds other words, which the box then says."""
     try:
-        return parse_guard(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+        words = guard_words()
+        return parse_guard(words) if words else None
     except UsageError as error:
         box.note(f"guard mode is off: {VARIABLE}: {error}")
         return None

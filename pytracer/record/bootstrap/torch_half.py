@@ -10,10 +10,10 @@ import platform
 import sys
 from typing import Any
 
-from pytracer.blackbox.numbers import Entry
+from pytracer.blackbox.numbers import LEVELS, Entry
+from pytracer.record import config
 from pytracer.record.bootstrap import dynamo
 from pytracer.record.bootstrap.lazy import Part
-from pytracer.record.config import LEVEL_NUMBERS
 from pytracer.record.core import Core, core
 
 _PARTS = (
@@ -43,7 +43,7 @@ def install(box: Core, level: str, *, late: bool = False) -> None:
 def arm_guard(box: Core) -> None:
     """Guard mode as the environment says, once the hooks are there: they bring storages to it."""
     global _guards
-    if _native is None or not (_guards or os.environ.get("PYTRACER_GUARD")):
+    if _native is None or not (_guards or config.guard_words()):
         return
     from pytracer.record import guard_mode  # here: few runs guard, and every process would pay for the import
 
@@ -125,7 +125,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         if name in sys.modules
     ]
     libraries = [path for path in libraries if path]
-    for name, refusal in native.install(LEVEL_NUMBERS[level], libraries):
+    for name, refusal in native.install(LEVELS[level], libraries):
         if refusal:
             box.note(f"the hook {name} is not installed: {refusal}")
     arm_guard(box)

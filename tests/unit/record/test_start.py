@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 from pytracer.blackbox import numbers, schema
+from pytracer.record.api import Level
 from tests.conditions import needs_native
-from tests.support.cli import pytracer
+from tests.support.cli import SCRIPT, pytracer
 
 CODE = """
 import sys
+import typing
 import pytracer.record
 from pytracer.record import api
 from pytracer.record.bootstrap import python_half, torch_half
@@ -44,6 +47,15 @@ def test_numbers_are_those_of_the_schema() -> None:
             name: value for name, value in vars(copy).items() if not name.startswith("_")
         }
     assert schema.TEXT_RECORD.nbytes == numbers.TEXT_RECORD_BYTES
+
+
+def test_levels_are_defined_once() -> None:
+    """enable()'s type and the shell launcher repeat the words of schema.Level, since neither can read it."""
+    words = tuple(member.name.lower() for member in schema.Level)
+    assert dict(zip(words, schema.Level, strict=True)) == numbers.LEVELS
+    assert typing.get_args(Level) == words
+    launcher = SCRIPT.read_text(encoding="utf-8")
+    assert f"    {' | '.join(words)}) ;;" in launcher
 
 
 @needs_native
