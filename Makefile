@@ -162,7 +162,7 @@ $(TORCH_STAMP): | $(VENV)/.python
 	@rm -f $(VENV)/.torch-* && touch $@
 
 $(VENV)/.built: $(TORCH_STAMP) $(SOURCES)
-	CXX="$(CXX)" $(PIP) install --no-build-isolation -e ".[test,disasm]"
+	CXX="$(CXX)" $(PIP) install --no-build-isolation -e ".[test,disasm,symbols]"
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.built

@@ -39,6 +39,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 needs_native = pytest.mark.skipif(not list(PACKAGE.glob("_native*.so")), reason="pytracer was built without torch")
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")
+needs_symbolic = pytest.mark.skipif(importlib.util.find_spec("symbolic") is None, reason="symbolic is not installed")
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the victims are compiled with cc: install gcc")
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 needs_memory_lock = pytest.mark.skipif(

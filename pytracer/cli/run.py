@@ -357,7 +357,7 @@ def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, q
     """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
-    from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, write_symbols
+    from pytracer.decode.symbols.stored import SYMBOLS_FILE, write_symbols
     from pytracer.render.json import render_json
     from pytracer.render.style import decide_style
     from pytracer.render.text import render_text

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from pytracer._text import count_words, function_words
 from pytracer.render.printing import padded
-from pytracer.report.job import NativeFrame, PythonFrame, StackCycle, ThreadReport
+from pytracer.report.job import NativeFrame, PythonFrame, SourceLine, StackCycle, ThreadReport
 
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
@@ -78,7 +78,7 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
             shown += len(group)
             continue
         taken = group[: 1 if inside else NATIVE_FRAMES - len(lines)]
-        lines.extend(_native(frame) for frame in taken)
+        lines.extend(line for frame in taken for line in _native(frame))
         shown += len(taken)
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
@@ -97,7 +97,7 @@ def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFra
 
 def _cycle_lines(cycle: StackCycle) -> list[str]:
     frames = cycle.frames or []
-    lines = [_native(frame) for frame in frames[:NATIVE_FRAMES]]
+    lines = [line for frame in frames[:NATIVE_FRAMES] for line in _native(frame)]
     if len(frames) > NATIVE_FRAMES:
         lines.append(f"... {count_words(len(frames) - NATIVE_FRAMES, 'more frame')}")
     these = "this frame repeats" if len(frames) == 1 else f"these {len(frames)} frames repeat"
@@ -122,7 +122,9 @@ def numbered_lines(thread: ThreadReport, cycle: StackCycle | None = None) -> Ite
             continue
         number = position + (left_out if position >= first_after else 0)
         if not _is_handler(frame):
-            yield f"#{number:<3} {_native(frame, full=True)}"
+            *inlined, own = _native(frame, full=True)
+            yield from (f"     {line}" for line in inlined)
+            yield f"#{number:<3} {own}"
 
 
 def _key(frame: NativeFrame) -> object:
@@ -151,17 +153,31 @@ def position_words(frame: PythonFrame) -> str:
     return short_file(frame.file) + (f":{frame.line}" if frame.line is not None else "")
 
 
-def _native(frame: NativeFrame, full: bool = False) -> str:
+def _native(frame: NativeFrame, full: bool = False) -> list[str]:
+    """The functions that were inlined at the place of a frame, a line each, then the frame itself."""
     image = _image(frame) or "no image"
-    name = frame.function
-    if name is not None and (not full or len(name) > _LONGEST_FUNCTION):
-        name = function_words(name)
     unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
+    lines = frame.lines or []
+    shown = [f"{_function(item.function, full)}  {_source(item)}(inlined)" for item in lines[:-1]]
+    own = lines[-1] if lines else SourceLine()
+    name = frame.function or own.function
     if name is None:
-        return f"{image} + {frame.offset or '?'}{unsure}"
-    if not full and len(name) > _FUNCTION_WIDTH:
-        name = name[: _FUNCTION_WIDTH - 3] + "..."
-    return f"{name}  {image}{unsure}"
+        return [*shown, f"{image} + {frame.offset or '?'}{unsure}"]
+    return [*shown, f"{_function(name, full)}  {_source(own)}{image}{unsure}"]
+
+
+def _function(name: str | None, full: bool) -> str:
+    if name is None:
+        return "?"
+    if not full or len(name) > _LONGEST_FUNCTION:
+        name = function_words(name)
+    return name[: _FUNCTION_WIDTH - 3] + "..." if not full and len(name) > _FUNCTION_WIDTH else name
+
+
+def _source(place: SourceLine) -> str:
+    if not place.file:
+        return ""
+    return short_file(place.file) + (f":{place.line}" if place.line is not None else "") + "  "
 
 
 def _image(frame: NativeFrame) -> str:

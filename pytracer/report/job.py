@@ -37,6 +37,7 @@ from pytracer.report.process import Part as Part
 from pytracer.report.process import Pointer as Pointer
 from pytracer.report.process import PythonFrame as PythonFrame
 from pytracer.report.process import Region as Region
+from pytracer.report.process import SourceLine as SourceLine
 from pytracer.report.process import StackBounds as StackBounds
 from pytracer.report.process import StackCycle as StackCycle
 from pytracer.report.process import StorageReport as StorageReport

@@ -20,10 +20,19 @@ class PythonFrame(Part):
     line: int | None = None
 
 
+class SourceLine(Part):
+    """A line of C, C++ or another compiled language, and the function that it belongs to."""
+
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
 class NativeFrame(Part):
     """A place in native code. `offset` is the ELF virtual address.
 
-    `found` is "exact", "unwound", "frame-pointer" or "scanned".
+    `found` is "exact", "unwound", "frame-pointer" or "scanned". `lines`: where its image has debug information and the
+    extra `symbols` is installed, functions inlined at that place, the innermost first, then the function itself.
     """
 
     image: str | None = None
@@ -31,6 +40,7 @@ class NativeFrame(Part):
     build_id: str | None = None
     function: str | None = None
     found: str | None = None
+    lines: list[SourceLine] | None = None
 
 
 class Origin(Part):

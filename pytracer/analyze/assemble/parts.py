@@ -138,4 +138,5 @@ def native_frame(frame: NativeFrame) -> r.NativeFrame:
         build_id=frame.build_id,
         function=frame.function,
         found=frame.found,
+        lines=[r.SourceLine(function=item.function, file=item.file, line=item.line) for item in frame.lines] or None,
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pytracer._errors import InputError
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
+from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.snapshot import Job, Process, Snapshot
 
 

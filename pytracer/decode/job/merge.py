@@ -22,7 +22,8 @@ from pytracer.decode.job.roles import Standing, decide_roles
 from pytracer.decode.job.run_counters import read_run_counters, unrecorded
 from pytracer.decode.job.unboxed import unboxed
 from pytracer.decode.recording.reader import LAST_COLLECTIVES, read_box
-from pytracer.decode.symbols.symbolize import SYMBOLS_FILE, read_symbols, symbolize
+from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
+from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
 from pytracer.decode.types.host_counters import SeenProcess, Usage
 from pytracer.decode.types.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait

@@ -138,12 +138,30 @@ class Elf:
 
     def address_of(self, offset: int) -> int | None:
         """The virtual address of a byte of the file, as the segments map it."""
+        for at, addr, nbytes in self._loaded():
+            if 0 <= offset - at < nbytes:
+                return offset - at + addr
+        return None
+
+    def load_address(self) -> int:
+        """The lowest virtual address: 0 for libraries and most programs, 0x400000 for those at a fixed place."""
+        return min((addr for _, addr, _ in self._loaded()), default=0)
+
+    def _loaded(self) -> Iterator[tuple[int, int, int]]:
+        """Offset, virtual address and size in the file of each segment that is loaded."""
         table = self.data.read(self._segments, min(self._segment_count, _MOST_SEGMENTS) * _SEGMENT.size)
         for start in range(0, len(table) - _SEGMENT.size + 1, _SEGMENT.size):
             kind, _, at, addr, _, nbytes, _, _ = _SEGMENT.unpack_from(table, start)
-            if kind == _LOAD and 0 <= offset - at < nbytes:
-                return int(offset - at + addr)
-        return None
+            if kind == _LOAD:
+                yield at, addr, nbytes
+
+    def has_debug_information(self) -> bool:
+        """Whether it describes its source: DWARF in `.debug_info`, compressed or not."""
+        return any(
+            item.type != _NO_BITS and item.nbytes and self.named(item, name)
+            for item in self.sections()
+            for name in (b".debug_info\0", b".zdebug_info\0")
+        )
 
 
 def _build_id(notes: bytes) -> str | None:

@@ -1,13 +1,13 @@
-"""Native addresses to function names, from the ELF symbols of the images on this machine.
+"""Native addresses to function names and source lines, from the images on this machine.
 
 A name is given only for the image that was loaded (same build id, when one was recorded) and only when the address
-lies inside the symbol. Stripped functions have no name; that is said by leaving it out. Names that were found can be
-stored beside the run (`write_symbols`), so that it can be read on a machine without those images.
+lies inside the symbol. Stripped functions have no name; that is said by leaving it out. Lines come from debug
+information (`source_lines.py`), where there is any. What was found can be stored beside the run (`stored.py`).
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import struct
 from bisect import bisect_left
@@ -16,19 +16,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pytracer._private_files import write_private
-from pytracer.decode.files import MIB, Refused, Window, read_regular, regular_file
-from pytracer.decode.formats.plain_json import load_json
+from pytracer.decode.files import MIB, Refused, Window, regular_file
 from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.symbols.elf_sections import Elf, NotElf, Section
-from pytracer.decode.types.snapshot import Crash, Damage, Job, NativeFrame, Snapshot
+from pytracer.decode.symbols.source_lines import SourceLines
+from pytracer.decode.symbols.stored import Known, Lines, native_frames, symbol_key, written
+from pytracer.decode.types.snapshot import Crash, Damage, NativeFrame, Snapshot, SourceLine
 
-SYMBOLS_FILE = "symbols.json"
 DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 SYMBOLS, DYNAMIC_SYMBOLS = 2, 11  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_LARGEST_NAMES = 32 * MIB
 # Of symbol tables: of one image, and of all together. libtorch's have 7 MiB, those of a debug build 60.
 _LARGEST_TABLE = 96 * MIB
 _TABLES_IN_ALL = 192 * MIB
@@ -52,70 +50,47 @@ class _Place(NamedTuple):
     offset_is_file: bool
 
 
-def symbolize(snapshots: Sequence[Snapshot], known: Mapping[str, str] | None = None) -> list[Snapshot]:
-    """Fills `NativeFrame.function` of all crashes and endings, in the stacks of all threads.
+class _Found:
+    """What is known of each place, and what has still to be looked up."""
+
+    def __init__(self, places: Iterable[_Place], known: Known) -> None:
+        self.names: dict[_Place, Name] = {}
+        self.lines: dict[_Place, Lines] = {}
+        self.reader = SourceLines()
+        self.budget = _Budget(_TABLES_IN_ALL)
+        self._places: dict[tuple[str, str | None], list[_Place]] = {}
+        for place in places:
+            key = symbol_key(place.build_id, place.offset) if place.build_id else ""
+            if key in known.names:
+                self.names[place] = Name(known.names[key], "exact")
+            if key in known.lines:
+                self.lines[place] = known.lines[key]
+            if place not in self.names or (place not in self.lines and self.reader.wanted):
+                self._places.setdefault((place.image, place.build_id), []).append(place)
+
+    def images(self) -> Iterator[tuple[tuple[str, str | None], list[_Place]]]:
+        """Each image that has to be opened, with its places."""
+        yield from self._places.items()
+
+
+def symbolize(snapshots: Sequence[Snapshot], known: Known | None = None) -> list[Snapshot]:
+    """Fills `NativeFrame.function` and `.lines` of all crashes and endings, in the stacks of all threads.
 
     Args:
         snapshots: any number; each image is read once for all of them.
-        known: names of `symbols.json`, by `"<build id>:<hex offset>"`; they come first.
+        known: names and lines of `symbols.json`; they come first.
 
     Returns:
         The snapshots in the same order. An image that is not the recorded one is noted in their damage.
     """
-    names: dict[_Place, Name] = {}
-    wanted: dict[tuple[str, str | None], set[_Place]] = {}
-    for snapshot in snapshots:
-        for place in _places(_written(snapshot)):
-            if known and place.build_id and f"{place.build_id}:{place.offset:#x}" in known:
-                names[place] = Name(known[f"{place.build_id}:{place.offset:#x}"], "exact")
-            else:
-                wanted.setdefault((place.image, place.build_id), set()).add(place)
+    places = dict.fromkeys(place for snapshot in snapshots for place in _places(written(snapshot)))
+    found = _Found(places, known or Known())
     problems: dict[tuple[str, str | None], Damage] = {}
-    budget = _Budget(_TABLES_IN_ALL)
-    for key, places in wanted.items():
-        found, problem = _look_up(*key, places, budget)
-        names.update(found)
+    for (image, build_id), here in found.images():
+        problem = _look_up(image, build_id, here, found)
         if problem:
-            problems[key] = Damage(os.path.basename(key[0]), 0, problem)
-    return [_filled(s, names, problems) for s in snapshots]
-
-
-def read_symbols(path: Path, damage: list[Damage]) -> dict[str, str]:
-    """The names stored by `write_symbols`; empty when there are none. Trouble is added to `damage`."""
-    try:
-        value = load_json(read_regular(path, _LARGEST_NAMES))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        damage.append(Damage(path.name, 0, f"cannot be read: {error.strerror}"))
-        return {}
-    except (ValueError, RecursionError) as error:
-        damage.append(Damage(path.name, 0, f"cannot be read: {error}"))
-        return {}
-    if not isinstance(value, dict):
-        damage.append(Damage(path.name, 0, "is not a table of names"))
-        return {}
-    return {k: v for k, v in value.items() if isinstance(v, str)}
-
-
-def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
-    """Stores the names of all native frames of a job beside it; returns their number.
-
-    Frames without a build id are left out: nothing would tell whether the name still holds. The file is replaced
-    as a whole.
-
-    Raises:
-        OSError: it cannot be written.
-        RecordingError: the directory is not ours alone.
-    """
-    target = Path(path)
-    names: dict[str, str] = {}
-    for process in job.processes:
-        for frame in _frames(_written(process.snapshot)):
-            if frame.function and frame.build_id and frame.offset is not None and frame.function_found == "exact":
-                names[f"{frame.build_id}:{frame.offset:#x}"] = frame.function
-    write_private(target, (json.dumps(names, indent=1, sort_keys=True) + "\n").encode())
-    return len(names)
+            problems[image, build_id] = Damage(os.path.basename(image), 0, problem)
+    return [_filled(s, found, problems) for s in snapshots]
 
 
 def _place(frame: NativeFrame) -> _Place | None:
@@ -124,28 +99,13 @@ def _place(frame: NativeFrame) -> _Place | None:
     return _Place(frame.image, frame.build_id, frame.offset, frame.offset_is_file)
 
 
-def _written(snapshot: Snapshot) -> Crash | None:
-    return snapshot.crash or snapshot.ending
-
-
-def _frames(crash: Crash | None) -> Iterator[NativeFrame]:
-    """The frames of all stacks, the crashed thread's first, and other pointers to code."""
-    if crash is not None:
-        yield from crash.native_stack
-        yield from crash.code_pointers
-        for thread in crash.threads:
-            yield from thread.native_stack
-
-
 def _places(crash: Crash | None) -> set[_Place]:
     """What has to be looked up, each once: threads of one pool wait in the same place."""
-    return {place for place in map(_place, _frames(crash)) if place is not None}
+    return {place for place in map(_place, native_frames(crash)) if place is not None}
 
 
-def _filled(
-    snapshot: Snapshot, names: Mapping[_Place, Name], problems: Mapping[tuple[str, str | None], Damage]
-) -> Snapshot:
-    crash = _written(snapshot)
+def _filled(snapshot: Snapshot, symbols: _Found, problems: Mapping[tuple[str, str | None], Damage]) -> Snapshot:
+    crash = written(snapshot)
     if crash is None:
         return snapshot
     places = _places(crash)
@@ -153,20 +113,23 @@ def _filled(
     damage = dict.fromkeys((*snapshot.damage, *sorted(found, key=lambda item: item.file)))
     crash = replace(
         crash,
-        native_stack=_named(crash.native_stack, names),
-        code_pointers=_named(crash.code_pointers, names),
-        threads=tuple(replace(t, native_stack=_named(t.native_stack, names)) for t in crash.threads),
+        native_stack=_named(crash.native_stack, symbols),
+        code_pointers=_named(crash.code_pointers, symbols),
+        threads=tuple(replace(t, native_stack=_named(t.native_stack, symbols)) for t in crash.threads),
     )
     snapshot = replace(snapshot, damage=tuple(damage))
     return replace(snapshot, ending=crash) if snapshot.crash is None else replace(snapshot, crash=crash)
 
 
-def _named(stack: Sequence[NativeFrame], names: Mapping[_Place, Name]) -> tuple[NativeFrame, ...]:
+def _named(stack: Sequence[NativeFrame], symbols: _Found) -> tuple[NativeFrame, ...]:
     frames = []
     for frame in stack:
         place = _place(frame)
-        name = names.get(place) if place else None
-        frames.append(replace(frame, function=name.function, function_found=name.found) if name else frame)
+        name, lines = (symbols.names.get(place), symbols.lines.get(place, ())) if place else (None, ())
+        if name or lines:
+            function, how = name or (None, None)
+            frame = replace(frame, function=function, function_found=how, lines=lines)
+        frames.append(frame)
     return tuple(frames)
 
 
@@ -187,50 +150,67 @@ class _TooLarge(Exception):
     """There are more symbols than are looked at."""
 
 
-def _look_up(
-    image: str, build_id: str | None, places: Iterable[_Place], budget: _Budget
-) -> tuple[dict[_Place, Name], str | None]:
-    """Names for places of one image, and what is wrong with the image, if anything."""
+def _look_up(image: str, build_id: str | None, places: Iterable[_Place], found: _Found) -> str | None:
+    """Finds names and lines for places of one image; returns what is wrong with the image, if anything."""
     if not image.startswith("/"):
-        return {}, None
+        return None
     try:
         with regular_file(image, follow=True) as file:
-            return _named_places(image, Elf(Window(file)), build_id, places, budget)
+            return _look_into(image, file, build_id, places, found)
     except (FileNotFoundError, NotADirectoryError):
-        return {}, None
+        return None
     except OSError as error:
         if isinstance(error, (Refused, IsADirectoryError)):  # no image of this process: a box may name anything
-            return {}, None
-        return {}, f"{image} cannot be read: {error.strerror}"
+            return None
+        return f"{image} cannot be read: {error.strerror}"
     except _TooLarge:
-        return {}, f"{image} has more symbols than are looked at: no names"
+        return f"{image} has more symbols than are looked at: no names"
     except (NotElf, struct.error, IndexError, ValueError) as error:
-        return {}, f"{image} has symbols that cannot be read: {error}"
+        return f"{image} has symbols that cannot be read: {error}"
 
 
-def _named_places(
-    image: str, elf: Elf, build_id: str | None, places: Iterable[_Place], budget: _Budget
-) -> tuple[dict[_Place, Name], str | None]:
+def _look_into(image: str, file: int, build_id: str | None, places: Iterable[_Place], found: _Found) -> str | None:
+    elf = Elf(Window(file))
     here = elf.build_id()
     if build_id is not None and here != build_id:
-        return {}, f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
-    addresses = {p: elf.address_of(p.offset) if p.offset_is_file else p.offset for p in places}
-    found = _names(elf, {a for a in addresses.values() if a is not None}, budget)
-    found |= _debug_names(here, {a for a in addresses.values() if a is not None and a not in found}, budget)
-    return {p: found[a] for p, a in addresses.items() if a in found}, None
+        return f"{image} is not the image that was loaded (build id {here}, recorded {build_id}): no names"
+    wanted = {p: elf.address_of(p.offset) if p.offset_is_file else p.offset for p in places}
+    addresses = {p: a for p, a in wanted.items() if a is not None}
+    names = _names(elf, {a for p, a in addresses.items() if p not in found.names}, found.budget)
+    lines = _lines(elf, file, {a for p, a in addresses.items() if p not in found.lines}, found.reader)
+    with _debug_file(here) as debug_file:
+        if debug_file is not None:
+            separate = Elf(Window(debug_file))
+            if separate.build_id() == here:
+                left = {a for p, a in addresses.items() if p not in found.names and a not in names}
+                names |= _names(separate, left, found.budget)
+                lines = lines or _lines(separate, debug_file, set(addresses.values()), found.reader)
+    found.names |= {p: names[a] for p, a in addresses.items() if a in names}
+    found.lines |= {p: lines[a] for p, a in addresses.items() if a in lines}
+    return None
 
 
-def _debug_names(build_id: str | None, addresses: set[int], budget: _Budget) -> dict[int, Name]:
-    """Names from the separate debug file of an image, where a distribution's debug package has installed it."""
-    if build_id is None or not addresses:
+@contextlib.contextmanager
+def _debug_file(build_id: str | None) -> Iterator[int | None]:
+    """The separate debug file of an image, where a distribution's debug package has installed it."""
+    with contextlib.ExitStack() as stack:
+        file = None
+        if build_id is not None:
+            with contextlib.suppress(OSError):
+                path = DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
+                file = stack.enter_context(regular_file(path, follow=True))
+        yield file
+
+
+def _lines(elf: Elf, file: int, addresses: set[int], reader: SourceLines) -> dict[int, Lines]:
+    if not addresses or not reader.wanted or not elf.has_debug_information():
         return {}
-    path = DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
-    try:
-        with regular_file(path, follow=True) as file:
-            elf = Elf(Window(file))
-            return _names(elf, addresses, budget) if elf.build_id() == build_id else {}
-    except OSError:
-        return {}
+    base = elf.load_address()
+    rows = reader.of(file, (address - base for address in addresses))
+    return {
+        address + base: tuple(SourceLine(demangle(function), file, line) for function, file, line in found)
+        for address, found in rows.items()
+    }
 
 
 def symbol_table(elf: Elf, kind: int) -> Section | None:
@@ -291,6 +271,3 @@ def _best(symbols: Window, addresses: list[int]) -> dict[int, tuple[int, str]]:
         if address not in found and nearest is not None and nearest[1] == 0 and address - nearest[0] < _LONGEST_GUESS:
             found[address] = (nearest[2], "guessed")
     return found
-
-
-__all__ = ["read_symbols", "symbolize", "write_symbols"]

@@ -36,12 +36,22 @@ class Damage:
 
 
 @dataclass(frozen=True)
+class SourceLine:
+    """A function and where it was in its source: the function of a frame, or one that was inlined into it."""
+
+    function: str
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True)
 class NativeFrame:
     """One native frame. `pc` already points into the call; `offset` is the ELF virtual address in the image.
 
     `found` is "exact", "unwound", "frame-pointer" or "scanned". `function` is filled by `symbolize.py`;
     `function_found` says how: "exact" (the address lies inside the symbol) or "guessed" (a symbol without a size lies
-    before it). `offset_is_file`: known from the memory map only, `offset` counts bytes of the file.
+    before it). `offset_is_file`: known from the memory map only, `offset` counts bytes of the file. `lines`: from debug
+    information, functions inlined at that place, the innermost first, then the function itself.
     """
 
     pc: int
@@ -52,6 +62,7 @@ class NativeFrame:
     function: str | None = None
     function_found: str | None = None
     offset_is_file: bool = False
+    lines: tuple[SourceLine, ...] = ()
 
 
 @dataclass(frozen=True)

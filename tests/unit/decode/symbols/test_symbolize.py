@@ -11,7 +11,8 @@ import pytest
 
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.symbols.symbolize import symbolize, write_symbols
+from pytracer.decode.symbols.stored import write_symbols
+from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.snapshot import NativeFrame, Snapshot
 from tests.support import elf
 from tests.support.synth import Box, write_run

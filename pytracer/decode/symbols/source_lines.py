@@ -1,0 +1,100 @@
+"""File, line and inlined functions of native addresses, from the debug information of an image; extra `symbols`.
+
+Debug information is large, and whoever wrote the image wrote it: a child of this file parses it with the library
+`symbolic`, within limits of the kernel on its time and memory. Without that library, or without debug information,
+there are no lines.
+
+This file is also what the child runs, without anything else of this package.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable
+
+_CPU_SECONDS = 4  # of all images of a job; 100 MB of debug information take about one
+_ADDRESS_BYTES = 1 << 30  # beside the image itself
+_WAIT_SECONDS = 30.0  # for a machine that is busy with other things
+_MOST_INLINED = 64
+_Row = tuple[str, "str | None", "int | None"]  # function, file, line
+Rows = dict[int, tuple[_Row, ...]]
+
+
+def is_available() -> bool:
+    """Whether `symbolic` is installed."""
+    return bool(sys.executable) and importlib.util.find_spec("symbolic") is not None
+
+
+class SourceLines:
+    """Asks for the lines of a job's images, one child for each, for a bounded time in all."""
+
+    def __init__(self) -> None:
+        self._available = is_available()
+        self._seconds_left = float(_CPU_SECONDS)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is any use in asking."""
+        return self._available and self._seconds_left > 0
+
+    def of(self, fd: int, addresses: Iterable[int]) -> Rows:
+        """For each address that has lines: functions inlined there, the innermost first, then the function itself.
+
+        Args:
+            fd: an open image with debug information. Stays open.
+            addresses: relative to the lowest address that the image is linked for; 0 for libraries.
+        """
+        if not self.wanted:
+            return {}
+        question = json.dumps(sorted(addresses)).encode()
+        seconds = max(1, round(self._seconds_left))
+        before = _children_seconds()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", __file__, str(fd), str(seconds)], input=question, pass_fds=(fd,),
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", env={}, timeout=_WAIT_SECONDS, check=True,
+            )  # fmt: skip
+            answer: dict[str, list[list[object]]] = json.loads(done.stdout)
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return {}
+        finally:
+            self._seconds_left -= _children_seconds() - before
+        return {int(address): tuple(map(_row, rows)) for address, rows in answer.items()}
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _row(values: list[object]) -> _Row:
+    function, file, line = values
+    return str(function), str(file) if file else None, line if isinstance(line, int) and line > 0 else None
+
+
+def _serve(fd: int, seconds: int) -> None:
+    """The child: addresses on stdin as a JSON list, rows on stdout by address."""
+    nbytes = os.fstat(fd).st_size + _ADDRESS_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    from symbolic.debuginfo import Archive
+
+    objects = list(Archive.open(f"/proc/self/fd/{fd}").iter_objects())
+    cache = objects[0].make_symcache()
+    found = {}
+    for address in json.load(sys.stdin):
+        places = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
+        rows = [(item.symbol, item.full_path, item.line) for item in places]
+        if any(file for _, file, _ in rows):
+            found[str(address)] = rows
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), int(sys.argv[2]))
