@@ -44,13 +44,15 @@ CORE = [
     f'-DPYTRACER_VERSION="{VERSION}"',
 ]
 # nodelete: live storages hold our deleter, threads our stacks. now: nothing binds lazily while the process dies.
+# static-libgcc: each would load libgcc_s.so.1 for us, for 0.1 ms; see csrc/recorder/unwind_tables.cpp.
 CORE_LINK = [
     "-shared",
     "-Wl,-soname,libpytracer_core.so",
     "-Wl,-z,nodelete",
     "-Wl,-z,now",
     "-Wl,--no-undefined",
-    "-lgcc_s",
+    f"-Wl,--version-script={CSRC / 'libpytracer_core.map'}",
+    "-static-libgcc",
     "-ldl",
     "-lpthread",
 ]

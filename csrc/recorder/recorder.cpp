@@ -28,6 +28,7 @@
 #include "sent_signals.h"
 #include "storage_table.h"
 #include "thread_context.h"
+#include "unwind_tables.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -167,6 +168,7 @@ bool start(const char* directory, uint32_t flags, bool preloaded, uint32_t most_
   if (!prepare_box(directory, preloaded, most_boxes, at_once, failure)) return false;
   write_process();
   note_common_facts();
+  if (!preloaded) use_libgcc_s();
   g_box.header->python_minor = static_cast<uint32_t>(find_python());
   // Who preloads nothing has asked for it in the program. Else the first process of a run: a run has a recording.
   if ((!preloaded || at_once) && !crashsafe::ensure_box(crashsafe::Need::kMust)) {
