@@ -4,7 +4,7 @@
 
 Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow;
 those objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so
-with what a preloaded library may be: no library but libc and libgcc_s, nothing bound lazily, never unloaded,
+with what a preloaded library may be: no library but libc, nothing bound lazily, never unloaded,
 thread-locals in the static block. Objects come from build/ when they are newer than the sources, else they are compiled
 as setup.py would.
 """
@@ -31,7 +31,7 @@ CSRC = ROOT / "csrc"
 ALLOW = CSRC / "crashsafe" / "symbols.allow"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
-LIBRARIES = ("libc.so.", "libgcc_s.so.", "libdl.so.", "libpthread.so.", "ld-linux")
+LIBRARIES = ("libc.so.", "libdl.so.", "libpthread.so.", "ld-linux")
 LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
 NOW, NOW_1, NODELETE_1 = 0x8, 0x1, 0x8
 # A loaded library's initial-exec block comes out of a small reserve of glibc's.
@@ -162,7 +162,7 @@ def check_core(path: Path) -> list[str]:
         for tag in dynamic.iter_tags():
             tags[tag.entry.d_tag] = tag.entry.d_val
             if tag.entry.d_tag == "DT_NEEDED" and not tag.needed.startswith(LIBRARIES):
-                problems.append(f"{name_of(path)}: needs {tag.needed}; only libc and libgcc_s are in every process")
+                problems.append(f"{name_of(path)}: needs {tag.needed}; only libc is in every process")
         flags, flags_1 = tags.get("DT_FLAGS", 0), tags.get("DT_FLAGS_1", 0)
         if not (flags & NOW or flags_1 & NOW_1 or "DT_BIND_NOW" in tags):
             problems.append(f"{name_of(path)}: functions are bound at first use, in the handler too: link with -z now")

@@ -507,8 +507,9 @@ bool is_request_handler(const struct sigaction& action) noexcept { return action
 bool may_be_in_handler() noexcept { return t_delivered != 0; }
 
 void forget_reports() noexcept {
-  owner.store(0, std::memory_order_relaxed);
-  noted.tid.store(0, std::memory_order_relaxed);
+  // In most children there are none: a page that is not written is not copied.
+  if (owner.load(std::memory_order_relaxed) != 0) owner.store(0, std::memory_order_relaxed);
+  if (noted.tid.load(std::memory_order_relaxed) != 0) noted.tid.store(0, std::memory_order_relaxed);
   forget_dying();
 }
 

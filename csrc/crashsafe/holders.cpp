@@ -2,6 +2,7 @@
 
 #include "box.h"
 #include "holder_path.h"
+#include "large.h"
 #include "python_objects.h"
 #include "saved_tensors.h"
 #include "torch_objects.h"
@@ -35,7 +36,7 @@ struct Search {
   } classes[kClasses];
   uint32_t class_count;
 };
-constinit Search search{};
+PYTRACER_LARGE constinit Search search{};
 
 Holder* next_holder(uint32_t reserved) {
   CrashHeader& crash = *g_box.crash.data;

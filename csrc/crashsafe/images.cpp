@@ -10,7 +10,7 @@
 #include <link.h>
 #include <cstring>
 
-// Lock-free since glibc 2.35; weak, so that the library also loads on older ones.
+// Lock-free since glibc 2.35; weak, so that the library can also be built with older ones.
 extern "C" int _dl_find_object(void*, struct dl_find_object*) noexcept __attribute__((weak));
 
 namespace pytracer::crashsafe {

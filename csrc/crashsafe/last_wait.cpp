@@ -14,7 +14,9 @@ std::atomic<int> dying_thread{0};
 
 void begin_dying(int tid) noexcept { dying_thread.store(tid, std::memory_order_release); }
 bool dying() noexcept { return dying_thread.load(std::memory_order_acquire) != 0; }
-void forget_dying() noexcept { dying_thread.store(0, std::memory_order_relaxed); }
+void forget_dying() noexcept {
+  if (dying_thread.load(std::memory_order_relaxed) != 0) dying_thread.store(0, std::memory_order_relaxed);
+}
 
 void stay_until_gone() noexcept {
   for (uint64_t start = now_ns(); dying() && now_ns() - start < kMostNs;) {

@@ -1,5 +1,7 @@
 #include "make_box.h"
 
+#include "bounded_text.h"
+#include "large.h"
 #include "open_file.h"
 #include "sys.h"
 
@@ -12,7 +14,7 @@
 
 namespace pytracer::crashsafe {
 
-BoxMapping box_mappings[kBoxMappings];
+PYTRACER_LARGE BoxMapping box_mappings[kBoxMappings];
 std::atomic<uint32_t> box_mapping_count{0};
 uint64_t box_file_bytes = 0;
 
@@ -23,7 +25,7 @@ using namespace blackbox;
 constexpr uint64_t kPage = 4096;
 constexpr int kNameTries = 1000;
 constexpr int kWaits = 5000;  // of 0.1 ms: a loaded disk takes its time to preallocate
-constexpr size_t kHostBytes = 64, kNameBytes = kHostBytes + 48;
+constexpr size_t kNameBytes = kHostBytes + 48;
 constexpr int kMostTries = 4;  // a disk may have room again; whoever records must not pay for asking each time
 constexpr const char* kSuffix = ".blackbox";
 constexpr const char* kOverBudget = "the run has used up its budget of black boxes (PYTRACER_MOST_BOXES)";
@@ -31,16 +33,14 @@ constexpr const char* kOverBudget = "the run has used up its budget of black box
 // Command line and environment, 64 KiB each at most, and as much of what is not worth a file by itself.
 constexpr uint32_t kEarlyJournal = 192 << 10, kEarlyEpochs = 128;
 
+// What every process writes lies together, in two pages mostly.
 struct alignas(kPage) Early {
-  union {
-    FileHeader header;
-    char head[kHeaderBytes];
-  };
-  char journal[kEarlyJournal];
+  FileHeader header;
   Epoch epochs[kEarlyEpochs];
   CrashHeader crash;
+  char journal[kEarlyJournal];
 };
-constinit Early early{};
+PYTRACER_LARGE constinit Early early{};
 
 struct Plan {
   RegionEntry entries[kCoreRegions] = {};
@@ -67,8 +67,8 @@ bool never = false, counted = false;
 int tries = 0;
 bool has_spare_room = false;  // for a report, in private memory: no file could be had
 
-char directory[PATH_MAX] = "";
-char path[PATH_MAX + kNameBytes] = "";
+const char* directory = "";
+PYTRACER_LARGE char path[PATH_MAX + kNameBytes] = "";
 char name[kNameBytes] = "";
 uint64_t boxes_device = 0, boxes_inode = 0, box_device = 0, box_inode = 0;
 Failure failure;
@@ -76,28 +76,6 @@ Failure failure;
 RunCounters* counters = nullptr;
 uint32_t most_boxes = 0;
 uint64_t most_bytes = 0;
-
-class Text {
- public:
-  Text(char* to, size_t room) noexcept : to_(to), room_(room) { to_[0] = 0; }
-  Text& add(const char* text) noexcept {
-    while (*text != 0 && used_ + 1 < room_) to_[used_++] = *text++;
-    to_[used_] = 0;
-    return *this;
-  }
-  Text& add(uint32_t value) noexcept {
-    char digits[12];
-    size_t at = sizeof digits;
-    digits[--at] = 0;
-    do digits[--at] = static_cast<char>('0' + value % 10);
-    while ((value /= 10) != 0);
-    return add(digits + at);
-  }
-
- private:
-  char* to_;
-  size_t room_, used_ = 0;
-};
 
 template <class T>
 void take(Span<T>& span, char* base, RegionKind kind) {
@@ -142,12 +120,6 @@ uint64_t start_ticks() {
   return ticks;
 }
 
-void read_host(char* host, size_t room) {
-  utsname system{};
-  Text text(host, room);
-  text.add(syscall(SYS_uname, &system) == 0 && system.nodename[0] != 0 ? system.nodename : "host");
-}
-
 void complete_identity(FileHeader& header) {
   header.uid = static_cast<uint32_t>(syscall(SYS_getuid));
   header.start_ticks = start_ticks();
@@ -166,7 +138,7 @@ bool failed(const char* what, int error) {
 }
 
 void compose_name(const char* host, int pid, int number) {
-  Text text(name, sizeof name);
+  BoundedText text(name, sizeof name);
   text.add(host).add(".").add(static_cast<uint32_t>(pid));
   if (number != 0) text.add(".").add(static_cast<uint32_t>(number));
   text.add(kSuffix);
@@ -183,9 +155,7 @@ bool note_inode(int descriptor) {
 // With exclusive rights: a link that somebody prepared is refused, a pid that executes again, or is reused, gets the next free name.
 bool create(int boxes, OpenFile& file) {
   char host[kHostBytes];
-  read_host(host, sizeof host);
-  for (char* c = host; *c != 0; c++)
-    if (*c == '/') *c = '_';
+  read_host_as_name(host, sizeof host);
   for (int i = 0; i < kNameTries; i++) {
     compose_name(host, sys_getpid(), i);
     if (file.open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, boxes, 0600)) return note_inode(file.descriptor());
@@ -253,7 +223,7 @@ bool make(Need need) {
   bool over = counters != nullptr && (counters->boxes.load() >= most_boxes || counters->box_bytes.load() >= most_bytes);
   if (need != Need::kMust && over) return failed(kOverBudget, EDQUOT);
   char boxes_path[PATH_MAX + 8];
-  Text(boxes_path, sizeof boxes_path).add(directory).add("/boxes");
+  BoundedText(boxes_path, sizeof boxes_path).add(directory).add("/boxes");
   OpenFile boxes(boxes_path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   struct stat found{};
   if (!boxes.opened() || syscall(SYS_fstat, boxes.descriptor(), &found) != 0)
@@ -266,7 +236,7 @@ bool make(Need need) {
     syscall(SYS_unlinkat, boxes.descriptor(), name, 0);
     return false;
   }
-  Text(path, sizeof path).add(boxes_path).add("/").add(name);
+  BoundedText(path, sizeof path).add(boxes_path).add("/").add(name);
   if (counters != nullptr) {
     counters->boxes.fetch_add(1, std::memory_order_relaxed);
     counters->box_bytes.fetch_add(box_file_bytes, std::memory_order_relaxed);
@@ -376,7 +346,7 @@ bool replace_lost_page(uint64_t addr) noexcept {
 }
 
 void set_box_place(const char* run_directory, uint64_t device, uint64_t inode) noexcept {
-  Text(directory, sizeof directory).add(run_directory);
+  directory = run_directory;
   boxes_device = device;
   boxes_inode = inode;
   tries = 0;
@@ -392,19 +362,36 @@ void count_unrecorded(Unrecorded why) noexcept {
   if (counters != nullptr) counters->unrecorded[static_cast<uint32_t>(why)].fetch_add(1, std::memory_order_relaxed);
 }
 
-bool is_ours_alone(int descriptor, bool strictly) noexcept {
-  struct stat found{};
-  if (syscall(SYS_fstat, descriptor, &found) != 0) return false;
+void read_host(char* host, size_t room) noexcept {
+  utsname system{};
+  BoundedText(host, room).add(syscall(SYS_uname, &system) == 0 && system.nodename[0] != 0 ? system.nodename : "host");
+}
+
+void read_host_as_name(char* host, size_t room) noexcept {
+  read_host(host, room);
+  for (char* c = host; *c != 0; c++)
+    if (*c == '/') *c = '_';
+}
+
+bool is_ours_alone(const struct stat& found, bool strictly) noexcept {
   bool others = (found.st_mode & S_IWOTH) != 0 || (strictly && (found.st_mode & S_IWGRP) != 0);
   return found.st_uid == static_cast<uid_t>(syscall(SYS_geteuid)) && !others;
 }
 
+bool is_ours_alone(int descriptor, bool strictly) noexcept {
+  struct stat found{};
+  return syscall(SYS_fstat, descriptor, &found) == 0 && is_ours_alone(found, strictly);
+}
+
 void begin_early() noexcept {
-  show_crash_regions(nullptr);
-  memset(static_cast<void*>(&early.header), 0, sizeof early.header);
+  if (g_box.header != nullptr) {  // else all of it is zero, in pages that nobody has touched
+    memset(static_cast<void*>(&early.header), 0, sizeof early.header);
+    memset(early.epochs, 0, sizeof early.epochs);
+  }
   early.header.journal_used = kJournalFirst;
-  memset(early.epochs, 0, sizeof early.epochs);
   if (early.crash.state != 0) memset(static_cast<void*>(&early.crash), 0, sizeof early.crash);
+  if (g_box.header == &early.header) return;  // a forked child, most often: what is not written need not be copied
+  show_crash_regions(nullptr);
   g_box.journal = {early.journal, kEarlyJournal};
   g_box.epochs = {early.epochs, kEarlyEpochs};
   g_box.crash = {&early.crash, 1};
@@ -416,9 +403,11 @@ void begin_early() noexcept {
 
 void forget_box(bool copied) noexcept {
   mover.store(0, std::memory_order_relaxed);
-  counted = has_spare_room = false;
-  tries = 0;
-  name[0] = path[0] = 0;
+  if (counted || has_spare_room || tries != 0 || name[0] != 0) {  // else nobody tried to make one, and nothing need be copied
+    counted = has_spare_room = false;
+    tries = 0;
+    name[0] = path[0] = 0;
+  }
   if (copied) where.store(Where::kCopied, std::memory_order_release);
 }
 

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+struct stat;
+
 namespace pytracer::crashsafe {
 
 /// Why a box could not be made: a step and an errno. Text lives for ever.
@@ -59,12 +61,18 @@ bool replace_lost_page(uint64_t addr) noexcept;
 
 // ---- for the recorder, which prepares all this ----
 
-/// Where boxes are made: `directory`, absolute, holds `boxes/`. `boxes_device`, `boxes_inode`: what that was when it was checked.
+/// The name of this host, and the same as part of a file's name.
+inline constexpr size_t kHostBytes = 64;
+void read_host(char* host, size_t room) noexcept;
+void read_host_as_name(char* host, size_t room) noexcept;
+
+/// Where boxes are made: `directory`, absolute, holds `boxes/`, and lives for ever. `boxes_device`, `boxes_inode`: what that was when it was checked.
 void set_box_place(const char* directory, uint64_t boxes_device, uint64_t boxes_inode) noexcept;
 void set_budget(RunCounters* counters, uint32_t most_boxes, uint64_t most_bytes) noexcept;
 void count_unrecorded(Unrecorded why) noexcept;
 
 /// Owner, and nobody else may write: what lies below was put there by us.
+bool is_ours_alone(const struct stat& found, bool strictly) noexcept;
 bool is_ours_alone(int descriptor, bool strictly) noexcept;
 
 /// g_box shows the early memory, emptied but for the header.

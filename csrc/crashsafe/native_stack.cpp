@@ -5,7 +5,7 @@
 #include "images.h"
 #include "safe_read.h"
 
-#include <unwind.h>
+#include <atomic>
 #include <csignal>
 
 namespace pytracer::crashsafe {
@@ -47,7 +47,11 @@ void add(uint64_t pc, uint32_t found) {
   }
 }
 
+constexpr Unwinder kLinkedIn{_Unwind_Backtrace, _Unwind_GetIPInfo};
+constinit std::atomic<const Unwinder*> in_use{&kLinkedIn};
+
 struct Walk {
+  const Unwinder& unwinder;
   uint64_t from;
   bool crossed_signal_frame, complete;
   FrameFn visit;
@@ -57,7 +61,7 @@ struct Walk {
 _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* raw_walk) {
   auto* walk = static_cast<Walk*>(raw_walk);
   int before = 0;
-  uint64_t pc = _Unwind_GetIPInfo(context, &before);
+  uint64_t pc = walk->unwinder.ip_info(context, &before);
   if (pc == 0) {  // the caller of a thread's first function
     walk->complete = true;
     return _URC_END_OF_STACK;
@@ -85,11 +89,17 @@ void unwind_from(uint64_t pc, FrameFn keep) {
 
 }  // namespace
 
-void warm_up_unwinder() noexcept { _Unwind_Backtrace(no_frame, nullptr); }
+void warm_up_unwinder() noexcept { in_use.load(std::memory_order_relaxed)->backtrace(no_frame, nullptr); }
+
+void use_unwinder(const Unwinder& unwinder) noexcept {
+  unwinder.backtrace(no_frame, nullptr);
+  in_use.store(&unwinder, std::memory_order_release);
+}
 
 bool walk_stack(uint64_t from, FrameFn visit, void* argument) noexcept {
-  Walk walk{from, false, false, visit, argument};
-  _Unwind_Backtrace(on_frame, &walk);
+  const Unwinder& unwinder = *in_use.load(std::memory_order_acquire);
+  Walk walk{unwinder, from, false, false, visit, argument};
+  unwinder.backtrace(on_frame, &walk);
   return walk.complete;
 }
 

@@ -1,12 +1,23 @@
 // Native stacks by call-frame information, and what is left when there is none. Raw addresses; names come later.
 #pragma once
 #include <ucontext.h>
+#include <unwind.h>
 #include <cstdint>
 
 namespace pytracer::crashsafe {
 
 /// Loads what the unwinder binds lazily, so that the handler never does. Call once, outside the handler.
 void warm_up_unwinder() noexcept;
+
+/// libgcc's two functions. The core has them linked in, which every process has and which know the tables of loaded images; those of the
+/// process's own libgcc_s also know what was registered there.
+struct Unwinder {
+  _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void*);
+  _Unwind_Ptr (*ip_info)(_Unwind_Context*, int*);
+};
+
+/// From now on stacks are walked by these, which were warmed up and are never unloaded. `unwinder` lives for ever.
+void use_unwinder(const Unwinder& unwinder) noexcept;
 
 /// How a frame was found: NativeFrame.found.
 inline constexpr uint32_t kExact = 0, kUnwound = 1, kFromFramePointer = 2, kScanned = 3;

@@ -4,6 +4,7 @@
 #include "box.h"
 #include "fault_masks.h"
 #include "helper_call.h"
+#include "large.h"
 #include "last_wait.h"
 #include "native_stack.h"
 #include "open_file.h"
@@ -27,7 +28,7 @@ constexpr int kFirstSignal = 61, kLastSignal = 58;  // real-time signals near th
 constexpr unsigned long kSiginfo = 4, kOnStack = 0x08000000, kRestart = 0x10000000, kRestorer = 0x04000000;
 
 std::atomic<bool> asking{false};
-void* after_walk[kStacks][5];  // where a thread goes on whose walk met a fault
+PYTRACER_LARGE void* after_walk[kStacks][5];  // where a thread goes on whose walk met a fault
 
 ThreadStack& stack_at(uint32_t i) { return g_box.thread_stacks.data[i]; }
 std::atomic_ref<uint32_t> state_of(ThreadStack& stack) { return std::atomic_ref(stack.state); }

@@ -2,7 +2,10 @@
 // because the words are rewritten in place.
 #include "redact.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <iterator>
 
 namespace pytracer::crashsafe {
 namespace {
@@ -205,8 +208,25 @@ bool looks_random(const Text& text, size_t begin, size_t end) {
   return digit && longest >= kStretch;
 }
 
+// By what a secret that is told by its look begins: most characters begin none. The shapes of a character lie together, from `first` on.
+constexpr size_t kShapes = std::size(kTokenShapes);
+struct Beginning {
+  bool any = false;
+  uint8_t first = kShapes;
+};
+constexpr auto kBeginnings = [] {
+  std::array<Beginning, 256> beginnings{};
+  for (char c : {':', '-', 'b', 'B'}) beginnings[static_cast<unsigned char>(c)].any = true;
+  for (size_t i = kShapes; i-- > 0;) beginnings[static_cast<unsigned char>(kTokenShapes[i].prefix.text[0])] = {true, static_cast<uint8_t>(i)};
+  return beginnings;
+}();
+static_assert(std::is_sorted(std::begin(kTokenShapes), std::end(kTokenShapes),
+                             [](const Shape& a, const Shape& b) { return a.prefix.text[0] < b.prefix.text[0]; }));
+
 size_t end_of_shape(const Text& text, size_t at, bool inside) {
-  for (const Shape& shape : kTokenShapes) {
+  for (size_t i = kBeginnings[static_cast<unsigned char>(text.data[at])].first; i < kShapes; i++) {
+    const Shape& shape = kTokenShapes[i];
+    if (shape.prefix.text[0] != text.data[at]) break;
     if (!text.has(at, shape.prefix)) continue;
     char ending = shape.prefix.text[shape.prefix.nbytes - 1];
     if (inside && (shape.prefix.nbytes < 4 || (ending != '_' && ending != '-'))) continue;
@@ -219,6 +239,8 @@ size_t end_of_shape(const Text& text, size_t at, bool inside) {
 }
 
 Span secret_at(const Text& text, size_t at, bool line) {
+  bool begins = kBeginnings[static_cast<unsigned char>(text.data[at])].any;
+  if (!begins && (is_name(text.before) || !is_name(text.data[at]))) return kNone;
   if (text.has(at, word("://"))) return password_of_url(text, at);
   if (text.has(at, word("-----BEGIN "))) {
     constexpr Word kKey = word("PRIVATE KEY-----");
@@ -231,6 +253,7 @@ Span secret_at(const Text& text, size_t at, bool line) {
     Span value = value_of_name(text, at, line);
     if (value.found()) return value;
   }
+  if (!begins) return kNone;
   size_t end = end_of_shape(text, at, inside);
   if (end != 0) return {at, end};
   if (!inside && text.has(at, word("bearer "), true)) {

@@ -1,5 +1,6 @@
 #include "saved_tensors.h"
 
+#include "large.h"
 #include "python_objects.h"
 #include "safe_read.h"
 #include "torch_objects.h"
@@ -13,7 +14,7 @@ constexpr uint32_t kNodes = 4096, kSeenSlots = 2 * kNodes, kEdges = 1024;
 constexpr uint64_t kLeastNode = 64, kMostNode = 2048, kMostSaved = 64 << 10, kEdgeBytes = 16, kMostObject = 512;
 
 // Static: the alternate stack has no room. One thread reports at a time.
-struct {
+PYTRACER_LARGE struct {
   uint64_t nodes[kNodes];
   uint32_t distance[kNodes], count, next;
   uint64_t seen[kSeenSlots];

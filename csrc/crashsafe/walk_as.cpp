@@ -1,6 +1,7 @@
 #include "walk_as.h"
 
 #include "arch.h"
+#include "large.h"
 
 #include <cstring>
 
@@ -92,7 +93,7 @@ struct Frame {
 
 __attribute__((noinline)) bool walk_as(const uint64_t (&registers)[34], [[maybe_unused]] const KernelAction& like, FrameFn visit,
                                        void* argument) noexcept {
-  static Frame frame;  // large, and used by the reporting thread alone
+  PYTRACER_LARGE static Frame frame;  // large, and used by the reporting thread alone
   memset(static_cast<void*>(&frame), 0, sizeof frame);
   set_registers(&frame.context, registers);
   static Call call;

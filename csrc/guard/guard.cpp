@@ -1,6 +1,7 @@
 #include "guard.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/sys.h"
 #include "../recorder/core.h"
 #include "../recorder/journal.h"
@@ -52,7 +53,7 @@ std::atomic<GuardMechanism> mechanism{GuardMechanism::kNone};  // of small stora
 size_t page_bytes = 4096;
 uint64_t last_number = 0, inherited_until = 0, protected_live = 0, live = 0, live_bytes = 0, most_bytes = 0;
 std::atomic<bool> stopped{false};
-std::atomic<bool> ready[1 << 16];  // by slot: its canaries are in place
+PYTRACER_LARGE std::atomic<bool> ready[1 << 16];  // by slot: its canaries are in place
 
 constexpr uint32_t kMostSlots = sizeof ready / sizeof ready[0];
 

@@ -1,6 +1,8 @@
 #include "box_file.h"
 
 #include "../crashsafe/arch.h"
+#include "../crashsafe/bounded_text.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/sys.h"
 #include "run_counters.h"
 
@@ -29,7 +31,7 @@ constexpr int kGrowWaits = 5000;  // of 0.1 ms
 constexpr size_t kPage = 4096;
 constexpr uint64_t kBytesPerBox = 4ull << 20;  // a run may take so much disk for each box of its budget
 
-char directory_[PATH_MAX];
+PYTRACER_LARGE char directory_[PATH_MAX];
 std::atomic_flag growing_ = ATOMIC_FLAG_INIT;
 RunCounters* counters_ = nullptr;
 bool keeps_little_ = false;
@@ -58,11 +60,12 @@ bool make_directory(int below, const char* path) { return mkdirat(below, path, 0
 bool note_directory(const char* directory) {
   size_t used = 0;
   if (directory[0] != '/') {
-    if (getcwd(directory_, sizeof directory_) == nullptr) return false;
+    if (getcwd(directory_, sizeof directory_ - 1) == nullptr) return false;
     used = strlen(directory_);
+    directory_[used++] = '/';
   }
-  int wanted = snprintf(directory_ + used, sizeof directory_ - used, "%s%s", used != 0 ? "/" : "", directory);
-  return used + static_cast<size_t>(wanted) + sizeof "/boxes" <= sizeof directory_;
+  crashsafe::BoundedText(directory_ + used, sizeof directory_ - used).add(directory);
+  return used + strlen(directory) + sizeof "/boxes" <= sizeof directory_;
 }
 
 // `boxes/` belongs to us alone, and so no link in it was put there by others. The directory above may be writable for a group of the
@@ -94,8 +97,20 @@ int open_boxes(const char* host, Failure& failure) {
   return boxes;
 }
 
+// The same questions by name, of a run directory that is prepared: nothing but the counters is opened. Whoever puts something else there
+// meanwhile is found out before a box is made: `boxes/` is then asked again, and whether it is still this one.
+bool find_boxes(const char* host, struct stat& boxes) {
+  struct stat above{};
+  char path[sizeof directory_ + sizeof "/boxes"];
+  crashsafe::BoundedText(path, sizeof path).add(directory_).add("/boxes");
+  if (stat(directory_, &above) != 0 || !S_ISDIR(above.st_mode) || !crashsafe::is_ours_alone(above, false)) return false;
+  if (lstat(path, &boxes) != 0 || !S_ISDIR(boxes.st_mode) || !crashsafe::is_ours_alone(boxes, true)) return false;
+  counters_ = find_run_counters(directory_, host);
+  return counters_ != nullptr;
+}
+
 // What needs no system call, or hardly one: many processes never have a file. The rest is written when it is made.
-void write_identity(FileHeader& header, bool preloaded) {
+void write_identity(FileHeader& header, bool preloaded, uint32_t page_bytes) {
   memcpy(header.magic, kMagic, sizeof header.magic);
   header.major = kMajor;
   header.minor = kMinor;
@@ -104,7 +119,7 @@ void write_identity(FileHeader& header, bool preloaded) {
   header.arch = crashsafe::kArch;
   header.pid = getpid();
   header.ppid = getppid();
-  header.page_bytes = static_cast<uint32_t>(sysconf(_SC_PAGESIZE));
+  header.page_bytes = page_bytes;
   header.created_mono_ns = crashsafe::now_ns();
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
@@ -115,7 +130,7 @@ void write_identity(FileHeader& header, bool preloaded) {
 // A process after a fork: it goes on where its parent stood, and has counted nothing yet.
 void renew_header(const FileHeader& inherited, uint64_t journal_used, uint32_t regions) {
   FileHeader header{};
-  write_identity(header, inherited.preloaded != 0);
+  write_identity(header, inherited.preloaded != 0, inherited.page_bytes);
   header.journal_used = journal_used;
   header.region_count = regions;
   header.step = inherited.step;
@@ -252,22 +267,23 @@ bool prepare_box(const char* directory, bool preloaded, uint32_t most_boxes, boo
     failure = {"the name of the run directory is too long", ENAMETOOLONG};
     return false;
   }
-  char host[64] = "host", name[160];
-  gethostname(host, sizeof host - 1);
-  for (char* c = host; *c != 0; c++)
-    if (*c == '/') *c = '_';
-  struct stat file{};
-  Opened boxes(open_boxes(host, failure));
-  if (boxes < 0 || fstat(boxes, &file) != 0) {
-    directory_[0] = 0;
-    return false;
+  char host[crashsafe::kHostBytes], path[sizeof directory_ + 160];
+  crashsafe::read_host_as_name(host, sizeof host);
+  struct stat boxes{};
+  if (!find_boxes(host, boxes)) {
+    Opened opened(open_boxes(host, failure));
+    if (opened < 0 || fstat(opened, &boxes) != 0) {
+      directory_[0] = 0;
+      return false;
+    }
   }
-  crashsafe::set_box_place(directory_, file.st_dev, file.st_ino);
+  crashsafe::set_box_place(directory_, boxes.st_dev, boxes.st_ino);
   crashsafe::set_budget(counters_, most_boxes, most_boxes * kBytesPerBox);
-  snprintf(name, sizeof name, "%s.%d.blackbox", host, getpid());
-  at_once = (counters_ != nullptr && count_process(*counters_) == 0) || faccessat(boxes, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  crashsafe::BoundedText text(path, sizeof path);
+  text.add(directory_).add("/boxes/").add(host).add(".").add(static_cast<uint32_t>(getpid())).add(".blackbox");
+  at_once = (counters_ != nullptr && count_process(*counters_) == 0) || lstat(path, &boxes) == 0;
   crashsafe::begin_early();
-  write_identity(*g_box.header, preloaded);
+  write_identity(*g_box.header, preloaded, static_cast<uint32_t>(sysconf(_SC_PAGESIZE)));
   g_box.header->step = -1;
   g_box_pid = getpid();
   return true;

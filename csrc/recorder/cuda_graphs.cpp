@@ -1,6 +1,7 @@
 #include "cuda_graphs.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "device_memory.h"
@@ -20,7 +21,7 @@ GraphInput* inputs = nullptr;
 uint32_t graph_count = 0, input_count = 0, freed_count = 0;
 bool has_holes = false;
 // By address: chains of inputs, so that a free costs one look-up.
-uint32_t heads[kHeads], next_input[kGraphInputs];
+PYTRACER_LARGE uint32_t heads[kHeads], next_input[kGraphInputs];
 
 uint32_t head_of(uint64_t addr) { return static_cast<uint32_t>(((addr >> 9) * 0x9E3779B97F4A7C15ull) >> 52); }
 

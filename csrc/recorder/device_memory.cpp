@@ -1,6 +1,7 @@
 #include "device_memory.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "cuda_graphs.h"
@@ -30,7 +31,7 @@ std::atomic_flag locked = ATOMIC_FLAG_INIT;
 
 // Frees of unknown blocks while what lived before is being told: these blocks are not to be added afterwards.
 bool expecting = false;
-uint64_t missed[kMissedFrees];
+PYTRACER_LARGE uint64_t missed[kMissedFrees];
 uint32_t missed_count = 0;
 
 DeviceBlock& slot_at(uint64_t addr, uint32_t i) {

@@ -1,5 +1,6 @@
 #include "device_oom.h"
 
+#include "../crashsafe/large.h"
 #include "journal.h"
 
 namespace pytracer::recorder {
@@ -11,7 +12,7 @@ constexpr uint32_t kPlaces = 1024;  // different places that allocate; further o
 constexpr uint32_t kShown = 12;
 constexpr uint32_t kNoNode = ~0u;  // blocks of many autograd nodes, which is what a SITE's second half would tell
 
-DeviceOomUser places[kPlaces];  // under the lock of the tables
+PYTRACER_LARGE DeviceOomUser places[kPlaces];  // under the lock of the tables
 
 void add_to_place(const DeviceBlock& block) {
   uint32_t pool = block.pool_graph != 0 || block.pool_number != 0;

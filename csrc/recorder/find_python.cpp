@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+extern "C" const char _PyRuntime[] __attribute__((weak));
+
 namespace pytracer::recorder {
 namespace {
 
@@ -24,6 +26,9 @@ crashsafe::PythonTypes find_types() {
 }
 
 }  // namespace
+
+// By the linker: dlsym() allocates a message for what it does not find, which would be the first allocation of most processes.
+bool python_is_linked() noexcept { return _PyRuntime != nullptr; }
 
 int find_python() noexcept {
   if (const auto* known = crashsafe::python_offsets()) return known->minor;

@@ -3,6 +3,9 @@
 
 namespace pytracer::recorder {
 
+/// CPython was linked to the program, or loaded with it. Costs nothing.
+bool python_is_linked() noexcept;
+
 /// Looks for CPython and hands its addresses to crashsafe/python_stack.h; cheap and repeatable. Returns its minor version,
 /// 0 when there is none that we know.
 int find_python() noexcept;

@@ -1,6 +1,7 @@
 #include "foreign_storages.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/large.h"
 #include "box_file.h"
 #include "journal.h"
 #include "thread_context.h"
@@ -21,7 +22,7 @@ struct Key {
   uint32_t generation = 0;
   std::atomic<uint64_t> addr{0}, identity{0};
 };
-Key keys[kForeignStorages];
+PYTRACER_LARGE Key keys[kForeignStorages];
 std::atomic<uint32_t> cursor{0}, used{0};
 
 uint64_t number_of(uint32_t index) { return static_cast<uint64_t>(keys[index].generation) << 32 | (index + 1); }

@@ -43,7 +43,7 @@ void resolve_early() {
   real_exit();
 }
 
-__attribute__((constructor)) void start_when_asked() {
+__attribute__((constructor)) void start_when_asked(int, char** arguments) {  // glibc's way to call constructors
   recorder::resolve_system_calls();
   const char* directory = getenv("PYTRACER_DIR");
   const char* preload = getenv("LD_PRELOAD");
@@ -54,7 +54,7 @@ __attribute__((constructor)) void start_when_asked() {
   uint32_t flags = (getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : recorder::kAnnounce) | (status.debugged ? recorder::kDebugged : 0);
   const char* budget = getenv("PYTRACER_MOST_BOXES");
   uint32_t most_boxes = budget != nullptr ? static_cast<uint32_t>(strtoul(budget, nullptr, 10)) : recorder::kMostBoxes;
-  preloaded = recorder::start(directory, flags, true, most_boxes, failure);
+  preloaded = recorder::start(directory, flags, arguments, most_boxes, failure);
   if (preloaded) {
     recorder::hide_faults();
     recorder::adopt_mask();

@@ -3,6 +3,7 @@
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
 #include "../crashsafe/helper_call.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/last_wait.h"
 #include "../crashsafe/make_box.h"
 #include "../crashsafe/process_status.h"
@@ -28,6 +29,7 @@
 #include "sent_signals.h"
 #include "storage_table.h"
 #include "thread_context.h"
+#include "unwind_tables.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -59,12 +61,28 @@ std::atomic<bool> facts_are_parents{false};  // command line and environment, wh
 bool process_hooks_set = false;
 bool announce = false;
 
-void write_process() {
-  static char buffer[65536];  // start-up is single-threaded, in the constructor as in enable()
+size_t copy_words(const char* const* words, char* to, size_t room) {
+  size_t used = 0;
+  for (; *words != nullptr && used < room; words++) {
+    size_t left = room - used, nbytes = strlen(*words) + 1;
+    memcpy(to + used, *words, nbytes < left ? nbytes : left);
+    used += nbytes < left ? nbytes : left;
+  }
+  return used;
+}
+
+size_t read_command_line(char* to, size_t room) {
   int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd >= 0 ? read(fd, buffer, sizeof buffer) : 0;
+  ssize_t n = fd >= 0 ? read(fd, to, room) : 0;
   if (fd >= 0) close(fd);
-  crashsafe::Redacted command = crashsafe::redact_words(buffer, n > 0 ? static_cast<size_t>(n) : 0);
+  return n > 0 ? static_cast<size_t>(n) : 0;
+}
+
+// `arguments`: main()'s, which the kernel's file shows, too, for the price of its directory in /proc; null where they may have changed.
+void write_process(const char* const* arguments) {
+  PYTRACER_LARGE static char buffer[65536];  // start-up is single-threaded, in the constructor as in enable()
+  size_t n = arguments != nullptr ? copy_words(arguments, buffer, sizeof buffer) : read_command_line(buffer, sizeof buffer);
+  crashsafe::Redacted command = crashsafe::redact_words(buffer, n);
   append(EntryKind::kProcess, buffer, command.nbytes);
   size_t used = 0;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; entry++) {
@@ -119,11 +137,11 @@ void after_fork_in_parent() { crashsafe::open_gate(); }
 void after_fork_in_child() {
   crashsafe::forget_reports();
   if (!recording_.load(std::memory_order_relaxed)) return;
-  bool copied = false;
+  bool copied = false, had_tables = crashsafe::box_mapping_count.load(std::memory_order_relaxed) != 0;
   if (!leave_box_to_parent(copied)) return abandon_parents_box();
-  forget_tables();
+  if (had_tables) forget_tables();  // a shell's children have none, and pay for each page that is written
   facts_are_parents.store(!copied, std::memory_order_relaxed);
-  if (copied) write_process();
+  if (copied) write_process(nullptr);
 }
 
 // How a process that ends itself came to that. By exit() when Python still runs on this thread or the thread is not the
@@ -162,12 +180,13 @@ void abandon_recording() noexcept {
   g_box.foreign.store(nullptr, std::memory_order_release);
 }
 
-bool start(const char* directory, uint32_t flags, bool preloaded, uint32_t most_boxes, Failure& failure) noexcept {
-  bool at_once = false;
+bool start(const char* directory, uint32_t flags, const char* const* preloaded_into, uint32_t most_boxes, Failure& failure) noexcept {
+  bool at_once = false, preloaded = preloaded_into != nullptr;
   if (!prepare_box(directory, preloaded, most_boxes, at_once, failure)) return false;
-  write_process();
+  write_process(preloaded_into);
   note_common_facts();
-  g_box.header->python_minor = static_cast<uint32_t>(find_python());
+  if (!preloaded) use_libgcc_s();
+  if (!preloaded || python_is_linked()) g_box.header->python_minor = static_cast<uint32_t>(find_python());
   // Who preloads nothing has asked for it in the program. Else the first process of a run: a run has a recording.
   if ((!preloaded || at_once) && !crashsafe::ensure_box(crashsafe::Need::kMust)) {
     failure = crashsafe::box_failure();
@@ -186,7 +205,7 @@ bool start(const char* directory, uint32_t flags, bool preloaded, uint32_t most_
 
 bool make_box() noexcept {
   if (!crashsafe::ensure_box(crashsafe::Need::kMust)) return false;
-  if (facts_are_parents.load(std::memory_order_relaxed) && facts_are_parents.exchange(false)) write_process();
+  if (facts_are_parents.load(std::memory_order_relaxed) && facts_are_parents.exchange(false)) write_process(nullptr);
   return true;
 }
 
@@ -248,7 +267,7 @@ int pytracer_start(const char* run_directory, uint32_t flags, char* error, size_
     failure = {"already recording", EALREADY};
   else if (recorder::sandboxed())
     failure = {"the program confines itself by seccomp", EPERM};
-  else if (recorder::start(run_directory, flags, false, recorder::kMostBoxes, failure))
+  else if (recorder::start(run_directory, flags, nullptr, recorder::kMostBoxes, failure))
     return 0;
   snprintf(error, error_bytes, "%s", failure.what);
   return failure.error != 0 ? failure.error : EIO;

@@ -15,7 +15,8 @@ inline constexpr uint32_t kMostBoxes = 4096;  ///< of a run, when nobody says ot
 
 /// Prepares the box, writes the first facts, arms this thread's alternate stack, installs the handlers. Without preload, and for the
 /// first process of a run, the box is made at once, else when there is something to record. True with a `failure`: it could not be made.
-bool start(const char* directory, uint32_t flags, bool preloaded, uint32_t most_boxes, Failure& failure) noexcept;
+/// `preloaded_into`: main()'s arguments, null without preload.
+bool start(const char* directory, uint32_t flags, const char* const* preloaded_into, uint32_t most_boxes, Failure& failure) noexcept;
 
 /// Nothing is recorded any more, for good. Stores only: no system call is made. The program goes on.
 void abandon_recording() noexcept;

@@ -1,5 +1,6 @@
 #include "run_counters.h"
 
+#include "../crashsafe/bounded_text.h"
 #include "../crashsafe/make_box.h"
 #include "../crashsafe/sys.h"
 
@@ -8,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -33,7 +35,7 @@ RunCounters* map_counters(int run, const char* name) {
   int fd = openat(run, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return nullptr;
   struct stat file{};
-  bool right = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_size == sizeof(RunCounters) && crashsafe::is_ours_alone(fd, true);
+  bool right = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_size == sizeof(RunCounters) && crashsafe::is_ours_alone(file, true);
   void* at = right ? mmap(nullptr, sizeof(RunCounters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
   if (at == MAP_FAILED) return nullptr;
@@ -43,6 +45,12 @@ RunCounters* map_counters(int run, const char* name) {
 }
 
 }  // namespace
+
+RunCounters* find_run_counters(const char* directory, const char* host) noexcept {
+  char path[PATH_MAX + kNameBytes];
+  crashsafe::BoundedText(path, sizeof path).add(directory).add("/").add(kCountersPrefix).add(host);
+  return map_counters(AT_FDCWD, path);
+}
 
 RunCounters* open_run_counters(int run, const char* host) noexcept {
   char name[kNameBytes];

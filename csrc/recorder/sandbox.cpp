@@ -17,7 +17,6 @@
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 
 extern "C" {
@@ -99,7 +98,9 @@ void resolve_system_calls() noexcept { pytracer_find_system_calls(); }
 
 bool begins_in_a_sandbox(const char* launchers, int own) noexcept {
   if (launchers == nullptr || *launchers == 0) return false;
-  return own < 0 || own > atoi(launchers);
+  int had = 0;
+  for (; *launchers >= '0' && *launchers <= '9'; launchers++) had = had * 10 + (*launchers - '0');
+  return own < 0 || own > had;
 }
 
 }  // namespace pytracer::recorder

@@ -1,6 +1,7 @@
 #include "thread_context.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/large.h"
 #include "../crashsafe/sys.h"
 #include "alternate_stack.h"
 #include "box_file.h"
@@ -24,7 +25,7 @@ constexpr uint32_t kInUse = 0, kEnded = 1, kTaken = 2;
 constexpr uint32_t kHalf = kGravesPerThread / 2;
 constexpr int kWaits = 5000;  // of 0.1 ms: a loaded disk takes its time to preallocate
 
-constinit ThreadContext contexts[kThreadLimit];
+PYTRACER_LARGE constinit ThreadContext contexts[kThreadLimit];
 std::atomic<uint32_t> next_index{0}, next_recycled{0};
 pthread_key_t end_key;
 pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
@@ -36,7 +37,7 @@ struct Overflow {
   alignas(64) char records[kRecordBytes * kRecordsPerThread] = {};
   Grave graves[kGravesPerThread] = {};
 };
-constinit Overflow overflow;
+PYTRACER_LARGE constinit Overflow overflow;
 
 void thread_ends(void* context) {
   auto* ended = static_cast<ThreadContext*>(context);

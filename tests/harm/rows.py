@@ -19,9 +19,9 @@ POWERS: tuple[Power, ...] = ("plain", "no-ptrace", "unprivileged", "filtered", "
 SEGV, ABRT, BUS, FPE, ILL, TRAP, SYS, XCPU, KILL = 139, 134, 135, 136, 132, 133, 159, 152, 137
 MIB = 1 << 20
 # What a process that lives for a moment may cost beyond 1.1 times its own time: twice what was measured on a quiet
-# machine (0.11 to 0.15 ms, and 0.32 to 0.45 ms), so that a row fails for what once cost milliseconds, and not for a
+# machine (0.04 to 0.08 ms, and 0.2 to 0.3 ms), so that a row fails for what once cost twice as much, and not for a
 # neighbour's load.
-FORK_US, EXEC_US = 300, 900
+FORK_US, EXEC_US = 160, 600
 
 
 @dataclass(frozen=True)
