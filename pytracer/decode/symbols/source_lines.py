@@ -89,7 +89,7 @@ def _serve(fd: int, seconds: int) -> None:
     cache = objects[0].make_symcache()
     found = {}
     for address in json.load(sys.stdin):
-        places = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
+        places: list[Any] = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
         rows = [(item.symbol, item.full_path, item.line) for item in places]
         if any(file for _, file, _ in rows):
             found[str(address)] = rows
