@@ -31,9 +31,9 @@ FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
 	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
-	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/crash-matrix.md')"
-	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/harm.md')"
-	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/peers.md')"
+	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
+	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
+	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
@@ -43,7 +43,7 @@ help:
 	@echo "make docs    generate what is generated"
 	@echo "make bench   all benchmarks, half an hour               (ARGS=--quick: ten minutes)"
 	@echo "make soak    a job of two ranks for half an hour        (ARGS='--minutes 10')"
-	@echo "make instructions  instructions of the hot paths against docs/cost.md; needs valgrind"
+	@echo "make instructions  instructions of the hot paths against docs/measurements/cost.md; needs valgrind"
 	@echo "make clean   remove what was built; .venv, .venv-cuda and runs stay"
 	@echo
 	@echo "PYTHON=$(PYTHON)  TORCH=$(TORCH)  VENV=$(VENV)  CXX=$(CXX)"
@@ -67,7 +67,7 @@ test-crash: build
 test-harm: build
 	$(BIN)/python scripts/harm_table.py -n $(JOBS) $(ARGS)
 
-# Other people's test suites and programs, untraced and traced. What is not installed is said: docs/peers.md has the packages.
+# Other people's test suites and programs, untraced and traced. What is not installed is said: docs/measurements/peers.md has the packages.
 test-peers: build $(VENV)/.peers
 	$(BIN)/python scripts/peers.py $(ARGS)
 
@@ -124,7 +124,7 @@ docs: build
 	$(BIN)/python scripts/gen_redaction.py
 	$(BIN)/python scripts/gen_docs.py
 
-# Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/cost.md. soak.py is a job of
+# Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/measurements/cost.md. soak.py is a job of
 # half an hour, and has a word of its own.
 bench: build $(VENV)/.bench
 	@for file in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do \
@@ -134,7 +134,7 @@ bench: build $(VENV)/.bench
 soak: build
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
-# Needs valgrind with its headers. Fails when a hot path got longer than docs/cost.md says.
+# Needs valgrind with its headers. Fails when a hot path got longer than docs/measurements/cost.md says.
 instructions: build
 	$(BIN)/python scripts/instruction_counts.py $(or $(ARGS),--check)
 

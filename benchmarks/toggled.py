@@ -3,7 +3,7 @@
     python benchmarks/toggled.py                     a few minutes
     python benchmarks/toggled.py --quick             a first look
     python benchmarks/toggled.py --workload "MLP step"
-    python benchmarks/toggled.py --write             writes the table into docs/cost.md
+    python benchmarks/toggled.py --write             writes the table into docs/measurements/cost.md
 
 Two processes that run the same program differ by a few per cent, because their memory lies elsewhere: overhead.py,
 which has no choice since it compares with other tools, cannot see 1 %. Here the same objects are used with and without

@@ -86,7 +86,7 @@ def inspect(path: str | Sequence[str]) -> Report:
         path: as for `load`.
 
     Returns:
-        The report; its keys are described in docs/report.md.
+        The report; its keys are described in docs/reference/report.md.
 
     Raises:
         InputError: nothing there can be read.
@@ -109,7 +109,7 @@ def where(
         pid: the same by process id. Without both it is the only process, else the one that the verdict is about.
 
     Returns:
-        One answer for each address, in `addresses`; docs/report.md describes the keys.
+        One answer for each address, in `addresses`; docs/reference/report.md describes the keys.
 
     Raises:
         InputError: nothing there can be read, or there is no such process.

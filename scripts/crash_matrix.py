@@ -19,7 +19,7 @@ from tests.crash.matrix.cells import KINDS, PLACES, STATES, WAYS, Cell, all_cell
 
 PAGE = """# Crash matrix
 
-<!-- Written by `make test-crash ARGS='--write docs/crash-matrix.md'`. -->
+<!-- Written by `make test-crash ARGS='--write docs/measurements/crash-matrix.md'`. -->
 
 {total} processes that really die: kinds of death x threads x ways to record, then states in which the process dies, on
 the main thread. What each cell must leave is data in `tests/crash/matrix/cells.py`. A cell is *ok* when

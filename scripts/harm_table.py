@@ -25,7 +25,7 @@ from tests.support.machine import machine  # noqa: E402
 
 PAGE = """# A traced program behaves as an untraced one
 
-<!-- Written by `make test-harm ARGS='--times 20 --write docs/harm.md'`. -->
+<!-- Written by `make test-harm ARGS='--times 20 --write docs/measurements/harm.md'`. -->
 
 {rows} programs, each run untraced, and traced in {ways} ways, with up to {powers} sets of what its processes may do.
 Equal means: the same status, the same standard output, no more on disk than the row allows (16 MB unless

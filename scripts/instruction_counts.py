@@ -1,8 +1,8 @@
 """Instructions of each hook's hot path, counted by callgrind, and what the paths call. Needs valgrind and its headers.
 
     python scripts/instruction_counts.py                table
-    python scripts/instruction_counts.py --check        compares with docs/cost.md; 1 when something became dearer
-    python scripts/instruction_counts.py --write        writes the table into docs/cost.md
+    python scripts/instruction_counts.py --check        compares with docs/measurements/cost.md; 1 when something became dearer
+    python scripts/instruction_counts.py --write        writes the table into docs/measurements/cost.md
 
 Counts do not depend on what else the machine does: a regression shows where times only flicker. They depend on the
 compiler, CPython and torch, which the table names: elsewhere, write a table first and compare with that.
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "cost.md"
+PAGE = ROOT / "docs" / "measurements" / "cost.md"
 BEGIN, END = "<!-- instructions: begin (scripts/instruction_counts.py --write) -->", "<!-- instructions: end -->"
 TOLERANCE, SLACK = 0.05, 5
 ITERATIONS, STEPS = 1000, 10
@@ -275,7 +275,7 @@ def table(found: dict[str, int]) -> str:
 
 
 def known() -> dict[str, int]:
-    """The table in docs/cost.md."""
+    """The table in docs/measurements/cost.md."""
     text = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     return {title: int(value) for title, value in re.findall(r"^\| ([^|]+) \| (-?\d+) \|$", text, re.MULTILINE)}
 
@@ -283,8 +283,8 @@ def known() -> dict[str, int]:
 def main() -> int:
     """Count, and print, compare or write; returns the exit code."""
     parser = argparse.ArgumentParser(description="Instructions per call of each hook.")
-    parser.add_argument("--check", action="store_true", help="compare with docs/cost.md")
-    parser.add_argument("--write", action="store_true", help="write docs/cost.md")
+    parser.add_argument("--check", action="store_true", help="compare with docs/measurements/cost.md")
+    parser.add_argument("--write", action="store_true", help="write docs/measurements/cost.md")
     parser.add_argument("--only", help="rows whose title contains this")
     parser.add_argument("--measured", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -298,7 +298,7 @@ def main() -> int:
     for title, value in found.items():
         before = old.get(title)
         if before is not None and value > before * (1 + TOLERANCE) + SLACK:
-            complaints.append(f"{title}: {value} instructions, {before} in docs/cost.md")
+            complaints.append(f"{title}: {value} instructions, {before} in docs/measurements/cost.md")
         print(f"{title:<55}{value:>7}" + (f"{before:>9} before" if before is not None else ""))
     for complaint in complaints:
         print(complaint, file=sys.stderr)

@@ -30,7 +30,7 @@ NEAR = 0.2  # of numbers
 
 PAGE = """# Other people's tests and programs
 
-<!-- Written by `make test-peers ARGS='--all --write docs/peers.md'`. -->
+<!-- Written by `make test-peers ARGS='--all --write docs/measurements/peers.md'`. -->
 
 Other people's test suites and programs, run untraced and traced, and compared test by test: by environment alone
 (`LD_PRELOAD` without a launcher), and below `pytracer run`; torch's operators below each level and in guard mode,

@@ -35,7 +35,7 @@ _MISSING = re.compile(r"missing ranks: \{([\d, ]+)\}")
 
 PAGE = """# Who is blamed
 
-<!-- Written by `scripts/who_is_blamed.py --runs {runs} --write docs/who-is-blamed.md`. -->
+<!-- Written by `scripts/who_is_blamed.py --runs {runs} --write docs/measurements/who-is-blamed.md`. -->
 
 Jobs of `tests/distributed` over gloo, each run {runs} times, and the ranks that are blamed for what went wrong:
 

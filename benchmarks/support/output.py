@@ -1,4 +1,4 @@
-"""What every benchmark does with its numbers: a table for people, JSON, or its part of docs/cost.md."""
+"""What every benchmark does with its numbers: a table for people, JSON, or its part of docs/measurements/cost.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from support.measuring import machine_words
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "cost.md"
 _WIDTH = 120
 
 
@@ -34,7 +34,7 @@ class Table:
         )
 
     def markdown(self) -> str:
-        """For docs/cost.md."""
+        """For docs/measurements/cost.md."""
         lines = [self.heads, ["---"] * len(self.heads), *self.rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -42,7 +42,7 @@ class Table:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--json and --write."""
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
-    parser.add_argument("--write", action="store_true", help="write the tables into docs/cost.md, too")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/measurements/cost.md, too")
 
 
 def deliver(

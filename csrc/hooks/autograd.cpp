@@ -1,6 +1,6 @@
 // Autograd nodes: their history through Engine::evaluate_function, which torch's own threads call for each; the one running now
 // through torch::autograd::get_current_node(). Not through a global RecordFunction: torch copies the list of those for every node,
-// 200 ns for the first of them, and sets up one for each node, 270 ns more (docs/cost.md).
+// 200 ns for the first of them, and sets up one for each node, 270 ns more (docs/measurements/cost.md).
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"
 #include "../recorder/core_cuda.h"

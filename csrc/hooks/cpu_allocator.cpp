@@ -1,6 +1,6 @@
 // c10::alloc_cpu and c10::free_cpu, to which torch's CPU allocator comes for every storage. Below the allocator, not around it: the
 // registered allocator, its deleter and what torch compares them with stay torch's, and a wrapper would cost a small step a third
-// more. torch's own memory reporter would fight torch.profiler and costs three times as much (docs/hooks.md).
+// more. torch's own memory reporter would fight torch.profiler and costs three times as much (docs/reference/hooks.md).
 #include "cpu_allocator.h"
 
 #include "../blackbox/layout.h"

@@ -1,7 +1,7 @@
 // Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
 // A range of FSDP's is also the scope of what is called inside of it: its name holds the unit's, e.g. "FSDP::all_gather (layers.0)".
 // Each gets our callback where it is made, in at::RecordFunction's constructor. A global callback would be simpler, but torch copies
-// the list of those for every autograd node, 1700 instructions for a single one (docs/cost.md).
+// the list of those for every autograd node, 1700 instructions for a single one (docs/measurements/cost.md).
 // Watched once there is a process group: optimizers make ranges at each step, which a process without collectives would pay for nothing.
 #include "../blackbox/layout.h"
 #include "../recorder/core.h"

@@ -18,7 +18,7 @@ PYTRACER_API void pytracer_stop(void);
 /// Goes on in the same box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
-/// This process is one of many: when it ends well, its box gives its tables back (docs/blackbox.md).
+/// This process is one of many: when it ends well, its box gives its tables back (docs/reference/blackbox.md).
 PYTRACER_API void pytracer_keep_little(void);
 
 /// The process is about to end with `code`. Seen without asking where the library is preloaded, and at exit().

@@ -1,5 +1,5 @@
 // Storages in memory that torch's CPU allocators did not hand out: arrays of NumPy, buffers, DLPack, from_blob, shared memory,
-// mapped files. Rarer than others, at any address, several of them in one place: a table of their own (docs/blackbox.md).
+// mapped files. Rarer than others, at any address, several of them in one place: a table of their own (docs/reference/blackbox.md).
 #pragma once
 #include "core.h"
 #include "storage_table.h"

@@ -1,5 +1,5 @@
 // Live storages in an open-addressing table that grows in tiers; a free copies the whole life into the thread's graves.
-// Lock-free: a slot is taken by one compare-and-swap and published last (docs/blackbox.md). Its users are in core.h:
+// Lock-free: a slot is taken by one compare-and-swap and published last (docs/reference/blackbox.md). Its users are in core.h:
 // pytracer_storage_allocated and pytracer_storage_freed.
 #pragma once
 namespace pytracer::recorder {

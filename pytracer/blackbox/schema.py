@@ -1,7 +1,7 @@
 """THE definition of the black box format.
 
 Every structure, region, record and journal entry of the file is declared here, once. Python decodes from this
-module (`codec.py`); `csrc/blackbox/layout.h` and the tables in `docs/blackbox.md` are generated from it by
+module (`codec.py`); `csrc/blackbox/layout.h` and the tables in `docs/reference/blackbox.md` are generated from it by
 `scripts/gen_layout.py` and compared in `make lint`.
 
 All values are little-endian, of fixed width and naturally aligned; padding is explicit. Numbers are never reused.

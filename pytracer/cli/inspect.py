@@ -30,7 +30,7 @@ Examples:
 
 @click.command("inspect", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/report.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/reference/report.md).")
 @click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout; - is stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")

@@ -47,7 +47,7 @@ Examples:
   pytracer run --guard=min-bytes:64K,side:underrun -- python train.py
 
 \b
-Guard mode (docs/guard.md): CPU storages lie against a page that faults, and stay inaccessible when freed. WORDS:
+Guard mode (docs/guide/guard.md): CPU storages lie against a page that faults, and stay inaccessible when freed. WORDS:
   all, sample:N            which storages; --guard alone means all
   min-bytes:SIZE           leave smaller ones out
   side:overrun|underrun    which end is guarded to the byte  [default: overrun]
@@ -97,17 +97,17 @@ class RunCommand(click.Command):
 @click.option(
     "--cuda-graphs",
     type=click.Choice(run_directory.CUDA_GRAPHS),
-    help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/gpu.md).",
+    help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/guide/gpu.md).",
 )
 @click.option(
     "--gpu-core",
     is_flag=True,
-    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it (docs/gpu.md).",
+    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it (docs/guide/gpu.md).",
 )
 @click.option(
     "--subreaper",
     is_flag=True,
-    help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/witness.md).",
+    help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/reference/witness.md).",
 )
 @click.argument("job", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

@@ -25,7 +25,7 @@ Examples:
 @click.argument("addresses", metavar="ADDR...", nargs=-1, required=True)
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="The address is one of this rank.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="The address is one of this process.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/report.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/reference/report.md).")
 @click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
 def command(
     run: Path, addresses: tuple[str, ...], rank: int | None, pid: int | None, as_json: bool, color: str

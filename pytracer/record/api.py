@@ -43,7 +43,7 @@ def enable(
         level: "light" (no history of autograd nodes), "default", or "ops" (every operator). Default: PYTRACER_LEVEL,
             else "default".
         guard: guard mode, in the words of `pytracer run --guard`: "all", "sample:1000", ... Storages then lie against
-            a page that faults, and stay inaccessible when freed (docs/guard.md). Default: PYTRACER_GUARD, else off.
+            a page that faults, and stay inaccessible when freed (docs/guide/guard.md). Default: PYTRACER_GUARD, else off.
             Forked children and processes that inherit the environment do the same.
 
     Returns:

@@ -1,6 +1,6 @@
 """The report: what `pytracer inspect` found out, as plain data.
 
-This is the product; text and JSON are views of it, `docs/report.md` is its description. The parts that
+This is the product; text and JSON are views of it, `docs/reference/report.md` is its description. The parts that
 are about one process's threads and memory lie in `process.py`; neither imports anything else of ours.
 Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may
 be added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
@@ -71,7 +71,7 @@ class Run(Part):
 
 
 class Verdict(Part, rename={"class_": "class"}):
-    """The one headline. `class` is one of the classes in docs/report.md."""
+    """The one headline. `class` is one of the classes in docs/reference/report.md."""
 
     class_: str | None = None
     confidence: str | None = None

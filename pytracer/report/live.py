@@ -1,4 +1,4 @@
-"""The report of `pytracer attach`: what a running job is doing. Plain data; docs/witness.md has its JSON.
+"""The report of `pytracer attach`: what a running job is doing. Plain data; docs/reference/witness.md has its JSON.
 
 Every field may be None. Times are ns since the report was taken, counted backwards ("ago").
 """

@@ -305,7 +305,7 @@ class Operand(Part):
 
 
 class Fault(Part):
-    """The access that failed. `kind` says what the address was; see docs/report.md.
+    """The access that failed. `kind` says what the address was; see docs/reference/report.md.
 
     `expression` is the address as the instruction forms it, e.g. "rdi + 0x18"; without a disassembler the only register
     close below the address, if there is one, and then `expression_found` is "guessed".

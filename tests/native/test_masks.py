@@ -207,7 +207,7 @@ def test_vfork_child_leaves_its_parents_belief_alone(native: Native) -> None:
 
 
 def test_masks_are_the_kernels_without_preload(run: Path) -> None:
-    """After enable() alone nothing is interposed: the known limit, told in docs/crash-safety.md."""
+    """After enable() alone nothing is interposed: the known limit, told in docs/reference/crash-safety.md."""
     run.parent.mkdir(parents=True, exist_ok=True)
     code = f"import pytracer; pytracer.enable({str(run)!r})\n{MASKS}\nblock(*FAULTS); print(in_kernel() == FAULTS)"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)

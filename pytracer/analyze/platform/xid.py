@@ -47,7 +47,7 @@ _WRONG_USE = "a kernel did what it may not: an address out of range or misaligne
 _CLEANED_UP = "the work of the process was cleaned up after an earlier error, or because it was killed"
 _CONTAINED = "an uncorrectable ECC error that was contained: only the process that met it was ended"
 _UNCONTAINED = "an uncorrectable ECC error that was not contained: other processes may be affected"
-# docs.nvidia.com/deploy/xid-errors, the frequent ones; docs/gpu.md has the same table.
+# docs.nvidia.com/deploy/xid-errors, the frequent ones; docs/guide/gpu.md has the same table.
 MEANINGS: dict[int, Meaning] = {
     8: Meaning("a kernel ran for too long, or the device stopped processing", "program", _SANITIZE),
     13: Meaning(_WRONG_USE, "program", _SANITIZE),

@@ -157,7 +157,7 @@ def _content(path: Path) -> Any:
     try:
         return load_json(data) if data[:64].lstrip()[:1] == b"{" else load_plain(data)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{path.name} is no dump: {error}", "see docs/flight-recorder.md") from None
+        raise InputError(f"{path.name} is no dump: {error}", "see docs/guide/flight-recorder.md") from None
 
 
 def _rank(name: str, own: object) -> int | None:

@@ -51,7 +51,7 @@ SIGNAL = dict.fromkeys(KINDS, S.SIGSEGV) | {
     "heap-corruption": S.SIGABRT,
 }  # fmt: skip
 
-# The class of the verdict: docs/rules.md.
+# The class of the verdict: docs/reference/rules.md.
 CLASS = {
     "null": "null-dereference",
     "near-null": "null-dereference",
@@ -139,7 +139,7 @@ class Cell:
 
     @property
     def why_no_report(self) -> str | None:
-        """The documented reason why this death leaves no report but its status (docs/crash-safety.md)."""
+        """The documented reason why this death leaves no report but its status (docs/reference/crash-safety.md)."""
         if self.way == "enable" and self.kind == "stack-overflow" and self.place in UNKNOWN_PLACES:
             return "without preload a thread that is not Python's has no alternate stack before its first record"
         if self.way == "enable" and self.state == "inside a signal handler" and self.kind != "abort":

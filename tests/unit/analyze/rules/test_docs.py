@@ -1,4 +1,4 @@
-"""docs/rules.md is generated, and current."""
+"""docs/reference/rules.md is generated, and current."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.cli import ROOT
 
 def test_rules_page_is_current() -> None:
     """Run python scripts/gen_docs.py after changing a rule's docstring."""
-    assert TARGET == ROOT / "docs" / "rules.md"
+    assert TARGET == ROOT / "docs" / "reference" / "rules.md"
     assert TARGET.read_text() == rules_page()
 
 
@@ -23,6 +23,6 @@ def test_every_rule_explains_itself() -> None:
 
 def test_every_known_xid_is_documented() -> None:
     """With the words of the report."""
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "gpu.md").read_text(encoding="utf-8")
     for number, meaning in MEANINGS.items():
         assert f"| {number} | {meaning.what} | {meaning.kind} |" in page
