@@ -20,6 +20,7 @@ from pytracer.blackbox.schema import Entry, Region
 from pytracer.cli.terminal import show, show_json
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import Journal
+from pytracer.decode.recording.journal_entries import plain_entry
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
@@ -159,7 +160,7 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         elif entry.kind in (Entry.NODE, Entry.SITE, Entry.STACK):
             data = journal.node(who_id) if entry.kind == Entry.NODE else _who(journal.who(who_id, 0))
         elif fact is not None and (fact.mono_ns, fact.epoch, fact.kind) == (entry.mono_ns, entry.epoch, kind):
-            data = fact.data
+            data = plain_entry(entry.kind, entry.payload)
             fact = next(facts, None)
         time_ns = entry.mono_ns - snapshot.created_mono_ns
         yield {"time_ns": time_ns, "epoch": entry.epoch, "kind": kind, "who_id": who_id, "data": data}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.decode.types.journal import CppException, select
 from tests.conditions import needs_compiler, needs_core, needs_native, needs_torch
 from tests.support.crash import PROGRAMS, Ended, victim
 
@@ -30,8 +31,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def entries(done: Ended) -> list[tuple[int, str, str]]:
     """Each CPP_EXCEPTION of the victim's box: thread, type, what()."""
-    facts = [fact.data for fact in done.box.facts if fact.kind == "CPP_EXCEPTION"]
-    return [(fact["tid"], fact["type"], fact["what"]) for fact in facts]
+    return [(fact.data.tid, fact.data.type, fact.data.what) for fact in select(done.box.facts, CppException)]
 
 
 @pytest.mark.parametrize(

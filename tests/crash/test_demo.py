@@ -173,7 +173,7 @@ def test_nothing_was_lost_or_damaged(job: Ended, report: dict[str, Any]) -> None
     for box in job.boxes:
         assert box.damage == ()
         assert (box.counts["dropped"], box.counts["hook_errors"], box.counts["torn_records"]) == (0, 0, 0)
-        assert [fact.data for fact in box.facts if fact.kind == "NOTE"] == []
+        assert [note.text for note in box.notes] == []
 
 
 def test_text_fits_one_screen_and_says_it_all(job: Ended) -> None:

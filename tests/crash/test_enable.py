@@ -163,7 +163,7 @@ def test_torch_may_come_after_enable(run: Path) -> None:
     done = victim("torch_after_enable.py", str(run), run=run, way="untraced")
     assert done.status == -signal.SIGABRT
     box = done.box
-    assert box.versions["torch"]
+    assert box.versions.torch
     assert [s.state for s in box.storages if s.nbytes == 4 * 4321] == ["live", "live"]
     lines = {s.allocated_by.python.line for s in box.storages if s.nbytes == 4 * 4321 and s.allocated_by.python}
     program = "torch_after_enable.py"

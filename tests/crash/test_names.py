@@ -163,7 +163,7 @@ def test_names_keep_nothing_alive_and_change_nothing(way: str, run: Path) -> Non
     if way == "untraced":
         return
     box = done.box
-    assert [fact.data for fact in box.facts if fact.kind == "NOTE"] == []
+    assert [note.text for note in box.notes] == []
     assert (box.counts["names_dropped"], box.counts["hook_errors"]) == (0, 0)
     assert box.counts["journal_dropped"] == 0
     assert sum(len(items) for items in box.named.values()) < 4 * 8192

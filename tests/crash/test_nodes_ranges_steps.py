@@ -74,4 +74,4 @@ def test_optimizer_that_cannot_be_looked_at_still_steps_and_is_counted(run: Path
     done, _ = ran("failing", run)
     assert done.box.step == 6
     assert done.box.counts["hook_errors"] > 0
-    assert any("not for you" in fact.data for fact in done.box.facts if fact.kind == "NOTE")
+    assert any("not for you" in note.text for note in done.box.notes)

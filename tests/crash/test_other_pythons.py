@@ -74,7 +74,7 @@ def test_core_without_torch_says_so_to_a_job_with_torch(without_torch: Path, run
     code = "import torch; print(torch.ones(3).sum().item())"
     done = ended([*command, code], environment(PYTHONPATH=str(without_torch)), run)
     assert (done.status, done.stdout) == (0, "3.0\n")
-    notes = [fact.data for box in done.boxes for fact in box.facts if fact.kind == "NOTE"]
+    notes = [note.text for box in done.boxes for note in box.notes]
     assert len(notes) == 1
     assert "built without torch" in notes[0]
 
@@ -110,7 +110,7 @@ def test_objects_of_another_python_are_followed(other_python: str, run: Path) ->
     command = [other_python, "-c", code, str(run)]
     done = ended(command, environment(PYTHONPATH=str(ROOT)), run)
     assert (done.status, done.stdout) == (0, "True True\n"), done.stderr
-    assert [fact.data for fact in done.box.facts if fact.kind == "NOTE"] == []
+    assert [note.text for note in done.box.notes] == []
 
 
 def test_threads_of_another_python_are_told_apart(other_python: str, run: Path) -> None:
@@ -140,6 +140,6 @@ def test_enable_works_in_another_python(other_python: str, run: Path) -> None:
     done = victim("null_dereference.py", run=run, way="enable", python=other_python)
     assert done.status == -signal.SIGSEGV
     box = done.box
-    assert [fact.data for fact in box.facts if fact.kind == "NOTE"] == []
+    assert [note.text for note in box.notes] == []
     assert box.crash is not None
     assert own_frames(box.crash.python_stack)[0][0] == "learning_rate"

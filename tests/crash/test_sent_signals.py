@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.decode.types.journal import SeenSignal, select
 from tests.conditions import needs_core
 from tests.support.crash import Ended, ended, environment, preloaded
 
@@ -86,9 +87,9 @@ def test_program_sees_its_signals_as_without_us(name: str, text: str, run: Path)
     assert (traced.status, traced.stdout, traced.stderr) == (plain.status, plain.stdout, plain.stderr)
 
 
-def seen(done: Ended) -> list[dict[str, object]]:
+def seen(done: Ended) -> list[SeenSignal]:
     """The SIGNAL_SEEN entries of the process itself."""
-    return [fact.data for fact in done.box.facts if fact.kind == "SIGNAL_SEEN"]
+    return [fact.data for fact in select(done.box.facts, SeenSignal)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,8 +107,8 @@ def test_sender_of_a_deadly_signal_is_in_the_box(name: str, run: Path) -> None:
         killer.wait()
     done = Ended(child.pid, -number, "", "", run)
     (entry,) = seen(done)
-    assert (entry["signal"], entry["sender_pid"], entry["handled"]) == (number, killer.pid, False)
-    assert entry["sender_command"][:2] == ("sh", "-c")  # type: ignore[index]
+    assert (entry.signal, entry.sender_pid, entry.handled) == (number, killer.pid, False)
+    assert entry.sender_command[:2] == ("sh", "-c")
     assert done.box.crash is None
 
 
@@ -116,7 +117,7 @@ def test_handled_signal_is_noted_and_the_program_goes_on(run: Path) -> None:
     done = ended(program("SIGTERM", PROGRAMS["python handler"]), preloaded(run), run)
     assert (done.status, done.stdout) == (0, "handled True\non\n")
     (entry,) = seen(done)
-    assert (entry["sender_pid"], entry["handled"]) == (done.pid, True)
+    assert (entry.sender_pid, entry.handled) == (done.pid, True)
 
 
 def test_flood_of_signals_does_not_fill_the_box(run: Path) -> None:

@@ -89,7 +89,7 @@ def test_other_allocators_are_told_and_harm_nothing(run: Path, backend: str) -> 
     done = program("other_allocators", backend, run=run, **settings)
     assert done.status == 0, done.stderr
     assert done.stdout == "[0.0, 0.0]\n"
-    notes = [fact.data for box in done.boxes for fact in box.facts if fact.kind == "NOTE"]
+    notes = [note.text for box in done.boxes for note in box.notes]
     assert any("memory of CUDA devices is not followed" in note for note in notes)
 
 

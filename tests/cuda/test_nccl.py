@@ -30,7 +30,7 @@ def test_collectives_are_completed_when_the_device_has_done_them(run: Path) -> N
         *trained, barrier = box.collectives
         assert {item.state for item in trained} == {"completed"} and barrier.op == "barrier"
         assert all(item.backend == "nccl" and item.stream is not None for item in trained)
-        assert [fact.data for fact in box.facts if fact.kind == "NOTE"] == []
+        assert [note.text for note in box.notes] == []
         assert box.counts["hook_errors"] == 0
 
 

@@ -56,7 +56,7 @@ def test_table_is_torchs_own_when_the_report_cannot_be_made(run: Path) -> None:
     done = traced_run(*job, run=run, PYTHONPATH=f"{broken}:{ROOT}", options=("--no-report",))
     assert done.status == 1
     assert "pytracer:" not in "".join(rows(done.stderr).values())
-    notes = [fact.data for box in done.boxes for fact in box.facts if fact.kind == "NOTE"]
+    notes = [note.text for box in done.boxes for note in box.notes]
     assert any("torchrun's table was not completed" in note for note in notes)
 
 

@@ -285,7 +285,7 @@ def test_absurd_sizes_are_left_to_torch(native: Native) -> None:
 def test_freeing_twice_is_noted_and_does_nothing(native: Native) -> None:
     """The allocator's own double free would abort; this one is written down."""
     box = child(native, "arm()\nat = take(100)\nfree(at)\nfree(at)\nother = take(100)\nfree(other + 16)\n")
-    notes = [fact.data for fact in box.facts if fact.kind == "NOTE"]
+    notes = [note.text for note in box.notes]
     assert sum("freed a second time" in note for note in notes) == 2
     assert guard_of(box).counts["quarantined"] == 1
 

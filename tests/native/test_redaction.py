@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytracer.decode.recording.reader import read_box
+from pytracer.decode.types.journal import SeenSignal, select
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.launcher.redact import redact_bytes
 from tests.conditions import needs_core
@@ -119,7 +120,7 @@ def test_command_line_of_a_sender_is_redacted(tmp_path: Path, number: int) -> No
         assert victim.wait(60) == -number
     (path,) = tmp_path.glob("boxes/*")
     box = read_box(path)
-    seen = [fact.data["sender_command"] for fact in box.facts if fact.kind == "SIGNAL_SEEN"]
+    seen = [fact.data.sender_command for fact in select(box.facts, SeenSignal)]
     sender = box.crash.sender_command if box.crash is not None else seen[-1]
     assert sender[-1] == "--api-key=***"
     assert box.counts["redacted"] == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import Crash, Fact, Job, LoadedImage, MemoryBlock, NativeFrame, Process
+from pytracer.decode.types.journal import CppException, Fact
+from pytracer.decode.types.snapshot import Crash, Job, LoadedImage, MemoryBlock, NativeFrame, Process
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
 from tests.support.synth import Box
@@ -27,24 +28,24 @@ def died(
     *others: Box,
     box: Box | None = None,
     stack_of: Stack | None = None,
-    facts: Sequence[tuple[str, Any]] = (),
+    cpp_exceptions: Sequence[CppException] = (),
     launcher: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Report:
     """The report about process 101, which died in this way.
 
-    `stack_of`: native frames as (image, function[, found]), innermost first. `facts`: (kind, data), noted right before.
+    `stack_of`: native frames as (image, function[, found]), innermost first. `cpp_exceptions`: noted right before.
     `how`: what `Box.crash` takes, and fields of `Crash`.
     """
     of_crash = {name: how.pop(name) for name in list(how) if name in _OF_CRASH and name != "python_matched"}
     how = {"python": s.BACKWARD[:1], "native": s.NATIVE[:2], "mappings": [PROGRAM], **how}
     box = box or Box(pid=PID, ppid=99)
     job = s.load(run, box.at(500).crash(**how), *others, launcher=launcher)
-    return build_report(_completed(job, box.pid, of_crash, stack_of, facts))
+    return build_report(_completed(job, box.pid, of_crash, stack_of, cpp_exceptions))
 
 
 def _completed(
-    job: Job, pid: int, of_crash: Mapping[str, Any], stack_of: Stack | None, facts: Sequence[tuple[str, Any]]
+    job: Job, pid: int, of_crash: Mapping[str, Any], stack_of: Stack | None, cpp_exceptions: Sequence[CppException]
 ) -> Job:
     def complete(process: Process) -> Process:
         snapshot = process.snapshot
@@ -55,7 +56,7 @@ def _completed(
             frames = tuple(_frame(number, crash.pc, *item) for number, item in enumerate(stack_of))
             total = crash.native_total if "native_total" in of_crash else len(frames)
             crash = replace(crash, native_stack=frames, native_total=total)
-        noted = tuple(Fact(crash.mono_ns - 1000, 1, kind, data) for kind, data in facts)
+        noted = tuple(Fact(crash.mono_ns - 1000, 1, "CPP_EXCEPTION", data) for data in cpp_exceptions)
         return replace(process, snapshot=replace(snapshot, crash=crash, facts=snapshot.facts + noted))
 
     return replace(job, processes=tuple(complete(process) for process in job.processes))

@@ -8,7 +8,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Matches, Mismatch,
 from pytracer.analyze.tensors.buffers import Buffer, buffer_of
 from pytracer.analyze.tensors.comm_hooks import hooks
 from pytracer.analyze.tensors.fsdp import unit_states
-from pytracer.analyze.tensors.journal import objects_in
+from pytracer.decode.types.journal import Buckets, select
 from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
 from pytracer.report import job as r
 
@@ -145,21 +145,22 @@ def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
     """The last bucket layout of each DDP module."""
     hook_of = hooks(snapshot)
     last: dict[str, r.Ddp] = {}
-    for fact in snapshot.facts:
-        if fact.kind != "BUCKETS" or not isinstance(fact.data, dict):
-            continue
-        module, generation = str(fact.data.get("module") or "?"), fact.data.get("generation")
+    for fact in select(snapshot.facts, Buckets):
+        layout = fact.data
         buckets = [
             r.DdpBucket(
-                index=bucket.get("index"),
-                addr=hex_addr(bucket["addr"]) if isinstance(bucket.get("addr"), int) else None,
-                nbytes=bucket.get("nbytes"),
-                generation=generation,
-                parameters=[str(item.get("fqn")) for item in objects_in(bucket, "parameters")],
+                index=bucket.index,
+                addr=hex_addr(bucket.addr),
+                nbytes=bucket.nbytes,
+                generation=layout.generation,
+                parameters=[item.fqn for item in bucket.parameters],
             )
-            for bucket in objects_in(fact.data, "buckets")
+            for bucket in layout.buckets
         ]
-        last[module] = r.Ddp(
-            module=module, buckets=buckets, has_rebuilt=fact.data.get("has_rebuilt"), hook=hook_of.get(module)
+        last[layout.module] = r.Ddp(
+            module=layout.module,
+            buckets=buckets,
+            has_rebuilt=layout.has_rebuilt,
+            hook=hook_of.get(layout.module),
         )
     return list(last.values())

@@ -38,11 +38,11 @@ from pytracer.analyze.platform.instruction import (
     page_fault_access,
 )
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
-from pytracer.analyze.tensors.journal import objects_in
 from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.job.identity import launcher_name
+from pytracer.decode.types.journal import CppException, Versions, select
 from pytracer.decode.types.snapshot import Crash, Job, Process, Snapshot
 from pytracer.report import job as r
 
@@ -141,7 +141,7 @@ def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
 
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     """What the recorder itself could not do."""
-    notes = list(dict.fromkeys(str(fact.data) for fact in snapshot.facts if fact.kind == "NOTE"))
+    notes = list(dict.fromkeys(note.text for note in snapshot.notes))
     notes += guard_notes(snapshot)
     notes += lost_storages(snapshot)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
@@ -155,7 +155,8 @@ def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
 def build_run(job: Job, clock: RunClock) -> r.Run:
     """The run as a whole."""
     snapshots = [process.snapshot for process in job.processes]
-    versions = next((item.versions for item in (*(p.snapshot for p in job.ranks), *snapshots) if item.versions), {})
+    all_versions = (item.versions for item in (*(p.snapshot for p in job.ranks), *snapshots))
+    versions = next((item for item in all_versions if item != Versions()), Versions())
     started = datetime.fromtimestamp(clock.start_wall_ns / 1e9, timezone.utc) if clock.start_wall_ns else None
     root = min(snapshots, key=lambda item: item.created_wall_ns, default=None)
     command = job.launcher.command if job.launcher else root.argv if root else ()
@@ -169,9 +170,9 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
         command=list(command),
         world_size=max(sizes, default=None),
         hosts=_hosts(snapshots),
-        torch=versions.get("torch"),
-        cuda=versions.get("cuda"),
-        python=versions.get("python"),
+        torch=versions.torch,
+        cuda=versions.cuda,
+        python=versions.python,
         redacted=redacted,
     )
 
@@ -302,11 +303,10 @@ def _exception(view: ProcessView) -> r.ExceptionReport | None:
     if data is None or (cpp is not None and not view.raised):
         return cpp
     return r.ExceptionReport(
-        type=str(data.get("type") or "") or None,
-        message=str(data.get("message") or ""),
+        type=data.type or None,
+        message=data.message or "",
         python_stack=[
-            r.PythonFrame(function=frame.get("function"), file=frame.get("file"), line=frame.get("line"))
-            for frame in objects_in(data, "python_stack")
+            r.PythonFrame(function=frame.function, file=frame.file, line=frame.line) for frame in data.python_stack
         ],
         language="Python",
     )
@@ -318,14 +318,14 @@ def _cpp_exception(snapshot: Snapshot, crash: Crash | None) -> r.ExceptionReport
         return None
     facts = [
         fact
-        for fact in snapshot.facts
-        if fact.kind == "CPP_EXCEPTION" and 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
+        for fact in select(snapshot.facts, CppException)
+        if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
     ]
-    own = [fact for fact in facts if fact.data["tid"] == crash.tid]
+    own = [fact for fact in facts if fact.data.tid == crash.tid]
     last = next(reversed(own or facts), None)
-    if last is None or not last.data["type"]:
+    if last is None or not last.data.type:
         return None
-    return r.ExceptionReport(type=last.data["type"], message=last.data["what"], language="C++")
+    return r.ExceptionReport(type=last.data.type, message=last.data.what, language="C++")
 
 
 def _last_op(snapshot: Snapshot, crash: Crash | None) -> r.LastOp | None:

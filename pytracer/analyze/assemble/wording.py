@@ -72,9 +72,7 @@ def collective_evidence(views: Sequence[ProcessView]) -> str | None:
 def _records_collectives(view: ProcessView) -> bool:
     """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
     refused = any("hooks are not installed" in note or "hook collective" in note for note in view.report.notes or ())
-    return view.report.last_collective is not None or (
-        bool(view.process.snapshot.versions.get("torch")) and not refused
-    )
+    return view.report.last_collective is not None or (bool(view.process.snapshot.versions.torch) and not refused)
 
 
 def origin_words(verb: str, origin: Origin | None) -> str | None:

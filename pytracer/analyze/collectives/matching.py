@@ -183,12 +183,9 @@ class Matcher:
 def records_collectives(process: Process) -> bool:
     """Whether the absence of a collective says something: the hook is in place, and the box is not damaged."""
     snapshot = process.snapshot
-    refused = any(
-        fact.kind == "NOTE" and ("hooks are not installed" in str(fact.data) or "hook collective" in str(fact.data))
-        for fact in snapshot.facts
-    )
+    refused = any("hooks are not installed" in note.text or "hook collective" in note.text for note in snapshot.notes)
     seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
-    return (seen or bool(snapshot.versions.get("torch"))) and not refused and not snapshot.damage
+    return (seen or bool(snapshot.versions.torch)) and not refused and not snapshot.damage
 
 
 def ended_by_peer_error(process: Process, item: Collective) -> bool:

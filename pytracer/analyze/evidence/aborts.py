@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.native_stack import functions, own_frames
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types import journal
+from pytracer.decode.types.journal import select
 
 PLUMBING = (
     "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr",
@@ -76,9 +78,9 @@ def cpp_exception(view: ProcessView) -> CppException | None:
     exception = view.report.exception
     if exception is not None and exception.language == "C++":
         return CppException(exception.type, exception.message or None)
-    facts = [item.data for item in view.process.snapshot.facts if item.kind == "CPP_EXCEPTION"]
-    own = [data for data in facts if isinstance(data, dict) and view.crash and data.get("tid") == view.crash.tid]
-    return CppException(None, None) if own and not own[-1].get("type") else None
+    facts = select(view.process.snapshot.facts, journal.CppException)
+    own = [fact.data for fact in facts if view.crash and fact.data.tid == view.crash.tid]
+    return CppException(None, None) if own and not own[-1].type else None
 
 
 def terminated_without_exception(view: ProcessView) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytracer.decode.types.journal import SeenSignal, select
 from pytracer.decode.types.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -27,14 +28,11 @@ def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
 
     SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU are noted, below preload only.
     """
-    found = []
-    for fact in snapshot.facts:
-        if fact.kind == "SIGNAL_SEEN" and isinstance(fact.data, dict) and fact.mono_ns >= snapshot.created_mono_ns:
-            data = fact.data
-            if number is None or data["signal"] == number:
-                command = tuple(data["sender_command"])
-                found.append(Sent(data["signal"], data["code"], data["sender_pid"], command, fact.mono_ns))
-    return found
+    return [
+        Sent(fact.data.signal, fact.data.code, fact.data.sender_pid, fact.data.sender_command, fact.mono_ns)
+        for fact in select(snapshot.facts, SeenSignal)
+        if fact.mono_ns >= snapshot.created_mono_ns and number in (None, fact.data.signal)
+    ]
 
 
 def deadly_signal(view: ProcessView) -> Sent | None:

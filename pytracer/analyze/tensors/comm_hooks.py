@@ -10,6 +10,7 @@ from __future__ import annotations
 from pytracer.analyze.tensors.ddp import bucket_named, buckets_before
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.scopes import HookCall, hook_call, joined_module
+from pytracer.decode.types.journal import Hook, select
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 _HALF = ("float16", "bfloat16")
@@ -46,8 +47,7 @@ def sent_from_storage(snapshot: Snapshot, storage: Storage) -> str | None:
 
 def hooks(snapshot: Snapshot) -> dict[str | None, str]:
     """The communication hook of each DDP module; None stands for a module whose name was not known yet."""
-    found = (fact.data for fact in snapshot.facts if fact.kind == "HOOK" and isinstance(fact.data, dict))
-    return {data.get("module"): str(data.get("hook")) for data in found}
+    return {fact.data.module: fact.data.hook for fact in select(snapshot.facts, Hook)}
 
 
 def _builtin(snapshot: Snapshot, item: Collective) -> HookCall | None:

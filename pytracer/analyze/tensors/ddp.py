@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytracer.analyze.address_space.address_info import BucketLife
-from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
-from pytracer.decode.types.snapshot import Fact, Moment, Snapshot, Storage, Who
+from pytracer.analyze.tensors.journal import facts_of_life
+from pytracer.decode.types.journal import Bucket, Buckets, Fact, select
+from pytracer.decode.types.snapshot import Moment, Snapshot, Storage, Who
 
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 
@@ -16,8 +15,8 @@ def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife 
     layouts = _layouts(snapshot)
     before = [fact for fact in layouts if mono_ns is None or fact.mono_ns <= mono_ns]
     for fact in reversed(before):
-        for bucket in objects_in(fact.data, "buckets"):
-            if number_in(bucket, "addr") <= addr < number_in(bucket, "addr") + max(number_in(bucket, "nbytes"), 1):
+        for bucket in fact.data.buckets:
+            if bucket.addr <= addr < bucket.addr + max(bucket.nbytes, 1):
                 return _bucket_life(fact, bucket, addr, layouts)
     return None
 
@@ -31,18 +30,17 @@ def buckets_before(snapshot: Snapshot, module: str, mono_ns: int | None) -> list
     """The buckets of a module, in the last layout recorded before `mono_ns`."""
     layouts = _layouts(snapshot)
     for fact in reversed(layouts):
-        if str(fact.data.get("module") or "?") == module and (mono_ns is None or fact.mono_ns <= mono_ns):
-            found = objects_in(fact.data, "buckets")
-            return [_bucket_life(fact, bucket, number_in(bucket, "addr"), layouts) for bucket in found]
+        if fact.data.module == module and (mono_ns is None or fact.mono_ns <= mono_ns):
+            return [_bucket_life(fact, bucket, bucket.addr, layouts) for bucket in fact.data.buckets]
     return []
 
 
 def bucket_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | None:
     """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
     layouts = _layouts(snapshot)
-    for fact in reversed(list(facts_of_life(snapshot, "BUCKETS", storage))):
-        for bucket in objects_in(fact.data, "buckets"):
-            if storage.base <= number_in(bucket, "addr") < storage.base + max(storage.nbytes, 1):
+    for fact in reversed(list(facts_of_life(snapshot, Buckets, storage))):
+        for bucket in fact.data.buckets:
+            if storage.base <= bucket.addr < storage.base + max(storage.nbytes, 1):
                 return _bucket_life(fact, bucket, addr, layouts)
     return None
 
@@ -54,17 +52,16 @@ def forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | Non
     """
     layouts = _layouts(snapshot)
     for fact in reversed(layouts):
-        for bucket in objects_in(fact.data, "buckets"):
-            base, nbytes = number_in(bucket, "addr"), number_in(bucket, "nbytes")
-            if not base <= addr < base + nbytes:
+        for bucket in fact.data.buckets:
+            if not bucket.addr <= addr < bucket.addr + bucket.nbytes:
                 continue
             life = _bucket_life(fact, bucket, addr, layouts)
             if not life.rebuilt:
                 continue
             gone = min(item.epoch for item in layouts if item.mono_ns == life.rebuilt_mono_ns)
             storage = Storage(
-                base=base,
-                nbytes=nbytes,
+                base=bucket.addr,
+                nbytes=bucket.nbytes,
                 state="freed",
                 allocated=Moment(fact.epoch - 1, None, None),
                 allocated_by=Who(),
@@ -76,33 +73,23 @@ def forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | Non
     return None
 
 
-def _layouts(snapshot: Snapshot) -> list[Fact]:
+def _layouts(snapshot: Snapshot) -> list[Fact[Buckets]]:
     """The latest layouts of all models: each of them is compared with the others."""
-    found = [fact for fact in snapshot.facts if fact.kind == "BUCKETS" and isinstance(fact.data, dict)]
-    return found[-_MOST_LAYOUTS:]
+    return list(select(snapshot.facts, Buckets))[-_MOST_LAYOUTS:]
 
 
-def _bucket_life(fact: Fact, bucket: dict[str, Any], addr: int, layouts: list[Fact]) -> BucketLife:
+def _bucket_life(fact: Fact[Buckets], bucket: Bucket, addr: int, layouts: list[Fact[Buckets]]) -> BucketLife:
     """A bucket of a BUCKETS fact, with what lay at `addr`, and whether any of `layouts` replaced it."""
-    module, generation = str(fact.data.get("module") or "?"), number_in(fact.data, "generation")
-    offset = addr - number_in(bucket, "addr")
-    parameters = objects_in(bucket, "parameters")
-    inside = [
-        str(item.get("fqn"))
-        for item in parameters
-        if number_in(item, "offset_bytes") <= offset < number_in(item, "offset_bytes") + number_in(item, "nbytes")
-    ]
-    newer = [
-        item
-        for item in layouts
-        if str(item.data.get("module") or "?") == module and number_in(item.data, "generation") > generation
-    ]
+    module, generation = fact.data.module, fact.data.generation
+    offset = addr - bucket.addr
+    inside = [item.fqn for item in bucket.parameters if item.offset_bytes <= offset < item.offset_bytes + item.nbytes]
+    newer = [item for item in layouts if item.data.module == module and item.data.generation > generation]
     return BucketLife(
         module=module,
-        index=number_in(bucket, "index"),
+        index=bucket.index,
         generation=generation,
-        nbytes=number_in(bucket, "nbytes"),
-        parameters=tuple(str(item.get("fqn")) for item in parameters),
+        nbytes=bucket.nbytes,
+        parameters=tuple(item.fqn for item in bucket.parameters),
         offset_bytes=offset,
         parameter=inside[0] if inside else None,
         rebuilt=bool(newer),

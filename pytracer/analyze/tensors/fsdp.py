@@ -9,16 +9,15 @@ from __future__ import annotations
 from pytracer.analyze.address_space.address_info import UnitLife
 from pytracer.analyze.tensors.fsdp_units import (
     Spot,
-    Unit,
     spot_in_full,
     spot_in_shard,
     spot_in_shards,
-    unit_of,
     units,
     units_of_step,
 )
 from pytracer.analyze.tensors.journal import facts_of_life, lived_at
 from pytracer.analyze.tensors.scopes import UnitStep, unit_step
+from pytracer.decode.types.journal import Unit
 from pytracer.decode.types.snapshot import Collective, ScopedTensor, Snapshot, Storage
 
 _ROLES = {"unsharded_parameter": "unsharded-parameter", "unsharded_gradient": "unsharded-gradient"}
@@ -38,7 +37,7 @@ def unit_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> UnitLife
 
 
 def _uses_fsdp(snapshot: Snapshot) -> bool:
-    named = any(fact.kind == "UNIT" for fact in snapshot.facts) or bool(snapshot.scoped_tensors)
+    named = any(isinstance(fact.data, Unit) for fact in snapshot.facts) or bool(snapshot.scoped_tensors)
     return named or any(unit_step(item.scope) for item in snapshot.collectives)
 
 
@@ -93,8 +92,8 @@ def _life_of_tensor(snapshot: Snapshot, known: list[Unit], item: ScopedTensor, a
 
 
 def _shard_of(snapshot: Snapshot, storage: Storage, addr: int) -> UnitLife | None:
-    for fact in reversed(list(facts_of_life(snapshot, "UNIT", storage))):
-        unit = unit_of(fact)
+    for fact in reversed(list(facts_of_life(snapshot, Unit, storage))):
+        unit = fact.data
         if unit.flat and _holds(storage, unit.shard_addr):
             element = (addr - unit.shard_addr) // max(unit.shard_itemsize, 1)
             spot = spot_in_shard(unit, element, unit.shard_rank)

@@ -5,38 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytracer.analyze.tensors.journal import number_in, objects_in
 from pytracer.analyze.tensors.scopes import UnitStep
-from pytracer.decode.types.snapshot import Fact, Snapshot
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a unit; sizes and `offset`, its place in the flat parameter, in elements."""
-
-    fqn: str
-    numel: int
-    shard_numel: int
-    offset: int
-    addr: int
-    itemsize: int
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One unit. `shard_numel` is the size of each rank's shard of all its parameters together, in elements."""
-
-    module: str
-    fqn: str
-    wrapper: str
-    flat: bool
-    world_size: int
-    shard_rank: int
-    shard_numel: int
-    shard_addr: int
-    shard_itemsize: int
-    replicas: int
-    parameters: tuple[Parameter, ...]
+from pytracer.decode.types.journal import Unit, select
+from pytracer.decode.types.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -48,44 +19,11 @@ class Spot:
     rank: int | None = None
 
 
-def unit_of(fact: Fact) -> Unit:
-    """A UNIT entry."""
-    data = fact.data
-    items = [
-        Parameter(
-            fqn=str(item.get("fqn")),
-            numel=number_in(item, "numel"),
-            shard_numel=number_in(item, "shard_numel"),
-            offset=number_in(item, "offset"),
-            addr=number_in(item, "addr"),
-            itemsize=number_in(item, "itemsize"),
-        )
-        for item in objects_in(data, "parameters")
-    ]
-    flat = data.get("flat") is True
-    shard = data.get("shard") if isinstance(data.get("shard"), dict) else {}
-    return Unit(
-        module=str(data.get("module") or "?"),
-        fqn=str(data.get("unit") or ""),
-        wrapper=str(data.get("wrapper") or "?"),
-        flat=flat,
-        world_size=number_in(data, "world_size"),
-        shard_rank=number_in(data, "shard_rank"),
-        shard_numel=number_in(shard, "numel") if flat else sum(item.shard_numel for item in items),
-        shard_addr=number_in(shard, "addr"),
-        shard_itemsize=number_in(shard, "itemsize"),
-        replicas=number_in(data, "replicas"),
-        parameters=tuple(items),
-    )
-
-
 def units(snapshot: Snapshot) -> list[Unit]:
     """The last state of every unit, in the order in which they were first noted."""
     last: dict[tuple[object, ...], Unit] = {}
-    for fact in snapshot.facts:
-        if fact.kind == "UNIT" and isinstance(fact.data, dict):
-            unit = unit_of(fact)
-            last[unit.module, unit.fqn, unit.world_size] = unit
+    for fact in select(snapshot.facts, Unit):
+        last[fact.data.module, fact.data.fqn, fact.data.world_size] = fact.data
     return list(last.values())
 
 

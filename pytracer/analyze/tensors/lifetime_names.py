@@ -6,8 +6,9 @@ from pytracer.analyze.address_space.address_info import BucketLife
 from pytracer.analyze.tensors.comm_hooks import sent_from_storage
 from pytracer.analyze.tensors.ddp import bucket_of_storage
 from pytracer.analyze.tensors.fsdp import unit_of_storage
-from pytracer.analyze.tensors.journal import facts_of_life, number_in, objects_in
+from pytracer.analyze.tensors.journal import facts_of_life
 from pytracer.analyze.tensors.names import named_tensors
+from pytracer.decode.types.journal import Module
 from pytracer.decode.types.snapshot import Snapshot, Storage
 
 
@@ -19,12 +20,12 @@ def names_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[B
     first = (bucket.name if bucket else None, unit.name if unit else None, sent)
     at_addr: dict[str, None] = {name: None for name in first if name}
     others: dict[str, None] = {}
-    for fact in facts_of_life(snapshot, "MODULE", storage):
-        for tensor in objects_in(fact.data, "tensors"):
-            start, nbytes = number_in(tensor, "addr"), number_in(tensor, "nbytes")
+    for fact in facts_of_life(snapshot, Module, storage):
+        for tensor in fact.data.tensors:
+            start, nbytes = tensor.addr or 0, tensor.nbytes or 0
             if not storage.base <= start < storage.base + max(storage.nbytes, 1):
                 continue
-            name = f"{tensor.get('role') or 'tensor'} {tensor.get('fqn')}"
+            name = f"{tensor.role or 'tensor'} {tensor.fqn}"
             (at_addr if start <= addr < start + max(nbytes, 1) else others).setdefault(name)
     here, there = named_tensors(snapshot, storage, addr)
     at_addr.update(dict.fromkeys(item.name for item in here))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from pytracer.decode.types.journal import Rank, select
 from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
 
 WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
@@ -168,5 +169,5 @@ def _last_of_groups(snapshot: Snapshot) -> dict[str, Collective]:
 
 def left_ns(snapshot: Snapshot) -> int | None:
     """When the process began to leave its job's process group, for good."""
-    own = [f for f in snapshot.facts if f.kind == "RANK" and f.mono_ns >= snapshot.created_mono_ns]
-    return own[-1].mono_ns if own and isinstance(own[-1].data, dict) and own[-1].data.get("left") else None
+    own = [f for f in select(snapshot.facts, Rank) if f.mono_ns >= snapshot.created_mono_ns]
+    return own[-1].mono_ns if own and own[-1].data.left else None

@@ -60,7 +60,7 @@ def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
         return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
     if not devices:
         return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")
-    notes = [str(fact.data) for box in found for fact in box.facts if fact.kind == "NOTE" and "CUDA" in str(fact.data)]
+    notes = [note.text for box in found for note in box.notes if "CUDA" in note.text]
     blocks = [item for box in found for item in box.storages if item.device != "cpu"]
     if not blocks:
         return Check("cuda", LIMITED, f"memory of {seen.get('name')} is not followed: {'; '.join(notes) or 'no block'}")

@@ -122,7 +122,7 @@ def check_native() -> Check:
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
         done = traced(Path(directory), "-c", "import torch; kept = torch.ones(5)")
         found = [read_box(path) for path in boxes(directory)]
-    notes = [str(fact.data) for box in found for fact in box.facts if fact.kind == "NOTE"]
+    notes = [note.text for box in found for note in box.notes]
     if done.returncode:
         return Check("native", MISSING, f"a traced `import torch` failed: {last_line(done)}", f"rebuild: {REBUILD}")
     if not any(box.storages for box in found):

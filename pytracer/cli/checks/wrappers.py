@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
-from pytracer.decode.types.snapshot import Fact
+from pytracer.decode.types.journal import AnyFact, Note, select
 
 _PROGRAM = """
 import torch, torch.distributed as dist
@@ -38,12 +38,12 @@ def check_wrappers() -> Check:
     return wrappers(facts)
 
 
-def wrappers(facts: Sequence[Fact]) -> Check:
+def wrappers(facts: Sequence[AnyFact]) -> Check:
     """`facts`: those in the child's box."""
     kinds = {fact.kind for fact in facts}
     lost = [name for name, kind in (("DDP's buckets", "BUCKETS"), ("FSDP's units", "UNIT")) if kind not in kinds]
     if lost:
-        notes = "; ".join(str(fact.data) for fact in facts if fact.kind == "NOTE")
+        notes = "; ".join(fact.data.text for fact in select(facts, Note))
         why = f": {notes}" if notes else ""
         return Check("wrappers", LIMITED, f"{' and '.join(lost)} have no names with this torch{why}")
     return Check("wrappers", WORKS, "a traced child recorded a DDP bucket and an FSDP unit with their parameters")

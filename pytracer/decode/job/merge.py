@@ -26,7 +26,8 @@ from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
 from pytracer.decode.types.host_counters import SeenProcess, Usage
-from pytracer.decode.types.snapshot import Crash, Damage, Fact, Job, LauncherRecord, Process, Snapshot, Wait
+from pytracer.decode.types.journal import Fact, Rank, UncaughtException, Wait, select
+from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Snapshot
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
@@ -325,23 +326,23 @@ def _is_running(s: Snapshot) -> bool:
         return False
 
 
-def _exception(s: Snapshot) -> Fact | None:
+def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
     """The uncaught exception that began the end: the main thread's if there is one, else the last.
 
     With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
     """
-    own = [f for f in s.facts if f.kind == "EXCEPTION" and f.mono_ns >= s.created_mono_ns]
-    main = [f for f in own if f.data.get("thread") in (None, "MainThread")]
+    own = [f for f in select(s.facts, UncaughtException) if f.mono_ns >= s.created_mono_ns]
+    main = [f for f in own if f.data.thread in (None, "MainThread")]
     candidates = main or own
-    top = next((f for f in reversed(candidates) if not f.data.get("on_its_way")), None)
-    first = next((f for f in candidates if f.data.get("on_its_way") and not _went_on(s, f.mono_ns)), None)
+    top = next((f for f in reversed(candidates) if not f.data.on_its_way), None)
+    first = next((f for f in candidates if f.data.on_its_way and not _went_on(s, f.mono_ns)), None)
     if first is None or (top is not None and top.mono_ns < first.mono_ns):
         return top
-    same = top is not None and all(top.data.get(name) == first.data.get(name) for name in ("type", "message"))
+    same = top is not None and (top.data.type, top.data.message) == (first.data.type, first.data.message)
     return replace(first, data=top.data) if top is not None and same else first
 
 
 def _went_on(s: Snapshot, mono_ns: int) -> bool:
     """Whether the process worked with its peers after a moment: then an exception of that moment was caught."""
-    later = (f for f in s.facts if f.kind == "RANK" and f.mono_ns > mono_ns and not f.data.get("left"))
+    later = (f for f in select(s.facts, Rank) if f.mono_ns > mono_ns and not f.data.left)
     return any(later) or any((c.scheduled_ns or 0) > mono_ns for c in s.collectives)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
+from pytracer.decode.types.journal import Rank, select
 from pytracer.decode.types.snapshot import Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
@@ -47,7 +47,7 @@ class _Node:
         self.identity = identity_of(self.box.environment)
         self.agent = is_agent(self.box.argv)
         argv = self.box.argv[0].rpartition("/")[2] if self.box.argv else ""
-        self.python = bool(self.box.python_minor or self.box.versions.get("torch") or argv.startswith("python"))
+        self.python = bool(self.box.python_minor or self.box.versions.torch or argv.startswith("python"))
 
     def ancestors(self) -> Iterator[_Node]:
         node = self.parent
@@ -77,7 +77,7 @@ def decide_roles(lineages: Sequence[Sequence[Snapshot]], seen: Seen | None = Non
         chosen = _first_python(node)
         # A shell around a rank has its RANK too; so does everything that a rank starts.
         if not _is_rank_or_related(chosen):
-            _make_rank(chosen, {})
+            _make_rank(chosen, None)
     for node in nodes:
         if node.standing.role != "rank":
             node.standing.role = _other_role(node)
@@ -119,8 +119,8 @@ def _birth(node: _Node) -> tuple[int, int]:
     return node.box.start_ticks, node.boxes[0].created_mono_ns
 
 
-def _own_rank(box: Snapshot) -> dict[str, Any] | None:
-    own = [f.data for f in box.facts if f.kind == "RANK" and f.mono_ns >= box.created_mono_ns]
+def _own_rank(box: Snapshot) -> Rank | None:
+    own = [f.data for f in select(box.facts, Rank) if f.mono_ns >= box.created_mono_ns]
     return own[-1] if own else None
 
 
@@ -145,15 +145,16 @@ def _size(count: int | None) -> int | None:
     return count if count is not None and 0 <= count <= _MOST_RANKS else None
 
 
-def _make_rank(node: _Node, entry: dict[str, Any]) -> None:
+def _make_rank(node: _Node, entry: Rank | None) -> None:
+    """By its RANK entry, else by its environment."""
     environment, identity = node.box.environment, node.identity
+    local_rank = identity.local_rank if identity else number(environment.get("LOCAL_RANK"))
+    world_size = identity.world_size if identity else number(environment.get("WORLD_SIZE"))
     node.standing = Standing(
         "rank",
-        entry.get("rank", identity.rank if identity else None),
-        _first(entry.get("local_rank"), identity.local_rank if identity else number(environment.get("LOCAL_RANK"))),
-        _size(
-            _first(entry.get("world_size"), identity.world_size if identity else number(environment.get("WORLD_SIZE")))
-        ),
+        entry.rank if entry else identity.rank if identity else None,
+        _first(entry.local_rank if entry else None, local_rank),
+        _size(_first(entry.world_size if entry else None, world_size)),
     )
 
 

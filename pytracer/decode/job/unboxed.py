@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.roles import Seen
-from pytracer.decode.types.snapshot import LauncherRecord, Snapshot, Wait
+from pytracer.decode.types.journal import Versions, Wait
+from pytracer.decode.types.snapshot import LauncherRecord, Snapshot
 from pytracer.decode.types.storage_table import StorageTable
 
 _MOST = 32  # a program may kill thousands of its children
@@ -76,7 +77,7 @@ def _snapshot(like: Snapshot, seen: SeenProcess, ppid: int, start_ticks: int) ->
         argv=(seen.name,) if seen.name else (),
         environment=like.environment,
         rank=None,
-        versions={},
+        versions=Versions(),
         facts=(),
         events=(),
         threads=(),

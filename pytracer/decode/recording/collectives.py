@@ -13,7 +13,8 @@ from pytracer.blackbox.schema import CollectiveState, Region
 from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.journal import Journal
 from pytracer.decode.types.devices import CudaStream
-from pytracer.decode.types.snapshot import Collective, Event, Fact, Group
+from pytracer.decode.types.journal import AnyFact, MadeGroup, select
+from pytracer.decode.types.snapshot import Collective, Event, Group
 
 _ORDER = struct.Struct("<I")
 _PLACES = layout(schema.COLLECTIVE_SLOT).offsets
@@ -53,7 +54,7 @@ class Collectives:
         self,
         box: BoxFile,
         journal: Journal,
-        facts: tuple[Fact, ...],
+        facts: tuple[AnyFact, ...],
         most: int | None = None,
         streams: Iterable[CudaStream] = (),
     ) -> None:
@@ -160,48 +161,46 @@ def _dtype(name: str) -> str | None:
     return _DTYPES.get(lower, lower) or None
 
 
-def _groups(facts: tuple[Fact, ...], journal: Journal) -> tuple[tuple[Group, ...], dict[int, Group]]:
+def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, ...], dict[int, Group]]:
     """All groups in the order of creation, and those that ran something by the id of their entry."""
     made = _made(facts)
     by_name: dict[str, Group] = {}
-    for index, data in enumerate(made):
-        ranks, name = data.get("ranks"), data.get("name")
-        by_name[str(name) if name is not None else f"(not a member, {index})"] = Group(
-            name=name if isinstance(name, str) else None,
-            description=data.get("description"),
-            backend=_backend(data.get("backend")),
-            size=len(ranks) if isinstance(ranks, list) else None,
+    for index, own in enumerate(made):
+        by_name[own.name if own.name is not None else f"(not a member, {index})"] = Group(
+            name=own.name,
+            description=own.description,
+            backend=_backend(own.backend),
+            size=len(own.ranks) if own.ranks is not None else None,
             own_rank=None,
-            ranks=tuple(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else None,
+            ranks=own.ranks,
             index=index,
         )
     seen: dict[int, Group] = {}
     for entry_id, data in journal.groups_seen():
-        known = by_name.get(data["name"])
+        known = by_name.get(data.name)
         group = Group(
-            name=data["name"],
-            description=known.description if known and known.description else data["description"] or None,
-            backend=_backend(data["backend"]) or (known.backend if known else None),
-            size=data["size"],
-            own_rank=data["rank"],
+            name=data.name,
+            description=known.description if known and known.description else data.description or None,
+            backend=_backend(data.backend) or (known.backend if known else None),
+            size=data.size,
+            own_rank=data.rank,
             ranks=known.ranks if known else None,
             index=known.index if known else None,
         )
-        seen[entry_id] = by_name[data["name"]] = group
+        seen[entry_id] = by_name[data.name] = group
     return tuple(sorted(by_name.values(), key=lambda g: (g.index is None, g.index or 0))), seen
 
 
-def _made(facts: tuple[Fact, ...]) -> list[dict[str, Any]]:
+def _made(facts: tuple[AnyFact, ...]) -> list[MadeGroup]:
     """GROUP entries in the order of creation; of a group that was only begun, what was known when it began."""
-    made: list[dict[str, Any]] = []
-    for fact in facts:
-        if fact.kind == "GROUP" and isinstance(fact.data, dict):
-            if made and made[-1].get("begun") and fact.data.get("ranks") == made[-1].get("ranks"):
-                made.pop()
-            made.append(fact.data)
+    made: list[MadeGroup] = []
+    for fact in select(facts, MadeGroup):
+        if made and made[-1].begun and fact.data.ranks == made[-1].ranks:
+            made.pop()
+        made.append(fact.data)
     return made
 
 
-def _backend(name: object) -> str | None:
-    """`cpu:gloo,cuda:nccl` stays; anything that is no text is unknown."""
-    return name if isinstance(name, str) and re.fullmatch(r"[\w:,]{1,64}", name) and name != "undefined" else None
+def _backend(name: str | None) -> str | None:
+    """`cpu:gloo,cuda:nccl` stays."""
+    return name if name is not None and re.fullmatch(r"[\w:,]{1,64}", name) and name != "undefined" else None

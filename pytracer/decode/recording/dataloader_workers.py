@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pytracer.decode.types.snapshot import Event, Fact, Worker
+from pytracer.decode.types.journal import AnyFact, LoaderWorker, select
+from pytracer.decode.types.snapshot import Event, Worker
 
 _BATCH = re.compile(r"(\d{1,9}) (.*)", re.DOTALL)
 
 
-def worker_of(facts: Iterable[Fact], events: Iterable[Event], since_ns: int) -> Worker | None:
+def worker_of(facts: Iterable[AnyFact], events: Iterable[Event], since_ns: int) -> Worker | None:
     """The WORKER entry and the last SAMPLE record of this process itself; None when it is no worker.
 
     Args:
@@ -18,7 +19,7 @@ def worker_of(facts: Iterable[Fact], events: Iterable[Event], since_ns: int) -> 
         events: records, oldest first.
         since_ns: what is older was copied by fork().
     """
-    own = [fact for fact in facts if fact.kind == "WORKER" and fact.mono_ns >= since_ns]
+    own = [fact for fact in select(facts, LoaderWorker) if fact.mono_ns >= since_ns]
     if not own:
         return None
     data = own[-1].data
@@ -29,10 +30,10 @@ def worker_of(facts: Iterable[Fact], events: Iterable[Event], since_ns: int) -> 
             begun = event if loading else begun
     match = _BATCH.match(begun.data["text"]) if begun is not None else None
     return Worker(
-        worker_id=data.get("worker_id"),
-        num_workers=data.get("num_workers"),
-        seed=data.get("seed"),
-        dataset=data.get("dataset"),
+        worker_id=data.worker_id,
+        num_workers=data.num_workers,
+        seed=data.seed,
+        dataset=data.dataset,
         batch_count=int(match[1]) if match else None,
         batch_indices=match[2] or None if match else None,
         batch_mono_ns=begun.mono_ns if begun else None,

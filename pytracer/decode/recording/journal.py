@@ -6,22 +6,21 @@ Damage is survived by searching for the next entry: each starts with JOURNAL_MAG
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry
-from pytracer.decode.formats.plain_json import load_json
-from pytracer.decode.recording import journal_payloads
 from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.journal_entries import decode_entry, entry_name, seen_group
 from pytracer.decode.symbols.demangle import node_name
 from pytracer.decode.symbols.line_table import line_of
-from pytracer.decode.types.host_counters import Usage
-from pytracer.decode.types.snapshot import Fact, PythonFrame, Wait, Who
+from pytracer.decode.types.journal import AnyFact, Fact, SeenGroup
+from pytracer.decode.types.storages import PythonFrame, Who
 
 INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
@@ -30,7 +29,6 @@ _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
 _HIGHEST_KIND = 1024  # of an entry found by searching: payload bytes may look like the magic
 _NOBODY = Who()
 _TABLE_BYTES = 16 << 20  # of line tables in all: they are walked byte by byte for each place
-_MOST_STRINGS = 1 << 16  # of a command line or an environment
 _MOST_PLACES = 1024  # of a stack; recorders write 32
 
 
@@ -111,16 +109,15 @@ class Journal:
 
     # Facts
 
-    def facts(self, but: Collection[Entry] = ()) -> tuple[Fact, ...]:
+    def facts(self, but: Collection[Entry] = ()) -> tuple[AnyFact, ...]:
         """All entries but those of INTERNED and those that are not wanted, decoded, in the order of the file."""
         found = []
         for entry in self.entries.values():
             if entry.kind in INTERNED or entry.kind in but:
                 continue
-            decoder = _DECODERS.get(entry.kind)
-            name = Entry(entry.kind).name if decoder else f"UNKNOWN_{entry.kind}"
+            name = entry_name(entry.kind)
             try:
-                data = decoder(entry.payload) if decoder else entry.payload
+                data = decode_entry(entry.kind, entry.payload)
             except (ValueError, struct.error, RecursionError, msgspec.MsgspecError) as error:
                 self._box.note(self._start + entry.offset, f"the {name} entry cannot be read: {error}")
                 continue
@@ -194,11 +191,11 @@ class Journal:
             stack=frames,
         )
 
-    def groups_seen(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def groups_seen(self) -> Iterator[tuple[int, SeenGroup]]:
         """GROUP_SEEN entries and their ids."""
         for entry in self.entries.values():
             if entry.kind == Entry.GROUP_SEEN and len(entry.payload) >= schema.GROUP_ENTRY.nbytes:
-                yield entry.offset // 8, _group_seen(entry.payload)
+                yield entry.offset // 8, seen_group(entry.payload)
 
     def scope(self, scope_id: int) -> str | None:
         """What a thread was busy with; None for 0 and what cannot be read."""
@@ -265,116 +262,3 @@ def decode_code(payload: bytes) -> Code | None:
         table=payload[file_end:table_end],
         torch=bool(head["flags"] & 1),
     )
-
-
-# Payloads
-
-
-def _strings(payload: bytes) -> tuple[str, ...]:
-    parts = payload.split(b"\0", _MOST_STRINGS)[:_MOST_STRINGS]
-    return tuple(p.decode("utf-8", "replace") for p in (parts[:-1] if parts[-1] == b"" else parts))
-
-
-def _environment(payload: bytes) -> dict[str, str]:
-    return dict(s.split("=", 1) for s in _strings(payload) if "=" in s)
-
-
-def _wait(payload: bytes) -> dict[str, Any]:
-    return layout(schema.WAIT_ENTRY).decode(payload.ljust(schema.WAIT_ENTRY.nbytes, b"\xff"))
-
-
-def _signal_seen(payload: bytes) -> dict[str, Any]:
-    size = schema.SIGNAL_ENTRY.nbytes
-    head = layout(schema.SIGNAL_ENTRY).decode(payload)
-    del head["reserved"]
-    head["sender_command"] = _strings(payload[size : size + head.pop("command_nbytes")])
-    head["handled"] = bool(head["handled"])
-    return head
-
-
-def _group_seen(payload: bytes) -> dict[str, Any]:
-    size = schema.GROUP_ENTRY.nbytes
-    head = layout(schema.GROUP_ENTRY).decode(payload)
-    end = size + head["name_nbytes"]
-    return {
-        "name": _text(payload[size:end]),
-        "description": _text(payload[end : end + head["description_nbytes"]]),
-        "size": head["size"],
-        "rank": head["rank"],
-        "backend": head["backend"],
-    }
-
-
-def _cpp_exception(payload: bytes) -> dict[str, Any]:
-    size = schema.CPP_EXCEPTION_ENTRY.nbytes
-    head = layout(schema.CPP_EXCEPTION_ENTRY).decode(payload)
-    end = size + head["type_nbytes"]
-    return {
-        "tid": head["tid"],
-        "type": _text(payload[size:end]),
-        "what": _text(payload[end : end + head["what_nbytes"]]),
-    }
-
-
-def _text(payload: bytes) -> str:
-    return payload.rstrip(b"\0").decode("utf-8", "replace")
-
-
-def _checked(shape: type) -> Callable[[bytes], dict[str, Any]]:
-    def decode(payload: bytes) -> dict[str, Any]:
-        value = load_json(payload.rstrip(b"\0"))
-        msgspec.convert(value, shape)
-        return dict(value)
-
-    return decode
-
-
-_DECODERS: dict[int, Callable[[bytes], Any]] = {
-    Entry.DEVICE_OOM: lambda payload: layout(schema.DEVICE_OOM_ENTRY).decode(payload),
-    Entry.PROCESS: _strings,
-    Entry.ENVIRONMENT: _environment,
-    Entry.NOTE: _text,
-    Entry.WAIT: _wait,
-    Entry.VERSIONS: _checked(journal_payloads.Versions),
-    Entry.RANK: _checked(journal_payloads.Rank),
-    Entry.MODULE: _checked(journal_payloads.Module),
-    Entry.BUCKETS: _checked(journal_payloads.Buckets),
-    Entry.EXCEPTION: _checked(journal_payloads.UncaughtException),
-    Entry.GROUP: _checked(journal_payloads.Group),
-    Entry.UNIT: _checked(journal_payloads.Unit),
-    Entry.HOOK: _checked(journal_payloads.Hook),
-    Entry.GROUP_SEEN: _group_seen,
-    Entry.SIGNAL_SEEN: _signal_seen,
-    Entry.CPP_EXCEPTION: _cpp_exception,
-    Entry.WORKER: _checked(journal_payloads.Worker),
-    Entry.LOADER: _checked(journal_payloads.Loader),
-    Entry.GUARD_DAMAGE: layout(schema.GUARDED_STORAGE).decode,
-}
-
-
-_UNKNOWN = (1 << 64) - 1
-
-
-def wait_of(data: dict[str, Any]) -> Wait:
-    """A WAIT entry: wait status or siginfo to exit code or signal (see wait(2))."""
-    status, code = data["status"], data["code"]
-    if data["via_waitid"]:
-        exited = code == 1  # CLD_EXITED; CLD_KILLED 2, CLD_DUMPED 3
-        return Wait(data["pid"], status if exited else None, None if exited else status, data["mono_ns"])
-    signal = status & 0x7F or None
-    usage = None
-    if data["max_rss_kb"] != _UNKNOWN:
-        usage = Usage(
-            maxrss=data["max_rss_kb"] * 1024,
-            user_seconds=data["user_us"] / 1e6,
-            system_seconds=data["system_us"] / 1e6,
-            major_faults=data["major_faults"],
-        )
-    return Wait(data["pid"], None if signal else status >> 8 & 0xFF, signal, data["mono_ns"], usage)
-
-
-def is_end(data: dict[str, Any]) -> bool:
-    """False for a child that only stopped or continued."""
-    if data["via_waitid"]:
-        return bool(data["code"] in (1, 2, 3))
-    return bool(data["status"] & 0xFF != 0x7F and data["status"] != 0xFFFF)

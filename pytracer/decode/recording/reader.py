@@ -11,7 +11,6 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pytracer.blackbox.schema import CrashState, Entry, Region, State
 from pytracer.decode.recording.collectives import Collectives
@@ -20,12 +19,13 @@ from pytracer.decode.recording.dataloader_workers import worker_of
 from pytracer.decode.recording.devices import Devices
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.guard import read_guard
-from pytracer.decode.recording.journal import Journal, is_end, wait_of
+from pytracer.decode.recording.journal import Journal
 from pytracer.decode.recording.names import Names
 from pytracer.decode.recording.rings import Rings
 from pytracer.decode.recording.scopes import scoped_tensors
 from pytracer.decode.recording.storages import Clock, Storages
-from pytracer.decode.types.snapshot import Collective, Crash, Damage, Fact, Snapshot
+from pytracer.decode.types.journal import AnyFact, ChildStatus, CommandLine, Environment, P, Rank, Versions, select
+from pytracer.decode.types.snapshot import Collective, Crash, Damage, Snapshot
 from pytracer.decode.types.storage_table import Part, StorageTable
 
 _ARCHES = {1: "x86-64", 2: "aarch64"}
@@ -96,7 +96,6 @@ def read_box(
     collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
-    last: dict[str, Any] = {fact.kind: fact.data for fact in facts}
     state = _state(header["state"])
     worker = worker_of(facts, rings.events, header["created_mono_ns"])
     cpu = StorageTable(*parts)
@@ -141,10 +140,10 @@ def read_box(
         step_source=_STEP_SOURCES.get(header["step_source"]),
         preloaded=bool(header["preloaded"]),
         python_minor=header["python_minor"] or None,
-        argv=last.get("PROCESS", ()),
-        environment=last.get("ENVIRONMENT", {}),
-        rank=last.get("RANK"),
-        versions=last.get("VERSIONS", {}),
+        argv=command_line.argv if (command_line := _last(facts, CommandLine)) else (),
+        environment=environment.variables if (environment := _last(facts, Environment)) else {},
+        rank=_last(facts, Rank),
+        versions=_last(facts, Versions) or Versions(),
         facts=facts,
         events=tuple(events),
         threads=tuple(rings.threads.by_index.values()),
@@ -156,7 +155,7 @@ def read_box(
         cuda_graphs=devices.graphs(),
         cuda_streams=devices.streams(),
         out_of_memory=devices.out_of_memory(),
-        waits=tuple(wait_of(f.data) for f in facts if f.kind == "WAIT" and is_end(f.data)),
+        waits=tuple(f.data.end for f in select(facts, ChildStatus) if f.data.end is not None),
         crash=None if crash_reader.state in (CrashState.LIVE, CrashState.EXIT) else crash,
         live=crash if crash_reader.state == CrashState.LIVE else None,
         ending=crash if crash_reader.state == CrashState.EXIT else None,
@@ -171,6 +170,10 @@ def read_box(
     )
 
 
+def _last(facts: Sequence[AnyFact], kind: type[P]) -> P | None:
+    return next((fact.data for fact in select(reversed(facts), kind)), None)
+
+
 def _essence(crash: Crash) -> Crash:
     """A crash without its surroundings: no memory, no other threads, and only the mappings around what it touched."""
     touched = (crash.fault_addr, crash.pc, crash.sp)
@@ -180,7 +183,7 @@ def _essence(crash: Crash) -> Crash:
     return replace(crash, mappings=mappings, images=(), code_pointers=(), python_threads=())
 
 
-def _last_moment(facts: Sequence[Fact], moments: Iterable[int], collectives: Sequence[Collective]) -> int | None:
+def _last_moment(facts: Sequence[AnyFact], moments: Iterable[int], collectives: Sequence[Collective]) -> int | None:
     """The process was alive then, whatever came later."""
     times = [*moments, *(fact.mono_ns for fact in facts[-1:])]
     times += [item.completed_ns or item.started_ns or item.scheduled_ns or 0 for item in collectives]

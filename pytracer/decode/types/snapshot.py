@@ -19,6 +19,7 @@ from pytracer.decode.types.devices import (
     OutOfMemory,
 )
 from pytracer.decode.types.host_counters import Usage, Witness
+from pytracer.decode.types.journal import AnyFact, Note, Rank, UncaughtException, Versions, Wait, select
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import Moment as Moment
 from pytracer.decode.types.storages import PythonFrame as PythonFrame
@@ -166,20 +167,6 @@ class Event:
     thread: str
     kind: str
     data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One journal entry but CODE, NODE and SITE, which are in `Who`.
-
-    `kind` is the name of `schema.Entry`; `data` its decoded payload: a tuple of str for PROCESS, str for NOTE, else a
-    dict; bytes for kinds that this version does not know.
-    """
-
-    mono_ns: int
-    epoch: int
-    kind: str
-    data: Any
 
 
 @dataclass(frozen=True)
@@ -395,17 +382,6 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """A child's end as its parent saw it: exactly one of `exit_code` and `signal` is set."""
-
-    pid: int
-    exit_code: int | None
-    signal: int | None
-    mono_ns: int
-    usage: Usage | None = None
-
-
-@dataclass(frozen=True)
 class Worker:
     """A DataLoader worker. `batch_indices` are words such as "0-3,7"; `loading`: that batch was not done."""
 
@@ -444,9 +420,9 @@ class Snapshot:
     python_minor: int | None
     argv: tuple[str, ...]
     environment: dict[str, str]
-    rank: dict[str, Any] | None  # last RANK entry
-    versions: dict[str, Any]
-    facts: tuple[Fact, ...]
+    rank: Rank | None  # the last one
+    versions: Versions
+    facts: tuple[AnyFact, ...]
     events: tuple[Event, ...]  # all rings, oldest first
     threads: tuple[ThreadInfo, ...]
     collectives: tuple[Collective, ...]  # in the order of their calls
@@ -469,6 +445,11 @@ class Snapshot:
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
     light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What the recorder noted about itself, oldest first."""
+        return tuple(fact.data for fact in select(self.facts, Note))
 
 
 @dataclass(frozen=True)
@@ -510,7 +491,7 @@ class Process:
     signal: int | None
     reported_by: str | None
     ended_mono_ns: int | None
-    exception: dict[str, Any] | None  # EXCEPTION entry that ended it
+    exception: UncaughtException | None  # the one that ended it
     exception_mono_ns: int | None = None  # when it was first seen; it may have reached the top later
     parent_rank: int | None = None  # of a process that is no rank: the rank that started it, or its parent
     attempt: int | None = None  # of torchrun, from 0

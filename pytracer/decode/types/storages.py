@@ -13,7 +13,7 @@ class PythonFrame:
 
     function: str
     file: str
-    line: int | None
+    line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ Samplers and batch samplers of the program's own, and iterable datasets, are not
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pytracer.analyze.collectives.description import capital, span_words
 from pytracer.analyze.deaths.attribution import account
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
+from pytracer.decode.types.journal import Loader, select
 
 _RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")
 _FILE = "data/distributed.py"
@@ -43,10 +43,10 @@ class SamplerBeforeProcessGroup:
         if not all(loaders.values()):
             if any(loaders.values()):
                 return not_found("only some ranks made a DataLoader")
-            if all(view.process.snapshot.versions.get("torch") for view in ranks):
+            if all(view.process.snapshot.versions.torch for view in ranks):
                 return not_found("no rank made a DataLoader of torch's")
             return cannot_decide("whether DataLoaders were made was not recorded")
-        if any(item.get("distributed") for items in loaders.values() for item in items):
+        if any(item.distributed for items in loaders.values() for item in items):
             return not_found("a DataLoader with a DistributedSampler was made")
         early = [view for view in ranks if any(_is_suspect(item) for item in loaders[view.index])]
         if len(early) < len(ranks):
@@ -54,12 +54,12 @@ class SamplerBeforeProcessGroup:
         return Outcome((_forgotten(job, ranks, loaders[ranks[0].index]),))
 
 
-def _loaders(view: ProcessView) -> list[dict[str, Any]]:
-    return [fact.data for fact in view.process.snapshot.facts if fact.kind == "LOADER" and isinstance(fact.data, dict)]
+def _loaders(view: ProcessView) -> list[Loader]:
+    return [fact.data for fact in select(view.process.snapshot.facts, Loader)]
 
 
-def _is_suspect(item: dict[str, Any]) -> bool:
-    return bool(item.get("plain")) and not item.get("initialized") and not item.get("iterable")
+def _is_suspect(item: Loader) -> bool:
+    return bool(item.plain) and not item.initialized and not item.iterable
 
 
 def _by_sampler(view: ProcessView) -> bool:
@@ -84,7 +84,7 @@ def _too_early(job: JobView, views: list[ProcessView]) -> Draft:
     return replace(account(job, item, why, dict.fromkeys(ranks, why), ends=True), undecided=len(views) > 1)
 
 
-def _forgotten(job: JobView, views: list[ProcessView], loaders: list[dict[str, Any]]) -> Draft:
+def _forgotten(job: JobView, views: list[ProcessView], loaders: list[Loader]) -> Draft:
     ranks = [view.process.rank for view in views if view.process.rank is not None]
     first = next(item for item in loaders if _is_suspect(item))
     item = draft(
@@ -95,7 +95,7 @@ def _forgotten(job: JobView, views: list[ProcessView], loaders: list[dict[str, A
         f"{capital(span_words(ranks))} made their DataLoaders before init_process_group() and without a "
         "DistributedSampler: all of them train on the same samples.",
         [
-            f"a DataLoader of {first.get('dataset')} with {first.get('samples')} samples has a {first.get('sampler')}",
+            f"a DataLoader of {first.dataset} with {first.samples} samples has a {first.sampler}",
             "no DataLoader of any rank has a DistributedSampler",
         ],
         _ADVICE,

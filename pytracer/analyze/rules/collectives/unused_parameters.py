@@ -20,8 +20,8 @@ from dataclasses import replace
 from pytracer._text import list_words
 from pytracer.analyze.collectives.description import capital, span_words
 from pytracer.analyze.deaths.attribution import account
-from pytracer.analyze.tensors.journal import objects_in
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
+from pytracer.decode.types.journal import Buckets, Module, select
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
@@ -98,15 +98,11 @@ def _parameters(view: ProcessView) -> list[list[str]]:
     """Of each DDP module, the parameters that take part in its buckets, in the order in which DDP counts them."""
     facts = view.process.snapshot.facts
     in_buckets: dict[str, set[str]] = {}
-    for fact in facts:
-        if fact.kind == "BUCKETS" and isinstance(fact.data, dict):
-            names = in_buckets.setdefault(str(fact.data.get("module")), set())
-            for bucket in objects_in(fact.data, "buckets"):
-                names.update(str(item.get("fqn")) for item in objects_in(bucket, "parameters"))
+    for layout in select(facts, Buckets):
+        names = in_buckets.setdefault(layout.data.module, set())
+        names.update(item.fqn for bucket in layout.data.buckets for item in bucket.parameters)
     found = []
-    for fact in facts:
-        if fact.kind == "MODULE" and isinstance(fact.data, dict):
-            reduced = in_buckets.get(str(fact.data.get("module")), set())
-            tensors = [item for item in objects_in(fact.data, "tensors") if item.get("role") == "parameter"]
-            found.append([str(item.get("fqn")) for item in tensors if str(item.get("fqn")) in reduced])
+    for module in select(facts, Module):
+        reduced = in_buckets.get(module.data.module, set())
+        found.append([t.fqn for t in module.data.tensors if t.role == "parameter" and t.fqn in reduced])
     return found

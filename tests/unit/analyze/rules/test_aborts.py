@@ -8,6 +8,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.platform.glibc_messages import explain_text
+from pytracer.decode.types.journal import CppException
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, evidence, finding, summary, verdict
 from tests.support.deaths import Stack as Frames
@@ -32,8 +33,8 @@ READ = (s.TORCH_CPU, "gloo::transport::tcp::Pair::read()")
 
 def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
     """What the terminate handler noted right before."""
-    noted = {"tid": 101, "type": "gloo::EnforceNotMet", "what": "op.preamble.length <= op.nbytes. 40 vs 24"}
-    report = died(run, **ABORT, stack_of=[*TERMINATE, READ], facts=[("CPP_EXCEPTION", noted)])
+    noted = CppException(tid=101, type="gloo::EnforceNotMet", what="op.preamble.length <= op.nbytes. 40 vs 24")
+    report = died(run, **ABORT, stack_of=[*TERMINATE, READ], cpp_exceptions=[noted])
     assert verdict(report) == ("abort", "certain")
     assert summary(report) == (
         "Process 101 (train.py) aborted: nobody caught gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 40 vs 24, "
@@ -54,10 +55,10 @@ def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
 def test_exception_of_another_thread_is_not_this_one_s(run: Path) -> None:
     """Two threads may terminate at once; a note of the crashed one wins."""
     notes = [
-        ("CPP_EXCEPTION", {"tid": 101, "type": "std::runtime_error", "what": "mine"}),
-        ("CPP_EXCEPTION", {"tid": 202, "type": "std::logic_error", "what": "yours"}),
+        CppException(tid=101, type="std::runtime_error", what="mine"),
+        CppException(tid=202, type="std::logic_error", what="yours"),
     ]
-    assert "std::runtime_error: mine" in summary(died(run, **ABORT, stack_of=TERMINATE, facts=notes))
+    assert "std::runtime_error: mine" in summary(died(run, **ABORT, stack_of=TERMINATE, cpp_exceptions=notes))
 
 
 def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
@@ -94,7 +95,7 @@ def test_fatal_error_of_cpython_is_named(run: Path) -> None:
 def test_terminate_without_an_exception_is_explained(run: Path) -> None:
     """The destructor of a joinable std::thread."""
     stack = [*TERMINATE, (s.VICTIM, "std::thread::~thread()"), (s.VICTIM, "Pool::~Pool()")]
-    report = died(run, **ABORT, stack_of=stack, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    report = died(run, **ABORT, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert "std::terminate() was called without an active exception" in summary(report)
     assert "Join every std::thread" in advice(report)
     assert "190489" not in evidence(report)
@@ -131,7 +132,7 @@ SHUTDOWN: Frames = [
 
 def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> None:
     """pytorch/pytorch#190489: a thread of gloo's wants the GIL of an interpreter that is going away."""
-    report = died(run, **ABORT, stack_of=SHUTDOWN, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    report = died(run, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert verdict(report) == ("abort", "certain")
     assert summary(report) == (
         "Process 101 (train.py) aborted: a thread of torch's was ended while the interpreter was shutting down, "
@@ -144,7 +145,7 @@ def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> N
 def test_thread_that_ends_itself_outside_of_torch_is_not_that_crash(run: Path) -> None:
     """pthread_exit() inside a noexcept function of somebody else's."""
     stack = [*TERMINATE, ("/lib/libgcc_s.so.1", "_Unwind_ForcedUnwind"), (LIBC_SO, "pthread_exit"), (s.VICTIM, "stop")]
-    report = died(run, **ABORT, stack_of=stack, facts=[("CPP_EXCEPTION", {"tid": 101, "type": "", "what": ""})])
+    report = died(run, **ABORT, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert "190489" not in evidence(report)
 
 

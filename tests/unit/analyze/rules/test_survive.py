@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytracer.analyze.engine import CONFIDENCES, build_report
 from pytracer.analyze.where import explain_addresses
-from pytracer.decode.types.snapshot import Fact, Job, LoadedImage, Mapping, MemoryBlock, NativeFrame, PythonFrame
+from pytracer.decode.types.journal import CppException, Fact
+from pytracer.decode.types.snapshot import Job, LoadedImage, Mapping, MemoryBlock, NativeFrame, PythonFrame
 from pytracer.render.text import render_text
 from pytracer.render.where import render_where
 from tests.support import scenarios as s
@@ -38,7 +38,7 @@ IMAGES = (None, "", "/usr/lib/libc.so.6", "/x/libgomp.so.1", "/y/libgomp.so.1", 
 TEXTS = (None, "", "free(): invalid pointer", "a: b: Assertion `", "*** stack smashing detected ***", "\n\n")
 PATHS = ("", "/", "/dev/shm/x (deleted)", "/dev/nvidia0", "/memfd:a (deleted)", "[stack]", "/x/libgomp.so.1", "[heap]")
 PERMISSIONS = ("rw-p", "---p", "r-xp", "r--s")
-FACTS: tuple[Any, ...] = ({"tid": 101, "type": "", "what": ""}, {"tid": 101, "type": "E", "what": "w"})
+FACTS = (CppException(tid=101, type="", what=""), CppException(tid=101, type="E", what="w"))
 
 
 def odd(job: Job, seed: int) -> Job:

@@ -6,12 +6,13 @@ import pytest
 
 from pytracer.cli.checks import wrappers
 from pytracer.cli.checks.answer import LIMITED, WORKS
-from pytracer.decode.types.snapshot import Fact
+from pytracer.decode.types.journal import Buckets, Fact, Note, Uninterpreted
 from tests.conditions import needs_core, needs_native, needs_torch
 
 pytestmark = [needs_core, needs_native, needs_torch]
 
-BUCKETS, UNIT = Fact(0, 0, "BUCKETS", {}), Fact(0, 0, "UNIT", {})
+BUCKETS = Fact(0, 0, "BUCKETS", Buckets(module="Net", generation=0, buckets=()))
+UNIT = Fact(0, 0, "UNIT", Uninterpreted(b""))
 
 
 def test_buckets_and_units_are_recorded_here() -> None:
@@ -33,7 +34,7 @@ def test_a_child_that_fails_is_told_with_its_last_words(monkeypatch: pytest.Monk
 def test_what_has_no_names_is_told_with_the_notes() -> None:
     """Either of them, and why."""
     assert wrappers.wrappers([BUCKETS, UNIT]).result == WORKS
-    note = Fact(0, 0, "NOTE", "FSDP units could not be noted: no _fqns")
+    note = Fact(0, 0, "NOTE", Note("FSDP units could not be noted: no _fqns"))
     check = wrappers.wrappers([BUCKETS, note])
     assert check.result == LIMITED
     assert check.detail == "FSDP's units have no names with this torch: FSDP units could not be noted: no _fqns"

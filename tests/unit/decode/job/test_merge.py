@@ -196,7 +196,7 @@ def test_uncaught_exception_names_the_end(tmp_path: Path) -> None:
     box = Box(pid=101).exception("ValueError", "bad", [("f", "t.py", 3)]).exception("KeyError", "k", thread="Thread-1")
     p = process(load_job(write_run(tmp_path, box.exit(1))), 101)
     assert (p.status_kind, p.exit_code) == ("exception", 1)
-    assert p.exception is not None and p.exception["type"] == "ValueError"
+    assert p.exception is not None and p.exception.type == "ValueError"
 
 
 def test_exception_of_the_parent_is_not_the_childs(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_exception_counts_from_the_moment_when_it_was_first_seen(tmp_path: Path)
     box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad"), [("main", "train.py", 3)])
     box.at(3500).exception("ValueError", "bad", [("main", "train.py", 3), ("<module>", "train.py", 9)]).exit(1)
     p = process(load_job(write_run(tmp_path, box)), 101)
-    assert p.exception is not None and len(p.exception["python_stack"]) == 2
+    assert p.exception is not None and len(p.exception.python_stack) == 2
     assert p.exception_mono_ns is not None and p.exception_mono_ns < box.created_ns + 501 * MS
 
 
@@ -372,7 +372,7 @@ def test_exception_that_never_reached_the_top_is_known(tmp_path: Path) -> None:
         parent = Box(pid=100, ppid=1).at(900).wait(101, **({"signal": 15} if name == "term" else {"exit_code": 1}))
         box = finish(Box(pid=101, ppid=100, rank=0).at(500).leaves(("ValueError", "bad")).at(800))
         p = process(load_job(write_run(tmp_path / name, parent, box)), 101)
-        assert p.exception is not None and p.exception["type"] == "ValueError"
+        assert p.exception is not None and p.exception.type == "ValueError"
 
 
 def test_exception_that_was_caught_after_all_is_none(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytracer.decode.recording.reader import read_box
+from pytracer.decode.types.journal import CppException, select
 from pytracer.decode.types.snapshot import Crash, MemoryBlock, NativeFrame
 from tests.support.synth import Box
 from tests.support.synth_threads import HEAD, RING, OtherThread
@@ -128,8 +129,8 @@ def test_cut_thread_frames_shorten_stacks_only(tmp_path: Path) -> None:
 def test_cpp_exception_is_a_fact(tmp_path: Path) -> None:
     """Thread, type and what(); an empty type: nothing was thrown."""
     box = Box(pid=7).cpp_exception("std::runtime_error", "schön", tid=9).cpp_exception("")
-    facts = [fact.data for fact in read_box(box.write(tmp_path / "box.blackbox")).facts if fact.kind == "CPP_EXCEPTION"]
-    assert facts == [
-        {"tid": 9, "type": "std::runtime_error", "what": "schön"},
-        {"tid": 7, "type": "", "what": ""},
+    facts = read_box(box.write(tmp_path / "box.blackbox")).facts
+    assert [fact.data for fact in select(facts, CppException)] == [
+        CppException(tid=9, type="std::runtime_error", what="schön"),
+        CppException(tid=7, type="", what=""),
     ]

@@ -12,6 +12,7 @@ import pytest
 
 from pytracer._errors import InputError
 from pytracer.decode.recording.reader import read_box
+from pytracer.decode.types.journal import Uninterpreted
 from pytracer.decode.types.snapshot import PythonFrame, Snapshot, Storage
 from tests.conditions import needs_user
 from tests.support.synth import Box
@@ -57,8 +58,8 @@ def test_identity_and_environment_are_read(tmp_path: Path) -> None:
     assert s.argv == ("python", "-m", "x")
     assert s.environment["A"] == "b=c"
     assert s.environment["RANK"] == "1"
-    assert s.rank is not None and s.rank["rank"] == 1
-    assert s.versions["torch"] == "2.13.0"
+    assert s.rank is not None and s.rank.rank == 1
+    assert s.versions.torch == "2.13.0"
     assert (s.exit_code, s.exit_mono_ns, s.step, s.crash, s.damage) == (None, None, None, None, ())
 
 
@@ -288,7 +289,7 @@ def test_torn_journal_entry_costs_only_itself(tmp_path: Path) -> None:
     box = Box().note("before")
     box.entry(3, b"torn" * 9, published=0)
     s = read(box.note("after"), tmp_path)
-    assert [f.data for f in s.facts if f.kind == "NOTE"] == ["before", "after"]
+    assert [note.text for note in s.notes] == ["before", "after"]
     assert s.counts["torn_entries"] == 1
     assert [d.what for d in s.damage] == ["a journal entry was not finished"]
 
@@ -300,7 +301,7 @@ def test_reader_finds_entries_behind_an_overwritten_header(tmp_path: Path) -> No
     box.note("after")
     at = region_offset(box.content(), 1) + torn
     s = patched(box, tmp_path, (at, b"\xff" * 24))
-    assert [f.data for f in s.facts if f.kind == "NOTE"] == ["before", "after"]
+    assert [note.text for note in s.notes] == ["before", "after"]
 
 
 def test_unreadable_json_entry_is_damage_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -322,7 +323,7 @@ def test_unknown_kinds_are_skipped(tmp_path: Path) -> None:
     s = read(box, tmp_path)
     assert [e.data["text"] for e in s.events] == ["known"]
     assert s.counts["unknown_records"] == 1
-    assert [f.data for f in s.facts if f.kind == "UNKNOWN_77"] == [b"?"]
+    assert [f.data for f in s.facts if f.kind == "UNKNOWN_77"] == [Uninterpreted(b"?")]
     assert s.damage == ()
 
 
@@ -358,7 +359,7 @@ def test_cut_off_file_says_where_and_keeps_what_lies_before(tmp_path: Path) -> N
     path.write_bytes(content[:300_000])
     s = read_box(path)
     assert s.rank is not None
-    assert [f.data for f in s.facts if f.kind == "NOTE"] == ["kept"]
+    assert [note.text for note in s.notes] == ["kept"]
     assert s.damage[0].file == "rank3.blackbox"
     assert s.damage[0].what == f"cut off at byte 300000 of {len(content)}; the records before it were read"
 
@@ -372,7 +373,7 @@ def test_overlapping_and_impossible_regions_are_skipped(tmp_path: Path) -> None:
         (512 + 40 * 2 + 8, struct.pack("<Q", 1 << 63)),
         (512 + 40 * 3 + 4, struct.pack("<I", 0)),
     )  # fmt: skip
-    assert [f.data for f in s.facts if f.kind == "NOTE"] == ["kept"]
+    assert [note.text for note in s.notes] == ["kept"]
     assert ["overlaps" in d.what for d in s.damage] == [True, False, False]
 
 

@@ -1,0 +1,275 @@
+"""Journal entries, decoded: what a process recorded once and never overwrote.
+
+The structs of JSON entries are also the shapes that their payloads are checked against. Keys that are not listed are
+allowed, so that newer recordings stay readable; those with a default may be missing, as in older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+import msgspec
+
+from pytracer.decode.types.host_counters import Usage
+from pytracer.decode.types.storages import PythonFrame
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    """PROCESS: the command line, as in /proc/self/cmdline."""
+
+    argv: tuple[str, ...]
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """ENVIRONMENT: the variables on the allow-list."""
+
+    variables: dict[str, str]
+
+
+class Note(msgspec.Struct, frozen=True):
+    """NOTE: what the recorder installed, or could not do."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A child's end as its parent saw it: exactly one of `exit_code` and `signal` is set."""
+
+    pid: int
+    exit_code: int | None
+    signal: int | None
+    mono_ns: int
+    usage: Usage | None = None
+
+
+class ChildStatus(msgspec.Struct, frozen=True):
+    """WAIT: wait(2) or waitid(2) returned a child. `end` is None when it had only stopped or continued."""
+
+    end: Wait | None
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """VERSIONS."""
+
+    python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    pytracer: str | None = None
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """RANK: the process became one, or with `left`, began to leave its job: the function that does so."""
+
+    rank: int
+    local_rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    left: str | None = None
+
+
+class ModuleTensor(msgspec.Struct, frozen=True):
+    """A parameter or buffer of a wrapped module."""
+
+    fqn: str
+    addr: int | None = None
+    nbytes: int | None = None
+    role: str | None = None
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    storage_addr: int | None = None
+    storage_nbytes: int | None = None
+
+
+class Module(msgspec.Struct, frozen=True, rename={"class_": "class"}):
+    """MODULE."""
+
+    module: str
+    tensors: tuple[ModuleTensor, ...]
+    class_: str | None = None
+    wrapper: str | None = None
+
+
+class BucketParameter(msgspec.Struct, frozen=True):
+    """A parameter's place in a bucket."""
+
+    fqn: str
+    offset_bytes: int
+    nbytes: int
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """A gradient bucket."""
+
+    index: int
+    addr: int
+    nbytes: int
+    parameters: tuple[BucketParameter, ...]
+
+
+class Buckets(msgspec.Struct, frozen=True):
+    """BUCKETS: the layout of a DDP module's buckets, the `generation`th from 0."""
+
+    module: str
+    generation: int
+    buckets: tuple[Bucket, ...]
+    has_rebuilt: bool | None = None
+
+
+class UnitParameter(msgspec.Struct, frozen=True):
+    """A parameter of an FSDP unit; sizes and `offset`, its place in the flat parameter, in elements; 0: unknown."""
+
+    fqn: str
+    numel: int = 0
+    shard_numel: int = 0
+    offset: int = 0
+    addr: int = 0
+    itemsize: int = 0
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """UNIT: one FSDP unit. `fqn` is its name below the root, empty for the root itself; 0: unknown.
+
+    `shard_numel` is the size of each rank's shard of all its parameters together, in elements.
+    """
+
+    module: str
+    fqn: str
+    wrapper: str
+    flat: bool
+    world_size: int
+    shard_rank: int
+    shard_numel: int
+    shard_addr: int
+    shard_itemsize: int
+    replicas: int
+    parameters: tuple[UnitParameter, ...]
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """HOOK: a communication hook of a DDP module; None for a module whose name was not known yet."""
+
+    hook: str
+    module: str | None = None
+
+
+class UncaughtException(msgspec.Struct, frozen=True):
+    """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later."""
+
+    type: str
+    message: str | None = None
+    thread: str | None = None
+    python_stack: tuple[PythonFrame, ...] = ()
+    on_its_way: str | None = None
+
+
+class CppException(msgspec.Struct, frozen=True):
+    """CPP_EXCEPTION: std::terminate() was called on thread `tid`. `type` is empty when no exception was active."""
+
+    tid: int
+    type: str
+    what: str
+
+
+class MadeGroup(msgspec.Struct, frozen=True):
+    """GROUP. Without a name: this process took part in making the group and is no member of it, or has only `begun`."""
+
+    name: str | None = None
+    ranks: tuple[int, ...] | None = None
+    description: str | None = None
+    backend: str | None = None
+    index: int | None = None
+    begun: bool | None = None
+
+
+class SeenGroup(msgspec.Struct, frozen=True):
+    """GROUP_SEEN: a process group that ran a collective."""
+
+    name: str
+    description: str
+    size: int
+    rank: int
+    backend: str
+
+
+class SeenSignal(msgspec.Struct, frozen=True):
+    """SIGNAL_SEEN: a signal that asks a process to end. `sender_pid` is 0 for the kernel and other pid namespaces."""
+
+    signal: int
+    code: int
+    sender_pid: int
+    sender_uid: int
+    tid: int
+    handled: bool
+    sender_command: tuple[str, ...]
+
+
+class LoaderWorker(msgspec.Struct, frozen=True):
+    """WORKER: the process is a worker of a DataLoader."""
+
+    worker_id: int | None = None
+    num_workers: int | None = None
+    seed: int | None = None
+    dataset: str | None = None
+
+
+class Loader(msgspec.Struct, frozen=True):
+    """LOADER: a DataLoader was made. `plain`: its sampler is one of torch's that do not know ranks."""
+
+    dataset: str | None = None
+    iterable: bool | None = None
+    sampler: str | None = None
+    distributed: bool | None = None
+    plain: bool | None = None
+    initialized: bool | None = None
+    samples: int | None = None
+
+
+class Uninterpreted(msgspec.Struct, frozen=True):
+    """An entry of a kind that this version does not know, or that is decoded with devices or with guard mode."""
+
+    payload: bytes
+
+
+Payload = (
+    CommandLine
+    | Environment
+    | Note
+    | ChildStatus
+    | Versions
+    | Rank
+    | Module
+    | Buckets
+    | Unit
+    | Hook
+    | UncaughtException
+    | CppException
+    | MadeGroup
+    | SeenGroup
+    | SeenSignal
+    | LoaderWorker
+    | Loader
+    | Uninterpreted
+)
+P = TypeVar("P", bound=Payload)
+P_co = TypeVar("P_co", bound=Payload, covariant=True)
+
+
+@dataclass(frozen=True)
+class Fact(Generic[P_co]):
+    """One journal entry but CODE, NODE and SITE, which are in `Who`. `kind` is the name of `schema.Entry`."""
+
+    mono_ns: int
+    epoch: int
+    kind: str
+    data: P_co
+
+
+AnyFact = Fact[Payload]
+
+
+def select(facts: Iterable[AnyFact], kind: type[P]) -> Iterator[Fact[P]]:
+    """The facts of one kind, in the order of the journal."""
+    return (cast("Fact[P]", fact) for fact in facts if isinstance(fact.data, kind))
