@@ -9,6 +9,7 @@ This file is also what the child runs, without anything else of this package.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -16,6 +17,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 _CPU_SECONDS = 4  # of all images of a job; 100 MB of debug information take about one
 _ADDRESS_BYTES = 1 << 30  # beside the image itself
@@ -83,13 +85,13 @@ def _serve(fd: int, seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    from symbolic.debuginfo import Archive
+    Archive: Any = importlib.import_module("symbolic.debuginfo").Archive  # noqa: N806  # half of it is typed
 
     objects = list(Archive.open(f"/proc/self/fd/{fd}").iter_objects())
     cache = objects[0].make_symcache()
     found = {}
     for address in json.load(sys.stdin):
-        places: list[Any] = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
+        places = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
         rows = [(item.symbol, item.full_path, item.line) for item in places]
         if any(file for _, file, _ in rows):
             found[str(address)] = rows
