@@ -1,4 +1,4 @@
-"""Writes csrc/blackbox/layout.h, pytracer/blackbox/numbers.py and the tables of docs/reference/blackbox.md from schema.py.
+"""Writes csrc/blackbox/layout.h, blackbox/numbers.py and the tables of docs/reference/blackbox.md from schema.py.
 
 python scripts/gen_layout.py            write them
 python scripts/gen_layout.py --check    exit 1 when a committed copy differs

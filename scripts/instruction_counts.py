@@ -1,7 +1,7 @@
 """Instructions of each hook's hot path, counted by callgrind, and what the paths call. Needs valgrind and its headers.
 
     python scripts/instruction_counts.py                table
-    python scripts/instruction_counts.py --check        compares with docs/measurements/cost.md; 1 when something became dearer
+    python scripts/instruction_counts.py --check        compares with the page; 1 when something became dearer
     python scripts/instruction_counts.py --write        writes the table into docs/measurements/cost.md
 
 Counts do not depend on what else the machine does: a regression shows where times only flicker. They depend on the

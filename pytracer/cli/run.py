@@ -102,12 +102,14 @@ class RunCommand(click.Command):
 @click.option(
     "--gpu-core",
     is_flag=True,
-    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it (docs/guide/gpu.md).",
+    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it "
+    "(docs/guide/gpu.md).",
 )
 @click.option(
     "--subreaper",
     is_flag=True,
-    help="Become the parent of processes whose parent dies, to see how they end; they can notice it (docs/reference/witness.md).",
+    help="Become the parent of processes whose parent dies, to see how they end; they can notice it "
+    "(docs/reference/witness.md).",
 )
 @click.argument("job", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

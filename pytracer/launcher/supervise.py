@@ -28,7 +28,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sign
 class Ending:
     """How the command ended: exactly one of `exit_code` and `signal` is set.
 
-    `interrupted`: Ctrl-C was pressed. `usage`: what the command and its reaped descendants used (docs/reference/witness.md).
+    `interrupted`: Ctrl-C was pressed. `usage`: what the command and its reaped descendants used
+    (docs/reference/witness.md).
     """
 
     pid: int

@@ -43,8 +43,8 @@ def enable(
         level: "light" (no history of autograd nodes), "default", or "ops" (every operator). Default: PYTRACER_LEVEL,
             else "default".
         guard: guard mode, in the words of `pytracer run --guard`: "all", "sample:1000", ... Storages then lie against
-            a page that faults, and stay inaccessible when freed (docs/guide/guard.md). Default: PYTRACER_GUARD, else off.
-            Forked children and processes that inherit the environment do the same.
+            a page that faults, and stay inaccessible when freed (docs/guide/guard.md). Default: PYTRACER_GUARD, else
+            off. Forked children and processes that inherit the environment do the same.
 
     Returns:
         The run directory; None when nothing can be recorded, which one line on stderr explains.

@@ -1,4 +1,4 @@
-"""What `pytracer where` answers, as plain data; docs/reference/report.md describes it. Keys follow the rules of `job.py`."""
+"""What `pytracer where` answers, as plain data; docs/reference/report.md describes it. Keys as in `job.py`."""
 
 from __future__ import annotations
 

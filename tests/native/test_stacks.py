@@ -160,7 +160,7 @@ def test_thread_that_records_has_an_alternate_stack_without_preload(native: Nati
 
 
 def test_thread_that_never_records_has_none_without_preload(native: Native) -> None:
-    """The known limit, told in docs/reference/crash-safety.md: the process dies as it would untraced, with no report."""
+    """The known limit, told in crash-safety.md: the process dies as it would untraced, with no report."""
     done = enabled(native, RAW_THREAD.format(touch="pass"))
     assert done.status == -signal.SIGSEGV
     assert done.box.crash is None

@@ -1,7 +1,7 @@
 """Processes that were killed and have no box: what their parents saw of them, as a `Snapshot` with little in it.
 
-A process has a box once it recorded something (docs/reference/blackbox.md). One that somebody killed before that is known from
-the WAIT entry of its parent, and its name from the counters of the run.
+A process has a box once it recorded something (docs/reference/blackbox.md). One that somebody killed before that is
+known from the WAIT entry of its parent, and its name from the counters of the run.
 """
 
 from __future__ import annotations
