@@ -7,7 +7,7 @@ guessed.
 
 from __future__ import annotations
 
-from pytracer.analyze.tensors.ddp import bucket_named, buckets_before
+from pytracer.analyze.tensors.ddp import DdpBuckets
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.scopes import HookCall, hook_call, joined_module
 from pytracer.decode.types.journal import Hook, select
@@ -17,63 +17,65 @@ _HALF = ("float16", "bfloat16")
 _FLOAT32_BYTES = 4
 
 
-def sent_for(snapshot: Snapshot, item: Collective) -> tuple[tuple[str, ...], int | None]:
-    """Names of what a collective sends in place of a bucket, and the index of that bucket."""
-    module = joined_module(item.scope)
-    if module is not None:
-        return (f"zeros in place of a bucket of {module}: this rank has joined",), None
-    call = hook_call(item.scope)
-    guessed = call is None
-    if call is None and item.scope is None and item.op == "all_reduce":
-        call = _builtin(snapshot, item) or _called_back(snapshot, item)
-    if call is None:
-        return (), None
-    bucket = bucket_named(snapshot, call.module, call.index, item.scheduled_ns)
-    name = bucket.name if bucket else f"DDP bucket {call.index} of {call.module}"
-    return (f"tensor of communication hook {call.hook} for {name}{', guessed' if guessed else ''}", name), call.index
+class CommHooks:
+    """The communication hooks of one process. `hooks`: by DDP module; None is one whose name was not known yet."""
 
+    def __init__(self, snapshot: Snapshot, ddp: DdpBuckets) -> None:
+        self._snapshot, self._ddp = snapshot, ddp
+        self.hooks: dict[str | None, str] = {fact.data.module: fact.data.hook for fact in select(snapshot.facts, Hook)}
 
-def sent_from_storage(snapshot: Snapshot, storage: Storage) -> str | None:
-    """The name of what a collective sent from one life of a storage, when that was not the bucket itself."""
-    for item in reversed(snapshot.collectives):
-        start = item.buffer_addr
-        if start is None or item.epoch is None or not storage.base <= start < storage.base + max(storage.nbytes, 1):
-            continue
-        names, _ = sent_for(snapshot, item)
-        if names and lived_at(storage, item.epoch):
-            return names[0]
-    return None
+    def sent_for(self, item: Collective) -> tuple[tuple[str, ...], int | None]:
+        """Names of what a collective sends in place of a bucket, and the index of that bucket."""
+        module = joined_module(item.scope)
+        if module is not None:
+            return (f"zeros in place of a bucket of {module}: this rank has joined",), None
+        call = hook_call(item.scope)
+        guessed = call is None
+        if call is None and item.scope is None and item.op == "all_reduce":
+            call = self._builtin(item) or self._called_back(item)
+        if call is None:
+            return (), None
+        bucket = self._ddp.named(call.module, call.index, item.scheduled_ns)
+        name = bucket.name if bucket else f"DDP bucket {call.index} of {call.module}"
+        return (
+            f"tensor of communication hook {call.hook} for {name}{', guessed' if guessed else ''}",
+            name,
+        ), call.index
 
-
-def hooks(snapshot: Snapshot) -> dict[str | None, str]:
-    """The communication hook of each DDP module; None stands for a module whose name was not known yet."""
-    return {fact.data.module: fact.data.hook for fact in select(snapshot.facts, Hook)}
-
-
-def _builtin(snapshot: Snapshot, item: Collective) -> HookCall | None:
-    """FP16_COMPRESS: as many elements as one bucket has, at half the size."""
-    fitting = [
-        HookCall(hook, module, bucket.index)
-        for module, hook in hooks(snapshot).items()
-        if module is not None and hook == "FP16_COMPRESS" and item.dtype in _HALF
-        for bucket in buckets_before(snapshot, module, item.scheduled_ns)
-        if bucket.nbytes // _FLOAT32_BYTES == item.numel
-    ]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _called_back(snapshot: Snapshot, item: Collective) -> HookCall | None:
-    """From a thread without any line of the program's, after the hook of a module that has one bucket only."""
-    if item.caller is not None:
+    def sent_from_storage(self, storage: Storage) -> str | None:
+        """The name of what a collective sent from one life of a storage, when that was not the bucket itself."""
+        for item in reversed(self._snapshot.collectives):
+            start = item.buffer_addr
+            if start is None or item.epoch is None or not storage.base <= start < storage.base + max(storage.nbytes, 1):
+                continue
+            names, _ = self.sent_for(item)
+            if names and lived_at(storage, item.epoch):
+                return names[0]
         return None
-    last: HookCall | None = None
-    for earlier in snapshot.collectives:
-        if earlier.number >= item.number:
-            break
-        call = hook_call(earlier.scope)
-        last = call or last
-        if earlier.scope is None and earlier.caller is not None:  # the program's own: the backward is over
-            last = None
-    if last is None or len(buckets_before(snapshot, last.module, item.scheduled_ns)) != 1:
-        return None  # which bucket's callback it is, nobody can tell
-    return last
+
+    def _builtin(self, item: Collective) -> HookCall | None:
+        """FP16_COMPRESS: as many elements as one bucket has, at half the size."""
+        fitting = [
+            HookCall(hook, module, bucket.index)
+            for module, hook in self.hooks.items()
+            if module is not None and hook == "FP16_COMPRESS" and item.dtype in _HALF
+            for bucket in self._ddp.before(module, item.scheduled_ns)
+            if bucket.nbytes // _FLOAT32_BYTES == item.numel
+        ]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _called_back(self, item: Collective) -> HookCall | None:
+        """From a thread without any line of the program's, after the hook of a module that has one bucket only."""
+        if item.caller is not None:
+            return None
+        last: HookCall | None = None
+        for earlier in self._snapshot.collectives:
+            if earlier.number >= item.number:
+                break
+            call = hook_call(earlier.scope)
+            last = call or last
+            if earlier.scope is None and earlier.caller is not None:  # the program's own: the backward is over
+                last = None
+        if last is None or len(self._ddp.before(last.module, item.scheduled_ns)) != 1:
+            return None  # which bucket's callback it is, nobody can tell
+        return last

@@ -10,72 +10,67 @@ from pytracer.decode.types.snapshot import Moment, Snapshot, Storage, Who
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 
 
-def bucket_at(snapshot: Snapshot, addr: int, mono_ns: int | None) -> BucketLife | None:
-    """The DDP bucket that `addr` lay in at `mono_ns`, by the last layout recorded before it."""
-    layouts = _layouts(snapshot)
-    before = [fact for fact in layouts if mono_ns is None or fact.mono_ns <= mono_ns]
-    for fact in reversed(before):
-        for bucket in fact.data.buckets:
-            if bucket.addr <= addr < bucket.addr + max(bucket.nbytes, 1):
-                return _bucket_life(fact, bucket, addr, layouts)
-    return None
+class DdpBuckets:
+    """The layouts of DDP's buckets that one process recorded."""
 
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        # The latest of all models: each of them is compared with the others.
+        self._layouts = list(select(snapshot.facts, Buckets))[-_MOST_LAYOUTS:]
 
-def bucket_named(snapshot: Snapshot, module: str, index: int, mono_ns: int | None) -> BucketLife | None:
-    """A bucket of a module by its number, in the last layout recorded before `mono_ns`."""
-    return next((item for item in buckets_before(snapshot, module, mono_ns) if item.index == index), None)
+    def at(self, addr: int, mono_ns: int | None) -> BucketLife | None:
+        """The DDP bucket that `addr` lay in at `mono_ns`, by the last layout recorded before it."""
+        before = [fact for fact in self._layouts if mono_ns is None or fact.mono_ns <= mono_ns]
+        for fact in reversed(before):
+            for bucket in fact.data.buckets:
+                if bucket.addr <= addr < bucket.addr + max(bucket.nbytes, 1):
+                    return _bucket_life(fact, bucket, addr, self._layouts)
+        return None
 
+    def named(self, module: str, index: int, mono_ns: int | None) -> BucketLife | None:
+        """A bucket of a module by its number, in the last layout recorded before `mono_ns`."""
+        return next((item for item in self.before(module, mono_ns) if item.index == index), None)
 
-def buckets_before(snapshot: Snapshot, module: str, mono_ns: int | None) -> list[BucketLife]:
-    """The buckets of a module, in the last layout recorded before `mono_ns`."""
-    layouts = _layouts(snapshot)
-    for fact in reversed(layouts):
-        if fact.data.module == module and (mono_ns is None or fact.mono_ns <= mono_ns):
-            return [_bucket_life(fact, bucket, bucket.addr, layouts) for bucket in fact.data.buckets]
-    return []
+    def before(self, module: str, mono_ns: int | None) -> list[BucketLife]:
+        """The buckets of a module, in the last layout recorded before `mono_ns`."""
+        for fact in reversed(self._layouts):
+            if fact.data.module == module and (mono_ns is None or fact.mono_ns <= mono_ns):
+                return [_bucket_life(fact, bucket, bucket.addr, self._layouts) for bucket in fact.data.buckets]
+        return []
 
+    def of_storage(self, storage: Storage, addr: int) -> BucketLife | None:
+        """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
+        for fact in reversed(list(facts_of_life(self._snapshot, Buckets, storage))):
+            for bucket in fact.data.buckets:
+                if storage.base <= bucket.addr < storage.base + max(storage.nbytes, 1):
+                    return _bucket_life(fact, bucket, addr, self._layouts)
+        return None
 
-def bucket_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> BucketLife | None:
-    """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
-    layouts = _layouts(snapshot)
-    for fact in reversed(list(facts_of_life(snapshot, Buckets, storage))):
-        for bucket in fact.data.buckets:
-            if storage.base <= bucket.addr < storage.base + max(storage.nbytes, 1):
-                return _bucket_life(fact, bucket, addr, layouts)
-    return None
+    def forgotten(self, addr: int) -> tuple[Storage, str] | None:
+        """A bucket that DDP replaced so long ago that newer frees have overwritten the record of its storage.
 
-
-def forgotten_bucket(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | None:
-    """A bucket that DDP replaced so long ago that newer frees have overwritten the record of its storage.
-
-    Layouts are facts and stay: the bucket lived when its layout was noted, and was gone when the next one was.
-    """
-    layouts = _layouts(snapshot)
-    for fact in reversed(layouts):
-        for bucket in fact.data.buckets:
-            if not bucket.addr <= addr < bucket.addr + bucket.nbytes:
-                continue
-            life = _bucket_life(fact, bucket, addr, layouts)
-            if not life.rebuilt:
-                continue
-            gone = min(item.epoch for item in layouts if item.mono_ns == life.rebuilt_mono_ns)
-            storage = Storage(
-                base=bucket.addr,
-                nbytes=bucket.nbytes,
-                state="freed",
-                allocated=Moment(fact.epoch - 1, None, None),
-                allocated_by=Who(),
-                allocated_thread=None,
-                freed=Moment(gone, life.rebuilt_mono_ns, None),
-                order=(gone, 0),
-            )
-            return storage, "guessed"
-    return None
-
-
-def _layouts(snapshot: Snapshot) -> list[Fact[Buckets]]:
-    """The latest layouts of all models: each of them is compared with the others."""
-    return list(select(snapshot.facts, Buckets))[-_MOST_LAYOUTS:]
+        Layouts are facts and stay: the bucket lived when its layout was noted, and was gone when the next one was.
+        """
+        for fact in reversed(self._layouts):
+            for bucket in fact.data.buckets:
+                if not bucket.addr <= addr < bucket.addr + bucket.nbytes:
+                    continue
+                life = _bucket_life(fact, bucket, addr, self._layouts)
+                if not life.rebuilt:
+                    continue
+                gone = min(item.epoch for item in self._layouts if item.mono_ns == life.rebuilt_mono_ns)
+                storage = Storage(
+                    base=bucket.addr,
+                    nbytes=bucket.nbytes,
+                    state="freed",
+                    allocated=Moment(fact.epoch - 1, None, None),
+                    allocated_by=Who(),
+                    allocated_thread=None,
+                    freed=Moment(gone, life.rebuilt_mono_ns, None),
+                    order=(gone, 0),
+                )
+                return storage, "guessed"
+        return None
 
 
 def _bucket_life(fact: Fact[Buckets], bucket: Bucket, addr: int, layouts: list[Fact[Buckets]]) -> BucketLife:

@@ -24,154 +24,164 @@ _ROLES = {"unsharded_parameter": "unsharded-parameter", "unsharded_gradient": "u
 _NO_UNIT = UnitStep("", "", None)
 
 
-def unit_of_storage(snapshot: Snapshot, storage: Storage, addr: int) -> UnitLife | None:
-    """What an FSDP unit used one life of a storage for; the latest use, parameters before buffers."""
-    if not _uses_fsdp(snapshot):
+class FsdpUses:
+    """What the FSDP units of one process used its storages for."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._units = units(snapshot.facts)
+        scoped = bool(snapshot.scoped_tensors) or any(unit_step(item.scope) for item in snapshot.collectives)
+        self._is_used = bool(self._units) or scoped
+
+    def of_storage(self, storage: Storage, addr: int) -> UnitLife | None:
+        """What an FSDP unit used one life of a storage for; the latest use, parameters before buffers."""
+        if not self._is_used:
+            return None
+        return self._tensor_of(storage, addr) or self._shard_of(storage, addr) or self._buffer_of(storage, addr)
+
+    def of_buffer(self, item: Collective, *, output: bool) -> UnitLife | None:
+        """What a collective's input or output was for FSDP."""
+        return self._use(item, output=output, addr=None)
+
+    def states(self) -> list[tuple[Unit, str | None]]:
+        """Every unit, and "sharded" or "unsharded": None when its parameters were never seen unsharded, or nobody knows."""
+        return [(unit, self._state(unit)) for unit in self._units]
+
+    def _tensor_of(self, storage: Storage, addr: int) -> UnitLife | None:
+        for item in reversed(self._snapshot.scoped_tensors):
+            if _holds(storage, item.addr) and lived_at(storage, item.epoch):
+                return self._life_of_tensor(item, addr)
         return None
-    known = units(snapshot)
-    return (
-        _tensor_of(snapshot, known, storage, addr)
-        or _shard_of(snapshot, storage, addr)
-        or _buffer_of(snapshot, known, storage, addr)
-    )
 
+    def _life_of_tensor(self, item: ScopedTensor, addr: int) -> UnitLife:
+        step = unit_step(item.scope) or _NO_UNIT
+        candidates = units_of_step(self._units, step)
+        unit = candidates[0] if candidates else None
+        parameter = None
+        if unit is not None and item.count == len(unit.parameters):  # else only some have gradients: which is not told
+            parameter = unit.parameters[item.index].fqn
+        offset = addr - item.addr
+        return UnitLife(
+            module=unit.module if unit and len(candidates) == 1 else None,
+            unit=step.unit,
+            wrapper=unit.wrapper if unit else None,
+            what=_ROLES[item.role],
+            nbytes=item.nbytes,
+            offset_bytes=offset,
+            parameters=_names(unit),
+            parameter=parameter,
+            parameter_offset_bytes=offset if parameter else None,
+            state=self._state(unit) if unit else None,
+        )
 
-def _uses_fsdp(snapshot: Snapshot) -> bool:
-    named = any(isinstance(fact.data, Unit) for fact in snapshot.facts) or bool(snapshot.scoped_tensors)
-    return named or any(unit_step(item.scope) for item in snapshot.collectives)
+    def _shard_of(self, storage: Storage, addr: int) -> UnitLife | None:
+        for fact in reversed(list(facts_of_life(self._snapshot, Unit, storage))):
+            unit = fact.data
+            if unit.flat and _holds(storage, unit.shard_addr):
+                element = (addr - unit.shard_addr) // max(unit.shard_itemsize, 1)
+                spot = spot_in_shard(unit, element, unit.shard_rank)
+                inside = (addr - unit.shard_addr) % max(unit.shard_itemsize, 1)
+                return self._shard_life(
+                    unit, "local-flat-shard", unit.shard_addr, unit.shard_itemsize, addr, spot, inside
+                )
+            for item in unit.parameters:
+                if not unit.flat and item.addr and _holds(storage, item.addr):
+                    offset = addr - item.addr
+                    spot = Spot(item.fqn, offset // max(item.itemsize, 1), unit.shard_rank)
+                    inside = offset % max(item.itemsize, 1)
+                    return self._shard_life(unit, "local-shard", item.addr, item.itemsize, addr, spot, inside)
+        return None
 
+    def _shard_life(
+        self, unit: Unit, what: str, base: int, itemsize: int, addr: int, spot: Spot, inside: int
+    ) -> UnitLife:
+        own = next((item.shard_numel for item in unit.parameters if item.fqn == spot.parameter), 0)
+        return UnitLife(
+            module=unit.module,
+            unit=unit.fqn,
+            wrapper=unit.wrapper,
+            what=what,
+            nbytes=(unit.shard_numel if unit.flat else own) * itemsize,
+            offset_bytes=addr - base,
+            parameters=_names(unit),
+            parameter=spot.parameter,
+            parameter_offset_bytes=spot.offset * itemsize + inside if spot.offset is not None else None,
+            shard_of_rank=unit.shard_rank,
+            state=self._state(unit),
+        )
 
-def unit_of_buffer(snapshot: Snapshot, item: Collective, *, output: bool) -> UnitLife | None:
-    """What a collective's input or output was for FSDP."""
-    return _use(snapshot, units(snapshot), item, output=output, addr=None)
+    def _buffer_of(self, storage: Storage, addr: int) -> UnitLife | None:
+        for item in reversed(self._snapshot.collectives):
+            if item.epoch is None or not lived_at(storage, item.epoch):
+                continue
+            for output in (True, False):
+                start = item.output_addr if output else item.buffer_addr
+                if start is not None and _holds(storage, start):
+                    life = self._use(item, output=output, addr=addr)
+                    if life is not None and life.what != "all-reduce-buffer":  # HSDP reduces a reduce-scatter's output
+                        return life
+        return None
 
+    def _use(self, item: Collective, *, output: bool, addr: int | None) -> UnitLife | None:
+        step = unit_step(item.scope)
+        start = item.output_addr if output else item.buffer_addr
+        if step is None or start is None or not item.numel or not item.nbytes:
+            return None
+        candidates = units_of_step(self._units, step)
+        fitting = [unit for unit in candidates if _fits(unit, item)]
+        unit = fitting[0] if fitting else candidates[0] if candidates else None
+        what = _what(item, unit, output=output)
+        if what is None:
+            return None
+        itemsize = item.nbytes // item.numel
+        offset = addr - start if addr is not None else 0
+        spot = _spot(fitting[0], what, offset // itemsize) if fitting and addr is not None else Spot()
+        return UnitLife(
+            module=unit.module if unit and len(candidates) == 1 else None,
+            unit=step.unit,
+            wrapper=unit.wrapper if unit else None,
+            what=what,
+            nbytes=(item.output_nbytes if output else item.nbytes) or 0,
+            offset_bytes=offset,
+            parameters=_names(unit),
+            parameter=spot.parameter,
+            parameter_offset_bytes=spot.offset * itemsize + offset % itemsize if spot.offset is not None else None,
+            shard_of_rank=spot.rank,
+            state=self._state(unit) if unit else None,
+        )
 
-def unit_states(snapshot: Snapshot) -> list[tuple[Unit, str | None]]:
-    """Every unit, and "sharded" or "unsharded": None when its parameters were never seen unsharded, or nobody knows."""
-    known = units(snapshot)
-    return [(unit, _state(snapshot, known, unit)) for unit in known]
+    def _state(self, unit: Unit) -> str | None:
+        """By the storages of the last unsharded parameters that were seen: FSDP resizes them to zero when it shards."""
+        if self._snapshot.light or not self._snapshot.storages:
+            return None
+        found = self._last_unsharded(unit)
+        if found is None:
+            return None
+        addr, epoch = found
+        hits = self._snapshot.crash.hits if self._snapshot.crash else ()
+        live = any(
+            item.state == "live" and _holds(item, addr) and lived_at(item, epoch)
+            for item in (*(hit.storage for hit in hits), *self._snapshot.storages.around(addr))
+        )
+        return "unsharded" if live else "sharded"
+
+    def _last_unsharded(self, unit: Unit) -> tuple[int, int] | None:
+        """Address and epoch; None when another root has a unit of that name: whose it is cannot be told."""
+        if unit.flat:
+            for item in reversed(self._snapshot.collectives):
+                step = unit_step(item.scope) if item.op.startswith("all_gather") else None
+                if step is not None and item.output_addr and item.epoch and unit in units_of_step(self._units, step):
+                    return (item.output_addr, item.epoch) if len(units_of_step(self._units, step)) == 1 else None
+            return None
+        for tensor in reversed(self._snapshot.scoped_tensors):
+            step = unit_step(tensor.scope) if tensor.role == "unsharded_parameter" else None
+            if step is not None and unit in units_of_step(self._units, step):
+                return (tensor.addr, tensor.epoch) if len(units_of_step(self._units, step)) == 1 else None
+        return None
 
 
 def _holds(storage: Storage, addr: int) -> bool:
     return storage.base <= addr < storage.base + max(storage.nbytes, 1)
-
-
-# ---- parameters and gradients, as FSDP2's operators saw them ----
-
-
-def _tensor_of(snapshot: Snapshot, known: list[Unit], storage: Storage, addr: int) -> UnitLife | None:
-    for item in reversed(snapshot.scoped_tensors):
-        if _holds(storage, item.addr) and lived_at(storage, item.epoch):
-            return _life_of_tensor(snapshot, known, item, addr)
-    return None
-
-
-def _life_of_tensor(snapshot: Snapshot, known: list[Unit], item: ScopedTensor, addr: int) -> UnitLife:
-    step = unit_step(item.scope) or _NO_UNIT
-    candidates = units_of_step(known, step)
-    unit = candidates[0] if candidates else None
-    parameter = None
-    if unit is not None and item.count == len(unit.parameters):  # else only some have gradients: which is not told
-        parameter = unit.parameters[item.index].fqn
-    offset = addr - item.addr
-    return UnitLife(
-        module=unit.module if unit and len(candidates) == 1 else None,
-        unit=step.unit,
-        wrapper=unit.wrapper if unit else None,
-        what=_ROLES[item.role],
-        nbytes=item.nbytes,
-        offset_bytes=offset,
-        parameters=_names(unit),
-        parameter=parameter,
-        parameter_offset_bytes=offset if parameter else None,
-        state=_state(snapshot, known, unit) if unit else None,
-    )
-
-
-# ---- shards, which live as long as the model ----
-
-
-def _shard_of(snapshot: Snapshot, storage: Storage, addr: int) -> UnitLife | None:
-    for fact in reversed(list(facts_of_life(snapshot, Unit, storage))):
-        unit = fact.data
-        if unit.flat and _holds(storage, unit.shard_addr):
-            element = (addr - unit.shard_addr) // max(unit.shard_itemsize, 1)
-            spot = spot_in_shard(unit, element, unit.shard_rank)
-            inside = (addr - unit.shard_addr) % max(unit.shard_itemsize, 1)
-            return _shard_life(
-                snapshot, unit, "local-flat-shard", unit.shard_addr, unit.shard_itemsize, addr, spot, inside
-            )
-        for item in unit.parameters:
-            if not unit.flat and item.addr and _holds(storage, item.addr):
-                offset = addr - item.addr
-                spot = Spot(item.fqn, offset // max(item.itemsize, 1), unit.shard_rank)
-                inside = offset % max(item.itemsize, 1)
-                return _shard_life(snapshot, unit, "local-shard", item.addr, item.itemsize, addr, spot, inside)
-    return None
-
-
-def _shard_life(
-    snapshot: Snapshot, unit: Unit, what: str, base: int, itemsize: int, addr: int, spot: Spot, inside: int
-) -> UnitLife:
-    own = next((item.shard_numel for item in unit.parameters if item.fqn == spot.parameter), 0)
-    return UnitLife(
-        module=unit.module,
-        unit=unit.fqn,
-        wrapper=unit.wrapper,
-        what=what,
-        nbytes=(unit.shard_numel if unit.flat else own) * itemsize,
-        offset_bytes=addr - base,
-        parameters=_names(unit),
-        parameter=spot.parameter,
-        parameter_offset_bytes=spot.offset * itemsize + inside if spot.offset is not None else None,
-        shard_of_rank=unit.shard_rank,
-        state=_state(snapshot, units(snapshot), unit),
-    )
-
-
-# ---- buffers of collectives ----
-
-
-def _buffer_of(snapshot: Snapshot, known: list[Unit], storage: Storage, addr: int) -> UnitLife | None:
-    for item in reversed(snapshot.collectives):
-        if item.epoch is None or not lived_at(storage, item.epoch):
-            continue
-        for output in (True, False):
-            start = item.output_addr if output else item.buffer_addr
-            if start is not None and _holds(storage, start):
-                life = _use(snapshot, known, item, output=output, addr=addr)
-                if life is not None and life.what != "all-reduce-buffer":  # HSDP reduces a reduce-scatter's output
-                    return life
-    return None
-
-
-def _use(snapshot: Snapshot, known: list[Unit], item: Collective, *, output: bool, addr: int | None) -> UnitLife | None:
-    step = unit_step(item.scope)
-    start = item.output_addr if output else item.buffer_addr
-    if step is None or start is None or not item.numel or not item.nbytes:
-        return None
-    candidates = units_of_step(known, step)
-    fitting = [unit for unit in candidates if _fits(unit, item)]
-    unit = fitting[0] if fitting else candidates[0] if candidates else None
-    what = _what(item, unit, output=output)
-    if what is None:
-        return None
-    itemsize = item.nbytes // item.numel
-    offset = addr - start if addr is not None else 0
-    spot = _spot(fitting[0], what, offset // itemsize) if fitting and addr is not None else Spot()
-    return UnitLife(
-        module=unit.module if unit and len(candidates) == 1 else None,
-        unit=step.unit,
-        wrapper=unit.wrapper if unit else None,
-        what=what,
-        nbytes=(item.output_nbytes if output else item.nbytes) or 0,
-        offset_bytes=offset,
-        parameters=_names(unit),
-        parameter=spot.parameter,
-        parameter_offset_bytes=spot.offset * itemsize + offset % itemsize if spot.offset is not None else None,
-        shard_of_rank=spot.rank,
-        state=_state(snapshot, known, unit) if unit else None,
-    )
 
 
 def _fits(unit: Unit, item: Collective) -> bool:
@@ -203,37 +213,3 @@ def _spot(unit: Unit, what: str, element: int) -> Spot:
 
 def _names(unit: Unit | None) -> tuple[str, ...]:
     return tuple(item.fqn for item in unit.parameters) if unit else ()
-
-
-# ---- sharded or unsharded ----
-
-
-def _state(snapshot: Snapshot, known: list[Unit], unit: Unit) -> str | None:
-    """By the storages of the last unsharded parameters that were seen: FSDP resizes them to zero when it shards."""
-    if snapshot.light or not snapshot.storages:
-        return None
-    found = _last_unsharded(snapshot, known, unit)
-    if found is None:
-        return None
-    addr, epoch = found
-    hits = snapshot.crash.hits if snapshot.crash else ()
-    live = any(
-        item.state == "live" and _holds(item, addr) and lived_at(item, epoch)
-        for item in (*(hit.storage for hit in hits), *snapshot.storages.around(addr))
-    )
-    return "unsharded" if live else "sharded"
-
-
-def _last_unsharded(snapshot: Snapshot, known: list[Unit], unit: Unit) -> tuple[int, int] | None:
-    """Address and epoch; None when another root has a unit of that name: whose it is cannot be told."""
-    if unit.flat:
-        for item in reversed(snapshot.collectives):
-            step = unit_step(item.scope) if item.op.startswith("all_gather") else None
-            if step is not None and item.output_addr and item.epoch and unit in units_of_step(known, step):
-                return (item.output_addr, item.epoch) if len(units_of_step(known, step)) == 1 else None
-        return None
-    for tensor in reversed(snapshot.scoped_tensors):
-        step = unit_step(tensor.scope) if tensor.role == "unsharded_parameter" else None
-        if step is not None and unit in units_of_step(known, step):
-            return (tensor.addr, tensor.epoch) if len(units_of_step(known, step)) == 1 else None
-    return None

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer.analyze.tensors.scopes import UnitStep
-from pytracer.decode.types.journal import Unit, select
-from pytracer.decode.types.snapshot import Snapshot
+from pytracer.decode.types.journal import Fact, Unit, select
 
 
 @dataclass(frozen=True)
@@ -19,10 +18,10 @@ class Spot:
     rank: int | None = None
 
 
-def units(snapshot: Snapshot) -> list[Unit]:
+def units(facts: Iterable[Fact[object]]) -> list[Unit]:
     """The last state of every unit, in the order in which they were first noted."""
     last: dict[tuple[object, ...], Unit] = {}
-    for fact in select(snapshot.facts, Unit):
+    for fact in select(facts, Unit):
         last[fact.data.module, fact.data.fqn, fact.data.world_size] = fact.data
     return list(last.values())
 

@@ -17,40 +17,45 @@ _LOOKED_AT = ("parameter", "buffer", "gradient")  # by the handler; the others s
 MOST_NAMES = 64
 
 
-def named_tensors(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[list[NamedTensor], list[NamedTensor]]:
-    """The names of one life of a storage: those of what lies at `addr`, and the others; each name once."""
-    here: dict[str, NamedTensor] = {}
-    others: dict[str, NamedTensor] = {}
-    for item in sorted(_of_life(snapshot, storage), key=_by_role):
-        (here if _covers(item, storage, addr) else others).setdefault(item.name, item)
-    return list(here.values()), [item for name, item in others.items() if name not in here]
+class TensorNames:
+    """The names that one process recorded, by the storages that they were seen in."""
 
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
 
-def named_with(snapshot: Snapshot, name: str) -> list[NamedTensor]:
-    """All storages that the tensor of this name had, as far as they are known."""
-    return [item for items in snapshot.named.values() for item in items if item.name == name]
+    def of_storage(self, storage: Storage, addr: int) -> tuple[list[NamedTensor], list[NamedTensor]]:
+        """The names of one life of a storage: those of what lies at `addr`, and the others; each name once."""
+        here: dict[str, NamedTensor] = {}
+        others: dict[str, NamedTensor] = {}
+        for item in sorted(self._of_life(storage), key=_by_role):
+            (here if _covers(item, storage, addr) else others).setdefault(item.name, item)
+        return list(here.values()), [item for name, item in others.items() if name not in here]
 
+    def with_name(self, name: str) -> list[NamedTensor]:
+        """All storages that the tensor of this name had, as far as they are known."""
+        return [item for items in self._snapshot.named.values() for item in items if item.name == name]
 
-def named_report(snapshot: Snapshot, storage: Storage, addr: int) -> list[r.NamedTensor]:
-    """The same for the report."""
-    here, others = named_tensors(snapshot, storage, addr)
-    last = max((i.epoch for items in snapshot.named.values() for i in items if i.role in _LOOKED_AT), default=0)
-    looked = snapshot.crash is not None and "NAMES" in snapshot.crash.steps_done
-    return [
-        r.NamedTensor(
-            name=item.name,
-            role=item.role,
-            offset_bytes=addr - item.addr if item in here else None,
-            how="handler" if looked and item.role in _LOOKED_AT and item.epoch == last else "recorded",
+    def report(self, storage: Storage, addr: int) -> list[r.NamedTensor]:
+        """The same for the report."""
+        here, others = self.of_storage(storage, addr)
+        last = max(
+            (i.epoch for items in self._snapshot.named.values() for i in items if i.role in _LOOKED_AT), default=0
         )
-        for item in [*here, *others][:MOST_NAMES]
-    ]
+        looked = self._snapshot.crash is not None and "NAMES" in self._snapshot.crash.steps_done
+        return [
+            r.NamedTensor(
+                name=item.name,
+                role=item.role,
+                offset_bytes=addr - item.addr if item in here else None,
+                how="handler" if looked and item.role in _LOOKED_AT and item.epoch == last else "recorded",
+            )
+            for item in [*here, *others][:MOST_NAMES]
+        ]
 
-
-def _of_life(snapshot: Snapshot, storage: Storage) -> Iterator[NamedTensor]:
-    for item in snapshot.named.get(storage.base, ()):
-        if lived_at(storage, item.epoch):
-            yield item
+    def _of_life(self, storage: Storage) -> Iterator[NamedTensor]:
+        for item in self._snapshot.named.get(storage.base, ()):
+            if lived_at(storage, item.epoch):
+                yield item
 
 
 def _by_role(item: NamedTensor) -> tuple[bool, int, int]:
