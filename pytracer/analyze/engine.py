@@ -68,7 +68,7 @@ def _judged(job: Job, clock: RunClock) -> JobView:
         death.view.report.primary = death.primary
         death.view.report.why = death.why
     for view in views:
-        view.report.gpu_core = gpu_core_report(job, view.process)
+        view.report.gpu_core = gpu_core_report(job, view)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytracer._text import function_words, ranks_words
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.platform.instruction import Instruction
@@ -24,11 +25,12 @@ _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
 
 @dataclass(frozen=True)
 class ProcessView:
-    """One process: the decoded facts, and the report built from them. `index` is its place in the job."""
+    """One process: decoded facts, address space, and the report built from them. `index` is its place in the job."""
 
     index: int
     process: Process
     report: ProcessReport
+    space: AddressSpace
     place: Place | None = None
     instruction: Instruction | None = None
 

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pytracer._errors import InputError, UsageError
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.description import address_sentence
-from pytracer.analyze.address_space.lookup import describe_address
 from pytracer.analyze.address_space.referrers import pointed_by, stack_words
-from pytracer.analyze.assemble.addresses import earlier_life_reports, neighbor_reports, region_report
-from pytracer.analyze.assemble.parts import bucket_report, storage_report, unit_report
+from pytracer.analyze.assemble.addresses import AddressReports
+from pytracer.analyze.assemble.parts import bucket_report, unit_report
 from pytracer.analyze.assemble.processes import build_view
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.timeline.clock import RunClock
@@ -51,28 +50,29 @@ def explain_addresses(
     return WhereReport(
         directory=job.directory,
         process=_process(view, chosen),
-        addresses=[_explain(view, str(item), _resolve(view, item), clock) for item in asked],
+        addresses=[
+            _explain(view, str(item), _resolve(view, item), AddressReports(view.space, clock)) for item in asked
+        ],
         missing=_missing(view),
     )
 
 
-def _explain(view: ProcessView, asked: str, addr: int, clock: RunClock) -> AddressReport:
-    snapshot = view.process.snapshot
+def _explain(view: ProcessView, asked: str, addr: int, reports: AddressReports) -> AddressReport:
     known = view.place is not None and view.place.addr == addr and view.place.storage is not None
-    place = view.place if known and view.place is not None else describe_address(snapshot, addr)
-    region = region_report(snapshot, addr)
+    place = view.place if known and view.place is not None else view.space.describe(addr)
+    region = reports.region(addr)
     return AddressReport(
         asked=asked,
         addr=hex_addr(addr),
         kind=region.kind if region is not None and place.kind in _SAYS_LITTLE else place.kind,
         says=address_sentence(place, region.kind if region else None, region.says if region else None),
-        storage=storage_report(snapshot, place, clock),
+        storage=reports.storage(place),
         bucket=bucket_report(place),
         fsdp=unit_report(place),
         region=region,
-        neighbors=neighbor_reports(snapshot, addr, clock),
-        earlier_lives=earlier_life_reports(snapshot, place, clock),
-        pointed_by=pointed_by(snapshot, place),
+        neighbors=reports.neighbors(addr),
+        earlier_lives=reports.earlier_lives(place),
+        pointed_by=pointed_by(view.space, place),
     )
 
 

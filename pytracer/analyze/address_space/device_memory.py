@@ -9,8 +9,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.devices import DeviceSegment
-from pytracer.decode.types.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Storage
 
 _DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")
@@ -34,12 +33,6 @@ def device_confidence(view: ProcessView) -> str | None:
     if not reserved or mapping.end - mapping.start < RESERVED_BYTES:
         return None
     return "likely" if device_driver(view) is not None else None
-
-
-def segment_at(snapshot: Snapshot, addr: int) -> DeviceSegment | None:
-    """The memory of a device's allocator around an address: what it still has, else what it gave back last."""
-    found = [item for item in snapshot.segments if item.base <= addr < item.base + item.nbytes]
-    return max(found, key=lambda item: (item.live, item.order), default=None)
 
 
 def device_words(place: Place) -> str | None:

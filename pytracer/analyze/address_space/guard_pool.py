@@ -9,7 +9,7 @@ one that was meant (`operands.py`).
 from __future__ import annotations
 
 from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near
-from pytracer.decode.types.snapshot import Guard, Snapshot, Storage
+from pytracer.decode.types.snapshot import Guard, Storage
 
 FOUND = "guard"
 
@@ -19,9 +19,9 @@ def pool_of(guard: Guard | None, addr: int) -> tuple[int, int] | None:
     return next((pool for pool in guard.pools if pool[0] <= addr < pool[1]), None) if guard is not None else None
 
 
-def guarded_at(snapshot: Snapshot, addr: int) -> tuple[Storage, str] | None:
+def guarded_at(guard: Guard | None, addr: int) -> tuple[Storage, str] | None:
     """The storage whose pages or guard `addr` lies in, and the kind of place; None when none is close."""
-    guarded = snapshot.guard.storages if snapshot.guard is not None else ()
+    guarded = guard.storages if guard is not None else ()
     # Of storages that lay in the same pages one after the other, the last.
     inside = [item for item in guarded if item.low <= addr < item.high]
     if inside:

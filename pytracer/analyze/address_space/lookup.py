@@ -6,98 +6,133 @@ the tables of the box. What a storage is called is the work of `tensors/lifetime
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.device_memory import segment_at
 from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
-from pytracer.analyze.address_space.neighbors import covers, distance_to, lives_before, nearest_live
-from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, mapping_at, region_of
+from pytracer.analyze.address_space.neighbors import Neighbors, covers, distance_to
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, Regions, mapping_at
 from pytracer.analyze.platform.instruction import is_canonical
-from pytracer.analyze.tensors.ddp import forgotten_bucket
-from pytracer.analyze.tensors.fsdp import unit_of_storage
-from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.tensors.origins import is_borrowed
+from pytracer.analyze.tensors.uses import StorageUses
+from pytracer.decode.types.devices import DeviceSegment
 from pytracer.decode.types.snapshot import Crash, Mapping, Snapshot, Storage
 
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
 
 
-def describe_address(snapshot: Snapshot, addr: int) -> Place:
-    """What lived at `addr` when the process died, or at the end of the box."""
-    crash = snapshot.crash
-    mapping = mapping_at(crash.mappings, addr) if crash else None
-    if addr < NEAR_NULL_BYTES:
-        return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
-    if snapshot.arch.startswith("x86") and not is_canonical(addr):
-        return Place(addr, "non-canonical")
-    if pool_of(snapshot.guard, addr) is not None:
-        return _in_guard_pool(snapshot, addr, mapping)
-    live, freed = _covering(snapshot, addr, "live"), _covering(snapshot, addr, "freed")
-    segment = segment_at(snapshot, addr)
-    block = next((hit for hit in (live, freed) if hit is not None and hit[0].device != "cpu"), None)
-    if block is not None:
-        return replace(_in_storage(snapshot, addr, "device-memory", block, mapping), segment=segment)
-    if segment is not None:
-        return Place(addr, "device-memory", mapping=mapping, segment=segment)
-    if live is not None:
-        return _in_storage(snapshot, addr, "in-storage", live, mapping)
-    if crash is not None and _is_stack_guard(crash, addr, mapping):
-        return Place(addr, "stack-guard", mapping=mapping)
-    named = mapping is not None and mapping.path != ""
-    if freed is not None and mapping is not None and is_borrowed(freed[0]):
-        freed = None  # the memory is there: its owner has kept it, and may use it
-    if freed is None:
-        freed = forgotten_bucket(snapshot, addr)
-    if freed is not None and not named:
-        return _in_storage(snapshot, addr, "freed-storage", freed, mapping)
-    if mapping is None or (not named and not mapping.permissions.startswith(("r", "-w", "--x"))):
-        beside = nearest_live(snapshot, addr).values()
-        if beside:
-            nearest = min(beside, key=lambda item: distance_to(item, addr))
-            kind = "before-storage" if addr < nearest.base else "past-storage"
-            return _in_storage(snapshot, addr, kind, (nearest, "guessed"), mapping)
-    region = region_of(snapshot, addr)
-    on_stack = region is not None and region.kind == "stack"
-    return Place(addr, "stack" if on_stack else _mapping_kind(crash, mapping), mapping=mapping)
+class AddressSpace:
+    """The address space of one process: what lay at an address, near it, before it, and what it was used for.
+
+    Made once for a process; its indices are built when they are first asked for.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def uses(self) -> StorageUses:
+        """What its storages were used for."""
+        return StorageUses(self.snapshot)
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Stacks, images, files, heap."""
+        return Regions(self.snapshot)
+
+    @cached_property
+    def neighbors(self) -> Neighbors:
+        """Its storages, by what they lie beside."""
+        return Neighbors(self.snapshot, self.uses)
+
+    def describe(self, addr: int) -> Place:
+        """What lived at `addr` when the process died, or at the end of the box."""
+        crash = self.snapshot.crash
+        mapping = mapping_at(crash.mappings, addr) if crash else None
+        if addr < NEAR_NULL_BYTES:
+            return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
+        if self.snapshot.arch.startswith("x86") and not is_canonical(addr):
+            return Place(addr, "non-canonical")
+        if pool_of(self.snapshot.guard, addr) is not None:
+            return self._in_guard_pool(addr, mapping)
+        live, freed = self._covering(addr, "live"), self._covering(addr, "freed")
+        segment = _segment_at(self.snapshot.segments, addr)
+        block = next((hit for hit in (live, freed) if hit is not None and hit[0].device != "cpu"), None)
+        if block is not None:
+            return replace(self._in_storage(addr, "device-memory", block, mapping), segment=segment)
+        if segment is not None:
+            return Place(addr, "device-memory", mapping=mapping, segment=segment)
+        if live is not None:
+            return self._in_storage(addr, "in-storage", live, mapping)
+        if crash is not None and _is_stack_guard(crash, addr, mapping):
+            return Place(addr, "stack-guard", mapping=mapping)
+        named = mapping is not None and mapping.path != ""
+        if freed is not None and mapping is not None and is_borrowed(freed[0]):
+            freed = None  # the memory is there: its owner has kept it, and may use it
+        if freed is None:
+            freed = self.uses.ddp.forgotten(addr)
+        if freed is not None and not named:
+            return self._in_storage(addr, "freed-storage", freed, mapping)
+        if mapping is None or (not named and not mapping.permissions.startswith(("r", "-w", "--x"))):
+            beside = self.neighbors.nearest_live(addr).values()
+            if beside:
+                nearest = min(beside, key=lambda item: distance_to(item, addr))
+                kind = "before-storage" if addr < nearest.base else "past-storage"
+                return self._in_storage(addr, kind, (nearest, "guessed"), mapping)
+        region = self.regions.at(addr)
+        on_stack = region is not None and region.kind == "stack"
+        return Place(addr, "stack" if on_stack else _mapping_kind(crash, mapping), mapping=mapping)
+
+    def _in_guard_pool(self, addr: int, mapping: Mapping | None) -> Place:
+        """Pages there belong to one storage each, and to none for a long time after it was freed."""
+        hit = guarded_at(self.snapshot.guard, addr)
+        if hit is None:
+            return Place(addr, "unmapped", mapping=mapping)
+        storage, kind = hit
+        return self._in_storage(addr, kind, (storage, FOUND), mapping)
+
+    def _in_storage(self, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None) -> Place:
+        storage, found = hit
+        distance = distance_to(storage, addr)
+        bucket, names = self.uses.names_of(storage, addr)
+        earlier = self._earlier_names(storage, addr) if distance == 0 else ()
+        unit = self.uses.fsdp.of_storage(storage, addr)
+        return Place(
+            addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit=unit
+        )
+
+    def _earlier_names(self, storage: Storage, addr: int) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for life in self.neighbors.before(addr, storage):
+            names.update(dict.fromkeys(self.uses.names_of(life, addr)[1][:1]))
+        return tuple(names)
+
+    def _covering(self, addr: int, state: str) -> tuple[Storage, str] | None:
+        """The most recent storage of that state around `addr`, and whether the handler itself found it."""
+        hits = [
+            hit.storage for hit in (self.snapshot.crash.hits if self.snapshot.crash else ()) if hit.kind == "covering"
+        ]
+        for candidates, found in ((hits, "exact"), (self.snapshot.storages.around(addr), "guessed")):
+            matching = [item for item in candidates if item.state == state and covers(item, addr)]
+            if matching:
+                last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))
+                # Blocks of devices are known as they were at the crash (decode/recording/devices.py).
+                return last, "exact" if last.device != "cpu" and self.snapshot.crash is not None else found
+        return None
+
+    def live_around(self, addr: int) -> Storage | None:
+        """The live storage that an address lies in."""
+        around = self.snapshot.storages.around(addr)
+        return next((item for item in around if item.state == "live" and covers(item, addr)), None)
 
 
-def _in_guard_pool(snapshot: Snapshot, addr: int, mapping: Mapping | None) -> Place:
-    """Pages there belong to one storage each, and to none for a long time after it was freed."""
-    hit = guarded_at(snapshot, addr)
-    if hit is None:
-        return Place(addr, "unmapped", mapping=mapping)
-    storage, kind = hit
-    return _in_storage(snapshot, addr, kind, (storage, FOUND), mapping)
-
-
-def _in_storage(snapshot: Snapshot, addr: int, kind: str, hit: tuple[Storage, str], mapping: Mapping | None) -> Place:
-    storage, found = hit
-    distance = distance_to(storage, addr)
-    bucket, names = names_of_storage(snapshot, storage, addr)
-    earlier = _earlier_names(snapshot, storage, addr) if distance == 0 else ()
-    unit = unit_of_storage(snapshot, storage, addr)
-    return Place(addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit=unit)
-
-
-def _earlier_names(snapshot: Snapshot, storage: Storage, addr: int) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for life in lives_before(snapshot, addr, storage):
-        names.update(dict.fromkeys(names_of_storage(snapshot, life, addr)[1][:1]))
-    return tuple(names)
-
-
-def _covering(snapshot: Snapshot, addr: int, state: str) -> tuple[Storage, str] | None:
-    """The most recent storage of that state around `addr`, and whether the handler itself found it."""
-    hits = [hit.storage for hit in (snapshot.crash.hits if snapshot.crash else ()) if hit.kind == "covering"]
-    for candidates, found in ((hits, "exact"), (snapshot.storages.around(addr), "guessed")):
-        matching = [item for item in candidates if item.state == state and covers(item, addr)]
-        if matching:
-            last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))
-            # Blocks of devices are known as they were at the crash (decode/recording/devices.py).
-            return last, "exact" if last.device != "cpu" and snapshot.crash is not None else found
-    return None
+def _segment_at(segments: Iterable[DeviceSegment], addr: int) -> DeviceSegment | None:
+    """The memory of a device's allocator around an address: what it still has, else what it gave back last."""
+    found = [item for item in segments if item.base <= addr < item.base + item.nbytes]
+    return max(found, key=lambda item: (item.live, item.order), default=None)
 
 
 def _is_stack_guard(crash: Crash, addr: int, mapping: Mapping | None) -> bool:

@@ -10,20 +10,20 @@ from dataclasses import replace
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near, lives_before
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near
 from pytracer.analyze.platform.instruction import Instruction
-from pytracer.analyze.tensors.lifetime_names import names_of_storage
-from pytracer.decode.types.snapshot import Snapshot, Storage
+from pytracer.decode.types.snapshot import Storage
 
 _LARGEST_ACCESS_BYTES = 64
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none")
 
 
-def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction | None) -> Place | None:
+def aimed_at(space: AddressSpace, place: Place | None, instruction: Instruction | None) -> Place | None:
     """The place, told from the storage that a register of the faulting instruction points into, if there is just one.
 
     Args:
-        snapshot: The process.
+        space: The process.
         place: What the address was by itself.
         instruction: The faulting instruction.
     """
@@ -31,13 +31,13 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
         return place
     if not 0 <= place.addr - instruction.addr < _LARGEST_ACCESS_BYTES:
         return place
-    older = _older_life(snapshot, place, instruction)
+    older = _older_life(space, place, instruction)
     if older is not None:
-        return _told_by(snapshot, place, "freed-storage", older, instruction.base)
+        return _told_by(space, place, "freed-storage", older, instruction.base)
     aimed = [
         (name, storage)
         for name, value in ((instruction.base, instruction.base_value), (instruction.index, instruction.index_value))
-        if name is not None and value is not None and (storage := live_around(snapshot, value)) is not None
+        if name is not None and value is not None and (storage := space.live_around(value)) is not None
     ]
     if len(aimed) != 1 or covers(aimed[0][1], place.addr):
         return place
@@ -46,23 +46,23 @@ def aimed_at(snapshot: Snapshot, place: Place | None, instruction: Instruction |
     name, storage = aimed[0]
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
         return replace(place, register=name)
-    return _told_by(snapshot, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
+    return _told_by(space, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
 
 
-def _older_life(snapshot: Snapshot, place: Place, instruction: Instruction) -> Storage | None:
+def _older_life(space: AddressSpace, place: Place, instruction: Instruction) -> Storage | None:
     """The freed storage whose first byte the base register still held, where the memory had another owner since."""
     base = instruction.base_value
     if place.kind != "freed-storage" or place.storage is None or place.found == FOUND or instruction.index is None:
         return None
     if base == place.storage.base:
         return None
-    return next((item for item in lives_before(snapshot, place.addr, place.storage) if item.base == base), None)
+    return next((item for item in space.neighbors.before(place.addr, place.storage) if item.base == base), None)
 
 
-def _told_by(snapshot: Snapshot, place: Place, kind: str, storage: Storage, register: str | None) -> Place:
+def _told_by(space: AddressSpace, place: Place, kind: str, storage: Storage, register: str | None) -> Place:
     """The place, seen from a storage that a register pointed into."""
     inside = covers(storage, place.addr)
-    bucket, names = names_of_storage(snapshot, storage, place.addr if inside else storage.base)
+    bucket, names = space.uses.names_of(storage, place.addr if inside else storage.base)
     return replace(
         place,
         kind=kind,
@@ -75,8 +75,3 @@ def _told_by(snapshot: Snapshot, place: Place, kind: str, storage: Storage, regi
         earlier=(),
         register=register,
     )
-
-
-def live_around(snapshot: Snapshot, addr: int) -> Storage | None:
-    """The live storage that an address lies in."""
-    return next((item for item in snapshot.storages.around(addr) if item.state == "live" and covers(item, addr)), None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
 from pytracer.analyze.tensors.journal import lived_at
-from pytracer.decode.types.snapshot import Collective, Crash, MemoryBlock, Snapshot, Storage
+from pytracer.decode.types.snapshot import Collective, Crash, MemoryBlock, Storage
 from pytracer.report.where import PointedBy
 
 STATE_REGISTERS = frozenset(("eflags", "csgsfs", "err", "trapno", "oldmask", "cr2", "pstate"))
@@ -20,12 +21,12 @@ _MOST = 16
 _NO_MEMORY = ("null", "near-null", "non-canonical")  # small numbers are everywhere
 
 
-def pointed_by(snapshot: Snapshot, place: Place) -> list[PointedBy]:
+def pointed_by(space: AddressSpace, place: Place) -> list[PointedBy]:
     """What held an address inside the same storage, or close below an address that is in none."""
-    crash = snapshot.crash
+    crash = space.snapshot.crash
     if place.kind in _NO_MEMORY:
         return []
-    found = list(_collectives(snapshot, place))
+    found = list(_collectives(space.snapshot.collectives, place))
     if crash is not None:
         found = [*_held(crash, place), *found]
     return found[:_MOST]
@@ -83,12 +84,12 @@ def _says(place: Place, value: int) -> str:
     return f"points {offset_words(there, 'to the start of')} the storage"
 
 
-def _collectives(snapshot: Snapshot, place: Place) -> Iterator[PointedBy]:
+def _collectives(items: Sequence[Collective], place: Place) -> Iterator[PointedBy]:
     """Collectives of this life of the storage, the latest first."""
     storage = place.storage
     if storage is None:
         return
-    for item in reversed(snapshot.collectives):
+    for item in reversed(items):
         for role, addr in (("input", item.buffer_addr), ("output", item.output_addr)):
             if addr and covers(storage, addr) and _during(storage, item):
                 at = f"{addr - storage.base} bytes into" if addr != storage.base else "at the start of"

@@ -23,58 +23,123 @@ _FAR_BYTES = 1 << 40
 _DELETED = " (deleted)"
 
 
-def region_of(snapshot: Snapshot, addr: int) -> Region | None:
-    """The part of the process that `addr` lay in; None when nothing is known about its memory."""
-    if addr < NEAR_NULL_BYTES:
-        return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
-    if snapshot.arch.startswith("x86") and not is_canonical(addr):
-        return Region("non-canonical", "no address that x86-64 has (not canonical)")
-    pool = pool_of(snapshot.guard, addr)
-    if pool is not None:
-        return Region(
-            "guard-pool", "the pool of guard mode, where pages are accessible only while a storage has them", *pool
-        )
-    crash = snapshot.crash or snapshot.live
-    if crash is None:
+class Regions:
+    """The memory of one process at its crash, or when a running process was asked."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        crash = snapshot.crash or snapshot.live
+        self._memory = _Memory(snapshot, crash) if crash is not None else None
+
+    def at(self, addr: int) -> Region | None:
+        """The part of the process that `addr` lay in; None when nothing is known about its memory."""
+        if addr < NEAR_NULL_BYTES:
+            return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
+        if self._snapshot.arch.startswith("x86") and not is_canonical(addr):
+            return Region("non-canonical", "no address that x86-64 has (not canonical)")
+        pool = pool_of(self._snapshot.guard, addr)
+        if pool is not None:
+            return Region(
+                "guard-pool", "the pool of guard mode, where pages are accessible only while a storage has them", *pool
+            )
+        return self._memory.at(addr) if self._memory is not None else None
+
+
+class _Memory:
+    """Memory map, stacks and images as the crash handler, or the answer of a running process, tells of them."""
+
+    def __init__(self, snapshot: Snapshot, crash: Crash) -> None:
+        self._crash, self._pid = crash, snapshot.pid
+        self._is_crash = snapshot.crash is not None
+        self._threads = list(_threads(snapshot, crash))
+        self._by_start = sorted(crash.mappings, key=lambda item: item.start)
+        self._starts = [item.start for item in self._by_start]
+
+    def at(self, addr: int) -> Region | None:
+        """None between two mappings when there is no memory map."""
+        crash, mapping = self._crash, mapping_at(self._crash.mappings, addr)
+        stack = self._own_stack(addr, mapping)
+        if stack is not None:
+            return stack
+        image = next((item for item in crash.images if item.start <= addr < item.end), None)
+        # The vDSO is loaded as an image.
+        if image is not None and (mapping is None or mapping.path not in _KERNEL_PAGES):
+            return _image(crash, image, addr, mapping)
+        if mapping is None:
+            return self._gap(addr)
+        return self._owned(addr, mapping)
+
+    def _owned(self, addr: int, mapping: Mapping) -> Region:
+        stack = self._stack_of_thread(addr, mapping) or self._guard(mapping)
+        return stack or _arena(self._crash, mapping) or _mapped(addr, mapping)
+
+    def _thread_words(self, tid: int, name: str) -> str:
+        """`the crashed thread`, `the main thread`, or `thread pt_autograd_0 (4711)`."""
+        if tid == self._crash.tid and self._is_crash:
+            return "the crashed thread"
+        return "the main thread" if tid == self._pid else f"thread {name or '?'} ({tid})"
+
+    def _own_stack(self, addr: int, mapping: Mapping | None) -> Region | None:
+        """The crashed thread's stack, whose bounds the handler knew; the main thread's grows as far as it is used."""
+        crash = self._crash
+        if crash.stack is None or not crash.stack[0] <= addr < crash.stack[1]:
+            return None
+        if mapping is None and addr < crash.sp:
+            return None
+        words = f"the stack of {self._thread_words(crash.tid, crash.thread_name)}"
+        permissions = mapping.permissions if mapping else None
+        return Region("stack", words, *crash.stack, permissions, tid=crash.tid)
+
+    def _stack_of_thread(self, addr: int, mapping: Mapping) -> Region | None:
+        if mapping.path == "[stack]":
+            words = f"the stack of {self._thread_words(self._pid, '')}"
+            return Region("stack", words, mapping.start, mapping.end, mapping.permissions, tid=self._pid)
+        if mapping.path:
+            return None
+        for tid, name, pthread in self._threads:
+            if mapping.start <= addr < pthread < mapping.end and not self._another_between(addr, pthread):
+                words = f"the stack of {self._thread_words(tid, name)}"
+                return Region("stack", words, mapping.start, pthread, mapping.permissions, tid=tid)
         return None
-    mapping = mapping_at(crash.mappings, addr)
-    stack = _own_stack(snapshot, crash, addr, mapping)
-    if stack is not None:
-        return stack
-    image = next((item for item in crash.images if item.start <= addr < item.end), None)
-    if image is not None and (mapping is None or mapping.path not in _KERNEL_PAGES):  # the vDSO is loaded as an image
-        return _image(crash, image, addr, mapping)
-    if mapping is None:
-        return _gap(snapshot, crash, addr)
-    return _owned(snapshot, crash, addr, mapping)
 
+    def _another_between(self, addr: int, pthread: int) -> bool:
+        """Whether a descriptor of another thread lies between: mappings without a guard between them are one."""
+        return any(addr < other < pthread for _, _, other in self._threads)
 
-def _owned(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping) -> Region:
-    stack = _stack_of_thread(snapshot, crash, addr, mapping) or _guard(snapshot, crash, mapping)
-    return stack or _arena(crash, mapping) or _mapped(addr, mapping)
-
-
-def mapping_at(mappings: Sequence[Mapping], addr: int) -> Mapping | None:
-    """The mapping that `addr` lies in."""
-    return next((item for item in mappings if item.start <= addr < item.end), None)
-
-
-def thread_words(snapshot: Snapshot, crash: Crash, tid: int, name: str) -> str:
-    """`the crashed thread`, `the main thread`, or `thread pt_autograd_0 (4711)`."""
-    if tid == crash.tid and snapshot.crash is not None:
-        return "the crashed thread"
-    return "the main thread" if tid == snapshot.pid else f"thread {name or '?'} ({tid})"
-
-
-def _own_stack(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping | None) -> Region | None:
-    """The stack of the crashed thread, whose bounds the handler knew; the main thread's grows as far as it is used."""
-    if crash.stack is None or not crash.stack[0] <= addr < crash.stack[1]:
+    def _guard(self, mapping: Mapping) -> Region | None:
+        """Memory without any permission right below a stack."""
+        crash = self._crash
+        if mapping.path or mapping.permissions[:3] != "---":
+            return None
+        if crash.stack is not None and mapping.end == crash.stack[0]:
+            owner = self._thread_words(crash.tid, crash.thread_name)
+            return _guard_of(owner, crash.tid, mapping)
+        above = mapping_at(crash.mappings, mapping.end)
+        for tid, name, pthread in self._threads:
+            if above is not None and not above.path and above.start < pthread < above.end:
+                return _guard_of(self._thread_words(tid, name), tid, mapping)
         return None
-    if mapping is None and addr < crash.sp:
-        return None
-    words = f"the stack of {thread_words(snapshot, crash, crash.tid, crash.thread_name)}"
-    permissions = mapping.permissions if mapping else None
-    return Region("stack", words, *crash.stack, permissions, tid=crash.tid)
+
+    def _gap(self, addr: int) -> Region | None:
+        """Between two mappings: which, and how far they are. Without a memory map nothing can be said."""
+        items = self._by_start
+        if not items:
+            return None
+        at = bisect_right(self._starts, addr)
+        below, above = items[at - 1] if at else None, items[at] if at < len(items) else None
+        parts = []
+        if below is not None and addr - below.end < _FAR_BYTES:
+            parts.append(f"{size_words(addr - below.end)} behind {self._name(below, below.end - 1)}")
+        if above is not None and above.start - addr < _FAR_BYTES:
+            parts.append(f"{size_words(above.start - addr)} before {self._name(above, above.start)}")
+        start, end = below.end if below else None, above.start if above else None
+        return Region("unmapped", f"not mapped: {', '.join(parts) or 'far from all memory'}", start, end)
+
+    def _name(self, mapping: Mapping, addr: int) -> str:
+        """A mapping in few words."""
+        if mapping.path.startswith("/"):
+            return mapping.path.removesuffix(_DELETED).rsplit("/", 1)[-1]
+        return (self._own_stack(addr, mapping) or self._owned(addr, mapping)).words
 
 
 def _threads(snapshot: Snapshot, crash: Crash) -> Iterator[tuple[int, str, int]]:
@@ -88,36 +153,9 @@ def _threads(snapshot: Snapshot, crash: Crash) -> Iterator[tuple[int, str, int]]
             yield tid, name, pthread
 
 
-def _stack_of_thread(snapshot: Snapshot, crash: Crash, addr: int, mapping: Mapping) -> Region | None:
-    if mapping.path == "[stack]":
-        words = f"the stack of {thread_words(snapshot, crash, snapshot.pid, '')}"
-        return Region("stack", words, mapping.start, mapping.end, mapping.permissions, tid=snapshot.pid)
-    if mapping.path:
-        return None
-    for tid, name, pthread in _threads(snapshot, crash):
-        if mapping.start <= addr < pthread < mapping.end and not _another_between(snapshot, crash, addr, pthread):
-            words = f"the stack of {thread_words(snapshot, crash, tid, name)}"
-            return Region("stack", words, mapping.start, pthread, mapping.permissions, tid=tid)
-    return None
-
-
-def _another_between(snapshot: Snapshot, crash: Crash, addr: int, pthread: int) -> bool:
-    """Whether a descriptor of another thread lies between: mappings without a guard between them are one."""
-    return any(addr < other < pthread for _, _, other in _threads(snapshot, crash))
-
-
-def _guard(snapshot: Snapshot, crash: Crash, mapping: Mapping) -> Region | None:
-    """Memory without any permission right below a stack."""
-    if mapping.path or mapping.permissions[:3] != "---":
-        return None
-    if crash.stack is not None and mapping.end == crash.stack[0]:
-        owner = thread_words(snapshot, crash, crash.tid, crash.thread_name)
-        return _guard_of(owner, crash.tid, mapping)
-    above = mapping_at(crash.mappings, mapping.end)
-    for tid, name, pthread in _threads(snapshot, crash):
-        if above is not None and not above.path and above.start < pthread < above.end:
-            return _guard_of(thread_words(snapshot, crash, tid, name), tid, mapping)
-    return None
+def mapping_at(mappings: Sequence[Mapping], addr: int) -> Mapping | None:
+    """The mapping that `addr` lies in."""
+    return next((item for item in mappings if item.start <= addr < item.end), None)
 
 
 def _guard_of(owner: str, tid: int, mapping: Mapping) -> Region:
@@ -167,26 +205,3 @@ def _mapped(addr: int, mapping: Mapping) -> Region:
     if not path and mapping.permissions[:3] == "---":
         return Region("reserved", "memory that is reserved, but may not be accessed", *bounds)
     return Region("anonymous", f"{path or 'anonymous memory'} ({mapping.permissions})", *bounds, path or None)
-
-
-def _gap(snapshot: Snapshot, crash: Crash, addr: int) -> Region | None:
-    """Between two mappings: which, and how far they are. Without a memory map nothing can be said."""
-    items = sorted(crash.mappings, key=lambda item: item.start)
-    if not items:
-        return None
-    at = bisect_right([item.start for item in items], addr)
-    below, above = items[at - 1] if at else None, items[at] if at < len(items) else None
-    parts = []
-    if below is not None and addr - below.end < _FAR_BYTES:
-        parts.append(f"{size_words(addr - below.end)} behind {_name(snapshot, crash, below, below.end - 1)}")
-    if above is not None and above.start - addr < _FAR_BYTES:
-        parts.append(f"{size_words(above.start - addr)} before {_name(snapshot, crash, above, above.start)}")
-    start, end = below.end if below else None, above.start if above else None
-    return Region("unmapped", f"not mapped: {', '.join(parts) or 'far from all memory'}", start, end)
-
-
-def _name(snapshot: Snapshot, crash: Crash, mapping: Mapping, addr: int) -> str:
-    """A mapping in few words."""
-    if mapping.path.startswith("/"):
-        return mapping.path.removesuffix(_DELETED).rsplit("/", 1)[-1]
-    return (_own_stack(snapshot, crash, addr, mapping) or _owned(snapshot, crash, addr, mapping)).words

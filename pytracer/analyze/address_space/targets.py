@@ -10,13 +10,13 @@ from dataclasses import replace
 from pytracer._text import function_words, hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.description import storage_phrase
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
-from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, region_of
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.assemble.parts import storage_report
 from pytracer.analyze.platform.instruction import is_canonical
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.types.snapshot import Crash, Snapshot, Storage
+from pytracer.decode.types.snapshot import Crash, Storage
 from pytracer.report import job as r
 
 STACK_WORDS = 16
@@ -26,21 +26,21 @@ _POINTER_KINDS = {kind: kind for kind in ("stack", "stack-guard", "image", "heap
 _TELLING = ("in-storage", "freed-storage", "past-storage", "image", "file-mapping", "shared-memory", "device-memory")
 
 
-def explain_pointers(snapshot: Snapshot, crash: Crash, place: Place | None, clock: RunClock) -> list[r.Pointer]:
+def explain_pointers(space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock) -> list[r.Pointer]:
     """Every register, and at most `STACK_WORDS` words of the stack, that points at something known.
 
     Args:
-        snapshot: The process.
+        space: The process.
         crash: Its crash.
         place: The fault address, already explained.
         clock: Times of the run.
     """
     registers = [(name, value) for name, value in crash.registers.items() if name not in STATE_REGISTERS]
     words = list(stack_words(crash))
-    values = {value for _, value in (*registers, *words) if _may_point(snapshot, value)}
+    values = {value for _, value in (*registers, *words) if _may_point(space.snapshot.arch, value)}
     known: dict[int, r.Pointer] = {}
     for value in values:
-        pointer = _pointer(snapshot, crash, value, place, clock)
+        pointer = _pointer(space, crash, value, place, clock)
         if pointer is not None:
             known[value] = pointer
     told = [(name, value) for name, value in words if value in known and known[value].kind in _TELLING]
@@ -53,23 +53,23 @@ def _renamed(pointer: r.Pointer, register: str) -> r.Pointer:
     return r.Pointer(**{**fields, "register": register})
 
 
-def _may_point(snapshot: Snapshot, value: int) -> bool:
-    return value >= NEAR_NULL_BYTES and (is_canonical(value) or not snapshot.arch.startswith("x86"))
+def _may_point(arch: str, value: int) -> bool:
+    return value >= NEAR_NULL_BYTES and (is_canonical(value) or not arch.startswith("x86"))
 
 
-def _pointer(snapshot: Snapshot, crash: Crash, value: int, fault: Place | None, clock: RunClock) -> r.Pointer | None:
-    place = fault if fault is not None and fault.addr == value else describe_address(snapshot, value)
+def _pointer(space: AddressSpace, crash: Crash, value: int, fault: Place | None, clock: RunClock) -> r.Pointer | None:
+    place = fault if fault is not None and fault.addr == value else space.describe(value)
     ends = value != (fault.addr if fault else None) and place.kind in _NEAREST
     if ends and not (place.kind == "past-storage" and place.storage and _end(place.storage) == value):
         place = replace(place, kind="none", storage=None, bucket=None, names=(), unit=None)
-    kind, says = _words(snapshot, crash, place)
+    kind, says = _words(space, crash, place)
     if says is None:
         return None
     return r.Pointer(
         addr=hex_addr(value),
         says=says,
         kind=kind,
-        storage=storage_report(snapshot, place, clock),
+        storage=storage_report(space, place, clock),
         offset_bytes=place.offset_bytes if place.storage else None,
         names=list(place.names) if place.storage else None,
         found=place.found if place.storage else None,
@@ -80,12 +80,12 @@ def _end(storage: Storage) -> int:
     return storage.base + storage.nbytes
 
 
-def _words(snapshot: Snapshot, crash: Crash, place: Place) -> tuple[str, str | None]:
+def _words(space: AddressSpace, crash: Crash, place: Place) -> tuple[str, str | None]:
     """Kind and words of an address; no words when nothing is known of it."""
     phrase = storage_phrase(place, "to the start of")
     if phrase is not None:
         return place.kind, f"points {phrase}"
-    region = region_of(snapshot, place.addr)
+    region = space.regions.at(place.addr)
     if place.kind == "stack-guard" and (region is None or region.kind == "unmapped"):
         return place.kind, "points below the stack of the crashed thread"
     if region is None or region.kind in _NOWHERE:

@@ -7,131 +7,132 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place, Region
 from pytracer.analyze.address_space.description import address_sentence, storage_phrase
-from pytracer.analyze.address_space.lookup import describe_address
-from pytracer.analyze.address_space.neighbors import lives_before, neighbors_of
-from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, region_of
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.assemble.parts import storage_report
 from pytracer.analyze.assemble.threads import thread_kind
 from pytracer.analyze.platform.instruction import Instruction, signed
-from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.symbols.image_symbols import place_in_image
-from pytracer.decode.types.snapshot import Crash, Snapshot, Storage
+from pytracer.decode.types.snapshot import Storage
 from pytracer.report import job as r
 
 EARLIER_LIVES = 4
 _SMALL_INDEX = 1 << 32
 
 
-def add_surroundings(
-    fault: r.Fault, snapshot: Snapshot, crash: Crash, place: Place, instruction: Instruction | None, clock: RunClock
-) -> None:
-    """Fill in what lay at, beside and before the fault address, and what its operands were."""
-    fault.region = region = region_report(snapshot, place.addr)
-    fault.says = address_sentence(place, region.kind if region else None, region.says if region else None)
-    fault.neighbors = neighbor_reports(snapshot, place.addr, clock)
-    fault.earlier_lives = earlier_life_reports(snapshot, place, clock)
-    fault.operands = operand_reports(snapshot, instruction, clock)
+class AddressReports:
+    """Addresses of one process as parts of the report."""
 
+    def __init__(self, space: AddressSpace, clock: RunClock) -> None:
+        self.space, self._clock = space, clock
 
-def neighbor_reports(snapshot: Snapshot, addr: int, clock: RunClock) -> list[r.Neighbor]:
-    """The live storages beside an address."""
-    return [
-        r.Neighbor(
-            side=item.side,
-            distance_bytes=item.distance_bytes,
-            storage=_life_report(snapshot, item.storage, addr, item.names, clock),
+    def add_surroundings(self, fault: r.Fault, place: Place, instruction: Instruction | None) -> None:
+        """Fill in what lay at, beside and before the fault address, and what its operands were."""
+        fault.region = region = self.region(place.addr)
+        fault.says = address_sentence(place, region.kind if region else None, region.says if region else None)
+        fault.neighbors = self.neighbors(place.addr)
+        fault.earlier_lives = self.earlier_lives(place)
+        fault.operands = self.operands(instruction)
+
+    def storage(self, place: Place) -> r.StorageReport | None:
+        """The storage of a place, and both ends of its life."""
+        return storage_report(self.space, place, self._clock)
+
+    def neighbors(self, addr: int) -> list[r.Neighbor]:
+        """The live storages beside an address."""
+        return [
+            r.Neighbor(
+                side=item.side,
+                distance_bytes=item.distance_bytes,
+                storage=self._life_report(item.storage, addr, item.names),
+            )
+            for item in self.space.neighbors.beside(addr)
+        ]
+
+    def earlier_lives(self, place: Place) -> list[r.StorageReport]:
+        """What lay around the address before its last storage did, the latest first."""
+        lives = self.space.neighbors.before(place.addr, place.storage)[:EARLIER_LIVES]
+        return [
+            report
+            for life in lives
+            if (report := self._life_report(life, place.addr, self.space.uses.names_of(life, place.addr)[1]))
+        ]
+
+    def _life_report(self, storage: Storage, addr: int, names: Sequence[str]) -> r.StorageReport | None:
+        offset = addr - storage.base
+        place = Place(
+            addr, "", storage, offset, 0 if 0 <= offset < storage.nbytes else None, "guessed", None, tuple(names)
         )
-        for item in neighbors_of(snapshot, addr)
-    ]
+        return storage_report(self.space, place, self._clock)
 
+    def region(self, addr: int) -> r.Region | None:
+        """The part of the process that an address lay in, with section and symbol for an image."""
+        region = self.space.regions.at(addr)
+        if region is None:
+            return None
+        report = r.Region(
+            kind=region.kind,
+            says=region.words,
+            start=_hex(region.start),
+            end=_hex(region.end),
+            permissions=region.permissions,
+            path=region.path,
+            offset=region.offset,
+            thread=self._thread(region),
+        )
+        if region.image is not None and region.offset is not None:
+            found = place_in_image(region.image.path, region.image.build_id, region.offset)
+            report.section, report.function, report.function_offset = found
+            at = f", {found.symbol}+{found.symbol_offset:#x}" if found.symbol else ""
+            report.says = f"{region.words}{at}" + (f" ({found.section})" if found.section else "")
+        return report
 
-def earlier_life_reports(snapshot: Snapshot, place: Place, clock: RunClock) -> list[r.StorageReport]:
-    """What lay around the address before its last storage did, the latest first."""
-    lives = lives_before(snapshot, place.addr, place.storage)[:EARLIER_LIVES]
-    return [
-        report
-        for life in lives
-        if (report := _life_report(snapshot, life, place.addr, names_of_storage(snapshot, life, place.addr)[1], clock))
-    ]
+    def _thread(self, region: Region) -> r.Thread | None:
+        crash = self.space.snapshot.crash or self.space.snapshot.live
+        if region.tid is None or crash is None:
+            return None
+        named = [(item.tid, item.name) for item in crash.threads] + [
+            (item.tid, item.name) for item in self.space.snapshot.threads
+        ]
+        names = [crash.thread_name] if region.tid == crash.tid else [name for tid, name in named if tid == region.tid]
+        name = names[0] if names else None
+        return r.Thread(tid=region.tid, name=name, kind=thread_kind(self.space.snapshot, region.tid, name or "", False))
 
+    def operands(self, instruction: Instruction | None) -> list[r.Operand]:
+        """The registers from which the faulting instruction formed its address, each explained."""
+        if instruction is None:
+            return []
+        parts = (
+            (instruction.base, instruction.base_value, "base", 1),
+            (instruction.index, instruction.index_value, "index", instruction.scale),
+        )
+        return [
+            self._operand(name, value, role, scale)
+            for name, value, role, scale in parts
+            if name is not None and value is not None
+        ]
 
-def _life_report(
-    snapshot: Snapshot, storage: Storage, addr: int, names: Sequence[str], clock: RunClock
-) -> r.StorageReport | None:
-    offset = addr - storage.base
-    place = Place(addr, "", storage, offset, 0 if 0 <= offset < storage.nbytes else None, "guessed", None, tuple(names))
-    return storage_report(snapshot, place, clock)
-
-
-def region_report(snapshot: Snapshot, addr: int) -> r.Region | None:
-    """The part of the process that an address lay in, with section and symbol for an image."""
-    region = region_of(snapshot, addr)
-    if region is None:
-        return None
-    report = r.Region(
-        kind=region.kind,
-        says=region.words,
-        start=_hex(region.start),
-        end=_hex(region.end),
-        permissions=region.permissions,
-        path=region.path,
-        offset=region.offset,
-        thread=_thread(snapshot, region),
-    )
-    if region.image is not None and region.offset is not None:
-        found = place_in_image(region.image.path, region.image.build_id, region.offset)
-        report.section, report.function, report.function_offset = found
-        at = f", {found.symbol}+{found.symbol_offset:#x}" if found.symbol else ""
-        report.says = f"{region.words}{at}" + (f" ({found.section})" if found.section else "")
-    return report
-
-
-def _thread(snapshot: Snapshot, region: Region) -> r.Thread | None:
-    crash = snapshot.crash or snapshot.live
-    if region.tid is None or crash is None:
-        return None
-    named = [(item.tid, item.name) for item in crash.threads] + [(item.tid, item.name) for item in snapshot.threads]
-    names = [crash.thread_name] if region.tid == crash.tid else [name for tid, name in named if tid == region.tid]
-    name = names[0] if names else None
-    return r.Thread(tid=region.tid, name=name, kind=thread_kind(snapshot, region.tid, name or "", False))
+    def _operand(self, name: str, value: int, role: str, scale: int) -> r.Operand:
+        report = r.Operand(register=name, role=role, value=hex_addr(value), scale=scale)
+        number = signed(value)
+        if role == "index" and abs(number) < _SMALL_INDEX:
+            report.says = f"is {number}" + (f", times {scale} = {number * scale} bytes" if scale != 1 else "")
+            return report
+        if value < NEAR_NULL_BYTES:
+            report.kind, report.says = "null" if value == 0 else "near-null", "is null" if value == 0 else f"is {value}"
+            return report
+        place = self.space.describe(value)
+        region = self.space.regions.at(value)
+        phrase = storage_phrase(place, "to the start of")
+        report.kind, report.storage = place.kind, storage_report(self.space, place, self._clock)
+        if phrase is not None:
+            report.says = f"points {phrase}"
+        elif region is not None:
+            nowhere = region.kind in ("unmapped", "non-canonical")
+            report.says = f"{'is' if nowhere else 'points into'} {region.words}"
+        return report
 
 
 def _hex(value: int | None) -> str | None:
     return hex_addr(value) if value is not None else None
-
-
-def operand_reports(snapshot: Snapshot, instruction: Instruction | None, clock: RunClock) -> list[r.Operand]:
-    """The registers from which the faulting instruction formed its address, each explained."""
-    if instruction is None:
-        return []
-    parts = (
-        (instruction.base, instruction.base_value, "base", 1),
-        (instruction.index, instruction.index_value, "index", instruction.scale),
-    )
-    return [
-        _operand(snapshot, name, value, role, scale, clock)
-        for name, value, role, scale in parts
-        if name is not None and value is not None
-    ]
-
-
-def _operand(snapshot: Snapshot, name: str, value: int, role: str, scale: int, clock: RunClock) -> r.Operand:
-    report = r.Operand(register=name, role=role, value=hex_addr(value), scale=scale)
-    number = signed(value)
-    if role == "index" and abs(number) < _SMALL_INDEX:
-        report.says = f"is {number}" + (f", times {scale} = {number * scale} bytes" if scale != 1 else "")
-        return report
-    if value < NEAR_NULL_BYTES:
-        report.kind, report.says = "null" if value == 0 else "near-null", "is null" if value == 0 else f"is {value}"
-        return report
-    place = describe_address(snapshot, value)
-    region = region_of(snapshot, value)
-    phrase = storage_phrase(place, "to the start of")
-    report.kind, report.storage = place.kind, storage_report(snapshot, place, clock)
-    if phrase is not None:
-        report.says = f"points {phrase}"
-    elif region is not None:
-        nowhere = region.kind in ("unmapped", "non-canonical")
-        report.says = f"{'is' if nowhere else 'points into'} {region.words}"
-    return report

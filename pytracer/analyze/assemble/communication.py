@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pytracer._text import hex_addr
 from pytracer.analyze.collectives.description import call_words, place_of, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
-from pytracer.analyze.tensors.buffers import Buffer, buffer_of
-from pytracer.analyze.tensors.comm_hooks import hooks
-from pytracer.analyze.tensors.fsdp import unit_states
+from pytracer.analyze.tensors.uses import Buffer, StorageUses
 from pytracer.decode.types.journal import Buckets, select
 from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
 from pytracer.report import job as r
@@ -70,10 +70,10 @@ def build_flight_recorder(job: Job) -> list[r.FlightRecorderDump]:
     ]
 
 
-def recent_collectives(process: Process) -> list[r.LastCollective]:
+def recent_collectives(process: Process, uses: StorageUses) -> list[r.LastCollective]:
     """The last collective of each op, newest first: a broadcast of bucket indices must not hide the last all-reduce."""
     last = {item.op: item for item in process.snapshot.collectives}
-    return [_collective(process, item) for item in sorted(last.values(), key=_when, reverse=True)]
+    return [_collective(process, item, uses) for item in sorted(last.values(), key=_when, reverse=True)]
 
 
 def _when(item: Collective) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def _when(item: Collective) -> tuple[int, int]:
     return item.scheduled_ns or item.started_ns or 0, item.number
 
 
-def _collective(process: Process, last: Collective) -> r.LastCollective:
+def _collective(process: Process, last: Collective, uses: StorageUses) -> r.LastCollective:
     """One collective, and what it worked on."""
     until = last.completed_ns or process.ended_mono_ns
     waited = (
@@ -98,8 +98,8 @@ def _collective(process: Process, last: Collective) -> r.LastCollective:
         reduce_op=last.reduce_op,
         peer=last.peer,
         tag=last.tag,
-        buffer=_buffer(buffer_of(process.snapshot, last)) or r.CollectiveBuffer(names=[]),
-        output=_buffer(buffer_of(process.snapshot, last, output=True)),
+        buffer=_buffer(uses.buffer_of(last)) or r.CollectiveBuffer(names=[]),
+        output=_buffer(uses.buffer_of(last, output=True)),
         python=place_of(last),
         stream=hex_addr(last.stream) if last.stream is not None else None,
         cuda_graph=last.cuda_graph,
@@ -115,7 +115,7 @@ def _buffer(found: Buffer | None) -> r.CollectiveBuffer | None:
     )
 
 
-def fsdp_units(snapshot: Snapshot) -> list[r.FsdpUnit]:
+def fsdp_units(uses: StorageUses) -> list[r.FsdpUnit]:
     """Every FSDP unit in its last state."""
     return [
         r.FsdpUnit(
@@ -137,13 +137,12 @@ def fsdp_units(snapshot: Snapshot) -> list[r.FsdpUnit]:
                 for item in unit.parameters
             ],
         )
-        for unit, state in unit_states(snapshot)
+        for unit, state in uses.fsdp.states()
     ]
 
 
-def ddp_modules(snapshot: Snapshot) -> list[r.Ddp]:
-    """The last bucket layout of each DDP module."""
-    hook_of = hooks(snapshot)
+def ddp_modules(snapshot: Snapshot, hook_of: Mapping[str | None, str]) -> list[r.Ddp]:
+    """The last bucket layout of each DDP module. `hook_of`: the communication hooks by module."""
     last: dict[str, r.Ddp] = {}
     for fact in select(snapshot.facts, Buckets):
         layout = fact.data

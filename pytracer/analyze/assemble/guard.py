@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.address_space.operands import live_around
 from pytracer.analyze.assemble.parts import origin_report
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
@@ -30,7 +29,7 @@ def guard_confidence(view: ProcessView) -> str | None:
     if place is None or place.found != FOUND or place.storage is None:
         return None
     values = (instruction.base_value, instruction.index_value) if instruction else ()
-    others = (live_around(view.process.snapshot, value) for value in values if value is not None)
+    others = (view.space.live_around(value) for value in values if value is not None)
     return "likely" if any(item is not None and item.base != place.storage.base for item in others) else "certain"
 
 
@@ -84,9 +83,9 @@ def _damage_report(snapshot: Snapshot, item: Guarded, clock: RunClock) -> r.Guar
     )
 
 
-def guard_notes(snapshot: Snapshot) -> Sequence[str]:
+def guard_notes(guard: Guard | None) -> Sequence[str]:
     """What guard mode could not do: a report that finds nothing must say what it did not look at."""
-    guard = snapshot.guard
+    guard = guard
     if guard is None:
         return ()
     notes = []

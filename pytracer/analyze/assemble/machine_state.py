@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.targets import explain_pointers
 from pytracer.analyze.assemble.parts import native_frame
 from pytracer.analyze.assemble.threads import threads_found
@@ -16,14 +17,14 @@ from pytracer.report import job as r
 _DEEP_FRAMES = 100
 
 
-def add_state(report: r.ProcessReport, snapshot: Snapshot, crash: Crash, place: Place | None, clock: RunClock) -> None:
+def add_state(report: r.ProcessReport, space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock) -> None:
     """Fill in everything that only a crash leaves behind."""
     report.abort_text = crash.abort_text
     report.threads_found = threads_found(crash)
     report.threads_total = crash.threads_total if crash.threads_how else None
     report.stack_cycle = stack_cycle(crash)
-    report.also_crashed = _also_crashed(snapshot, crash, clock)
-    report.pointers = explain_pointers(snapshot, crash, place, clock)
+    report.also_crashed = _also_crashed(space.snapshot, crash, clock)
+    report.pointers = explain_pointers(space, crash, place, clock)
     report.memory_blocks = [
         r.MemoryBlock(
             register=block.register, value=hex_addr(block.value), addr=hex_addr(block.addr), bytes=block.content.hex()

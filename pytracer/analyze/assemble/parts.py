@@ -6,8 +6,8 @@ import os
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.references import holders_report
-from pytracer.analyze.tensors.names import named_report
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.devices import DEFAULT_POOL
@@ -15,11 +15,12 @@ from pytracer.decode.types.snapshot import Crash, Mapping, Moment, NativeFrame, 
 from pytracer.report import job as r
 
 
-def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.StorageReport | None:
+def storage_report(space: AddressSpace, place: Place, clock: RunClock) -> r.StorageReport | None:
     """The storage of a place, and both ends of its life."""
     storage = place.storage
     if storage is None:
         return None
+    snapshot = space.snapshot
     born = None if storage.older else storage.allocated
     return r.StorageReport(
         base=hex_addr(storage.base),
@@ -40,7 +41,7 @@ def storage_report(snapshot: Snapshot, place: Place, clock: RunClock) -> r.Stora
         file=storage.file,
         file_offset=storage.file_offset,
         older=storage.older,
-        named=named_report(snapshot, storage, place.addr),
+        named=space.uses.named.report(storage, place.addr),
         holders=holders_report(snapshot, storage),
     )
 

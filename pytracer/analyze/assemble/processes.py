@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.operands import aimed_at
-from pytracer.analyze.assemble.addresses import add_surroundings
+from pytracer.analyze.assemble.addresses import AddressReports
 from pytracer.analyze.assemble.communication import ddp_modules, fsdp_units, recent_collectives
 from pytracer.analyze.assemble.guard import guard_notes, guard_report
 from pytracer.analyze.assemble.machine_state import add_state
@@ -42,8 +42,8 @@ from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.job.identity import launcher_name
-from pytracer.decode.types.journal import CppException, Versions, select
-from pytracer.decode.types.snapshot import Crash, Job, Process, Snapshot
+from pytracer.decode.types.journal import AnyFact, CppException, Versions, select
+from pytracer.decode.types.snapshot import Crash, Event, Job, Process, Snapshot
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
@@ -53,9 +53,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     """One process with everything about it that needs no judgement."""
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
-    instruction = _instruction(snapshot, crash)
-    place = aimed_at(snapshot, _place(snapshot, crash, instruction), instruction)
-    recent = recent_collectives(process)
+    instruction = _instruction(snapshot.arch, crash)
+    space = AddressSpace(snapshot)
+    place = aimed_at(space, _place(space, crash, instruction), instruction)
+    recent = recent_collectives(process, space.uses)
     report = r.ProcessReport(
         pid=snapshot.pid,
         ppid=snapshot.ppid,
@@ -74,7 +75,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
             reported_by=process.reported_by,
         ),
         signal=_signal(process, crash),
-        fault=_fault(snapshot, crash, place, instruction, clock),
+        fault=_fault(space, crash, place, instruction, clock),
         thread=crashed_thread(snapshot, crash) if crash else None,
         native_stack=[native_frame(frame) for frame in crash.native_stack] if crash else None,
         threads=thread_reports(snapshot, crash),
@@ -83,14 +84,14 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         autograd_node=r.AutogradNode(name=crash.node, sequence_nr=crash.node_sequence_nr, thread=crash.thread_name)
         if crash and crash.node
         else None,
-        last_op=_last_op(snapshot, crash),
+        last_op=_last_op(snapshot.events, crash),
         current_stream=current_stream(snapshot, crash.tid if crash else None),
         last_collective=recent[0] if recent else None,
         recent_collectives=recent,
-        ddp=ddp_modules(snapshot),
-        cuda_graphs=graph_reports(snapshot, clock),
+        ddp=ddp_modules(snapshot, space.uses.hooks.hooks),
+        cuda_graphs=graph_reports(space, clock),
         cuda_streams=stream_reports(snapshot, clock),
-        fsdp=fsdp_units(snapshot),
+        fsdp=fsdp_units(space.uses),
         memory=r.Memory(
             max_rss=process.usage.maxrss if process.usage else None,
             cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),
@@ -105,10 +106,10 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         guard=guard_report(snapshot, clock),
         redacted=snapshot.counts.get("redacted"),
     )
-    view = ProcessView(index, process, report, place, instruction)
+    view = ProcessView(index, process, report, space, place, instruction)
     report.exception = _exception(view)
     if crash is not None:
-        add_state(report, snapshot, crash, place, clock)
+        add_state(report, space, crash, place, clock)
         report.python_stack = [python_frame(frame) for frame in crash.python_stack]
     elif report.exception is not None:
         report.python_stack = report.exception.python_stack
@@ -142,8 +143,8 @@ def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
 def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
     """What the recorder itself could not do."""
     notes = list(dict.fromkeys(note.text for note in snapshot.notes))
-    notes += guard_notes(snapshot)
-    notes += lost_storages(snapshot)
+    notes += guard_notes(snapshot.guard)
+    notes += lost_storages(snapshot.counts)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
     if crash is not None and crash.helper_error is not None:
@@ -207,21 +208,21 @@ def register(crash: Crash, *names: str) -> int | None:
     return next((lower[name] for name in names if name in lower), None)
 
 
-def _instruction(snapshot: Snapshot, crash: Crash | None) -> Instruction | None:
-    if crash is None or crash.code <= 0 or not snapshot.arch.startswith("x86"):
+def _instruction(arch: str, crash: Crash | None) -> Instruction | None:
+    if crash is None or crash.code <= 0 or not arch.startswith("x86"):
         return None
     registers = {name.lower(): value for name, value in crash.registers.items()}
     return decode_instruction(crash.code_bytes, registers, crash.pc, crash.fault_addr)
 
 
-def _place(snapshot: Snapshot, crash: Crash | None, instruction: Instruction | None) -> Place | None:
+def _place(space: AddressSpace, crash: Crash | None, instruction: Instruction | None) -> Place | None:
     """The address that was wanted. x86-64 hides non-canonical ones: then the instruction tells, if it can."""
     if crash is None or crash.code <= 0 or crash.signal not in (SIGSEGV, SIGBUS):
         return None
     if not _is_hidden(crash):
-        return describe_address(snapshot, crash.fault_addr)
-    addr = _hidden_address(snapshot, crash, instruction)
-    return describe_address(snapshot, addr) if addr is not None else Place(0, "non-canonical")
+        return space.describe(crash.fault_addr)
+    addr = _hidden_address(space.snapshot.arch, crash, instruction)
+    return space.describe(addr) if addr is not None else Place(0, "non-canonical")
 
 
 def _is_hidden(crash: Crash) -> bool:
@@ -229,21 +230,21 @@ def _is_hidden(crash: Crash) -> bool:
     return crash.code == SI_KERNEL and crash.fault_addr == 0
 
 
-def _hidden_address(snapshot: Snapshot, crash: Crash, instruction: Instruction | None) -> int | None:
-    jump = refused_branch(snapshot.arch, crash, instruction)
+def _hidden_address(arch: str, crash: Crash, instruction: Instruction | None) -> int | None:
+    jump = refused_branch(arch, crash, instruction)
     if jump is not None:
         return jump.target if jump.target is not None and not is_canonical(jump.target) else None
     return instruction.addr if instruction is not None else None
 
 
 def _fault(
-    snapshot: Snapshot, crash: Crash | None, place: Place | None, instruction: Instruction | None, clock: RunClock
+    space: AddressSpace, crash: Crash | None, place: Place | None, instruction: Instruction | None, clock: RunClock
 ) -> r.Fault | None:
     if crash is None or place is None:
         return None
-    hidden = _is_hidden(crash)
-    known = not hidden or _hidden_address(snapshot, crash, instruction) is not None
-    refused = hidden and refused_branch(snapshot.arch, crash, instruction) is not None
+    hidden, arch = _is_hidden(crash), space.snapshot.arch
+    known = not hidden or _hidden_address(arch, crash, instruction) is not None
+    refused = hidden and refused_branch(arch, crash, instruction) is not None
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
     execute = access == "execute" or refused or (crash.pc == place.addr and known)
     expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
@@ -252,9 +253,9 @@ def _fault(
         access="execute" if execute else access or (instruction.access if instruction else None),
         size=instruction.size if instruction and not execute else None,
         kind=place.kind,
-        storage=storage_report(snapshot, place, clock),
+        storage=storage_report(space, place, clock),
         bucket=bucket_report(place),
-        cuda_graph=graph_use(snapshot, place, clock),
+        cuda_graph=graph_use(space.snapshot, place, clock),
         fsdp=unit_report(place),
         mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and (refused or not execute) else None,
@@ -262,7 +263,7 @@ def _fault(
         expression_found=found if expression else None,
     )
     if known:
-        add_surroundings(fault, snapshot, crash, place, instruction if not execute else None, clock)
+        AddressReports(space, clock).add_surroundings(fault, place, instruction if not execute else None)
     return fault
 
 
@@ -298,7 +299,7 @@ def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
 
 def _exception(view: ProcessView) -> r.ExceptionReport | None:
     """What was thrown and not caught: the Python exception that began the end, else a C++ one right before abort()."""
-    cpp = _cpp_exception(view.process.snapshot, view.crash)
+    cpp = _cpp_exception(view.process.snapshot.facts, view.crash)
     data = view.process.exception
     if data is None or (cpp is not None and not view.raised):
         return cpp
@@ -312,26 +313,24 @@ def _exception(view: ProcessView) -> r.ExceptionReport | None:
     )
 
 
-def _cpp_exception(snapshot: Snapshot, crash: Crash | None) -> r.ExceptionReport | None:
+def _cpp_exception(facts: Sequence[AnyFact], crash: Crash | None) -> r.ExceptionReport | None:
     """The exception for which std::terminate() was called, of the crashed thread if there is one."""
     if crash is None or crash.signal != SIGABRT:
         return None
-    facts = [
-        fact
-        for fact in select(snapshot.facts, CppException)
-        if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
+    recent = [
+        fact for fact in select(facts, CppException) if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
     ]
-    own = [fact for fact in facts if fact.data.tid == crash.tid]
-    last = next(reversed(own or facts), None)
+    own = [fact for fact in recent if fact.data.tid == crash.tid]
+    last = next(reversed(own or recent), None)
     if last is None or not last.data.type:
         return None
     return r.ExceptionReport(type=last.data.type, message=last.data.what, language="C++")
 
 
-def _last_op(snapshot: Snapshot, crash: Crash | None) -> r.LastOp | None:
+def _last_op(events: Sequence[Event], crash: Crash | None) -> r.LastOp | None:
     """The last operator or range: of the crashed thread if it has one, else of any."""
     phases = {"OP": "begin", "RANGE_BEGIN": "begin", "RANGE_END": "end"}
-    events = [event for event in snapshot.events if event.kind in phases]
+    events = [event for event in events if event.kind in phases]
     own = [event for event in events if crash is not None and event.tid == crash.tid]
     if not (own or events):
         return None

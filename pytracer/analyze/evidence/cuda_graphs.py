@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.assemble.parts import python_frame
-from pytracer.analyze.tensors.lifetime_names import names_of_storage
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import place_words
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
@@ -15,9 +16,9 @@ from pytracer.decode.types.snapshot import Snapshot, Storage, Who
 from pytracer.report import job as r
 
 
-def graph_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaGraph] | None:
+def graph_reports(space: AddressSpace, clock: RunClock) -> list[r.CudaGraph] | None:
     """All captures; None where no CUDA graph was captured."""
-    found = [_report(snapshot, graph, clock) for graph in snapshot.cuda_graphs]
+    found = [_report(space, graph, clock) for graph in space.snapshot.cuda_graphs]
     return found or None
 
 
@@ -28,8 +29,8 @@ def graph_use(snapshot: Snapshot, place: Place | None, clock: RunClock) -> r.Cud
     for graph in reversed(snapshot.cuda_graphs):
         item = next((item for item in graph.inputs if item.base <= place.addr < item.base + item.nbytes), None)
         if item is not None:
-            return _use(snapshot, graph, clock, "static-input", _input_note(snapshot, graph, item))
-    owner = graph_of_pool(snapshot, pool_of(place), place.storage)
+            return _use(snapshot, graph, clock, "static-input", _input_note(graph, item))
+    owner = _graph_of_pool(snapshot.cuda_graphs, pool_of(place), place.storage)
     return _use(snapshot, owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
 
 
@@ -40,23 +41,23 @@ def pool_of(place: Place) -> Pool:
     return place.segment.pool if place.segment is not None else DEFAULT_POOL
 
 
-def graph_of_pool(snapshot: Snapshot, pool: Pool, storage: Storage | None = None) -> CudaGraph | None:
+def _graph_of_pool(all_graphs: Sequence[CudaGraph], pool: Pool, storage: Storage | None = None) -> CudaGraph | None:
     """The graph in whose capture a live block of a private pool was allocated, else the last one of the pool.
 
     Graphs may share a pool, as those of inductor's trees do.
     """
     if pool == DEFAULT_POOL:
         return None
-    graphs = [graph for graph in reversed(snapshot.cuda_graphs) if graph.pool == pool]
+    graphs = [graph for graph in reversed(all_graphs) if graph.pool == pool]
     if storage is not None and storage.state == "live" and not storage.awaited:
         allocated = storage.order[1]
         graphs = [graph for graph in graphs if graph.capture_order <= allocated] or graphs
     return next(iter(graphs), None)
 
 
-def broken_graphs(snapshot: Snapshot) -> list[CudaGraph]:
+def broken_graphs(graphs: Sequence[CudaGraph]) -> list[CudaGraph]:
     """Graphs that were replayed although an input of theirs was freed."""
-    return [graph for graph in snapshot.cuda_graphs if graph.broken_replays]
+    return [graph for graph in graphs if graph.broken_replays]
 
 
 def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
@@ -67,18 +68,18 @@ def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
     return sorted(as_then, key=lambda item: item.state != "reallocated")
 
 
-def input_words(snapshot: Snapshot, item: GraphInput) -> str:
+def input_words(space: AddressSpace, item: GraphInput) -> str:
     """`4096 bytes at 0x7f.., allocated at a.py:3 in main, freed at a.py:9 in main; DDP bucket 0 lies there now`."""
     words = f"{size_words(item.nbytes)} at {hex_addr(item.base)}, {_by('allocated', item.allocated_by)}"
     if item.freed_by is not None:
         words += f", {_by('freed', item.freed_by)}"
-    return words + (f"; {owner_words(snapshot, item)}" if item.state == "reallocated" else "")
+    return words + (f"; {_owner_words(space, item)}" if item.state == "reallocated" else "")
 
 
-def owner_words(snapshot: Snapshot, item: GraphInput) -> str:
+def _owner_words(space: AddressSpace, item: GraphInput) -> str:
     """What lies there now: `DDP bucket 0 of model (generation 1) lies there now, allocated at train.py:12 in main`."""
-    now = next((s for s in snapshot.storages.at(item.new_base or 0) if s.state == "live"), None)
-    names = _names(snapshot, now)
+    now = next((s for s in space.snapshot.storages.at(item.new_base or 0) if s.state == "live"), None)
+    names = space.uses.names_of(now, now.base)[1] if now is not None else ()
     what = names[0] if names else f"another tensor of {size_words(item.new_nbytes or 0)}"
     fate = "lies there now" if now is not None else "was allocated there since"
     return f"{what} {fate}" + (f", {_by('allocated', item.new_by)}" if item.new_by is not None else "")
@@ -88,10 +89,6 @@ def graph_words(graph: CudaGraph) -> str:
     """`CUDA graph 1, captured at train.py:20 in main`; with the compiled function's name if it has one."""
     name = f" of {graph.name}" if graph.name else ""
     return f"CUDA graph {graph.number}{name}, {_by('captured', graph.captured_by)}"
-
-
-def _names(snapshot: Snapshot, storage: Storage | None) -> tuple[str, ...]:
-    return names_of_storage(snapshot, storage, storage.base)[1] if storage is not None else ()
 
 
 def _by(verb: str, who: Who) -> str:
@@ -115,7 +112,7 @@ def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note:
     )
 
 
-def _input_note(snapshot: Snapshot, graph: CudaGraph, item: GraphInput) -> str | None:
+def _input_note(graph: CudaGraph, item: GraphInput) -> str | None:
     if item.state == "live":
         return None
     count = count_words(graph.broken_replays, "time")
@@ -134,7 +131,8 @@ def pool_words(pool: Pool) -> str | None:
     return None if pool == DEFAULT_POOL else f"({pool[0]}, {pool[1]})"
 
 
-def _report(snapshot: Snapshot, graph: CudaGraph, clock: RunClock) -> r.CudaGraph:
+def _report(space: AddressSpace, graph: CudaGraph, clock: RunClock) -> r.CudaGraph:
+    snapshot = space.snapshot
     frame = graph.captured_by.caller or graph.captured_by.python
     return r.CudaGraph(
         id=graph.number,
@@ -150,5 +148,5 @@ def _report(snapshot: Snapshot, graph: CudaGraph, clock: RunClock) -> r.CudaGrap
         unknown_inputs=graph.inputs_dropped,
         collectives=graph.collectives,
         broken_replays=graph.broken_replays,
-        broken_inputs=[input_words(snapshot, item) for item in broken_inputs(graph)],
+        broken_inputs=[input_words(space, item) for item in broken_inputs(graph)],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._text import hex_addr
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.devices import CudaStream
@@ -47,7 +49,7 @@ def stream_words(current: r.CurrentStream) -> str:
     return f"{'the default stream' if current.stream == '0x0' else f'stream {current.stream}'} of {current.device}"
 
 
-def failed_stream(snapshot: Snapshot) -> CudaStream | None:
+def failed_stream(streams: Sequence[CudaStream]) -> CudaStream | None:
     """The stream at which a device was first seen to have failed."""
-    failed = [item for item in snapshot.cuda_streams if item.state == "failed"]
+    failed = [item for item in streams if item.state == "failed"]
     return min(failed, key=lambda item: item.since_ns or 0, default=None)

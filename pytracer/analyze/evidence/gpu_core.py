@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from pytracer._text import count_words, function_words, hex_addr, list_words
 from pytracer.analyze.address_space.device_memory import device_words
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.cuda_errors import CudaError
 from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.devices import GpuCore, GpuException
-from pytracer.decode.types.snapshot import Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
 _SHOWN = 4
@@ -31,16 +31,16 @@ def core_of(job: Job, process: Process) -> GpuCore | None:
     return found[-1] if found else None
 
 
-def gpu_core_report(job: Job, process: Process) -> r.GpuCoreReport | None:
+def gpu_core_report(job: Job, view: ProcessView) -> r.GpuCoreReport | None:
     """As plain data."""
-    core = core_of(job, process)
+    core = core_of(job, view.process)
     if core is None:
         return None
     return r.GpuCoreReport(
         file=core.path,
         device=core.device,
         problem=core.problem,
-        exceptions=[_exception(process.snapshot, item) for item in core.exceptions],
+        exceptions=[_exception(view.space, item) for item in core.exceptions],
     )
 
 
@@ -51,7 +51,7 @@ def core_evidence(job: JobView, view: ProcessView) -> list[str]:
         return []
     said = [_sentence(item) for item in core.exceptions[:2]]
     for item in core.exceptions[:1]:
-        pointed = [f"{how} {words}" for how, _, words in pointers(view.process.snapshot, item)]
+        pointed = [f"{how} {words}" for how, _, words in pointers(view.space, item)]
         if pointed:
             said.append(f"of that thread and kernel, {list_words(pointed, _SHOWN)}")
     if core.problem:
@@ -74,11 +74,11 @@ def failed_kernel(job: JobView, view: ProcessView) -> str | None:
     return function_words(kernel) if kernel else None
 
 
-def pointers(snapshot: Snapshot, item: GpuException) -> list[tuple[str, int, str]]:
+def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
     """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
     found: dict[tuple[str, int], tuple[str, int, str]] = {}
     for how, addr in [*_register_pairs(item.registers), *_parameter_words(item.parameters)]:
-        place = describe_address(snapshot, addr)
+        place = space.describe(addr)
         words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
         if words is not None:
             found.setdefault((how.split(" ", 1)[0], addr), (how, addr, f"points {words}"))
@@ -110,7 +110,7 @@ def _sentence(item: GpuException) -> str:
     )
 
 
-def _exception(snapshot: Snapshot, item: GpuException) -> r.GpuExceptionReport:
+def _exception(space: AddressSpace, item: GpuException) -> r.GpuExceptionReport:
     return r.GpuExceptionReport(
         code=item.code,
         name=item.name,
@@ -126,6 +126,6 @@ def _exception(snapshot: Snapshot, item: GpuException) -> r.GpuExceptionReport:
         block_size=list(item.block_size) if item.block_size else None,
         warps=item.warps,
         pointers=[
-            r.GpuPointer(found=how, addr=hex_addr(addr), says=words) for how, addr, words in pointers(snapshot, item)
+            r.GpuPointer(found=how, addr=hex_addr(addr), says=words) for how, addr, words in pointers(space, item)
         ],
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr
 from pytracer.analyze.collectives.in_flight import freed_in_flight
 from pytracer.analyze.tensors.fsdp_words import released_by_sharding, sharded_words, sharding_advice
-from pytracer.analyze.tensors.names import named_tensors, named_with
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView, is_library_file, place_words
 from pytracer.report.job import Origin, PythonFrame
@@ -91,7 +90,7 @@ def _views(view: ProcessView) -> Iterator[str]:
     place = view.place
     if place is None or place.storage is None:
         return
-    here, others = named_tensors(view.process.snapshot, place.storage, place.addr)
+    here, others = view.space.uses.named.of_storage(place.storage, place.addr)
     gradients = [item.name for item in (*here, *others) if item.role == "gradient"]
     if gradients:
         more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
@@ -151,9 +150,9 @@ def _moved(view: ProcessView) -> Release | None:
     place = view.place
     if place is None or place.storage is None:
         return None
-    here, others = named_tensors(view.process.snapshot, place.storage, place.addr)
+    here, others = view.space.uses.named.of_storage(place.storage, place.addr)
     for item in (*here, *others):
-        now = [other for other in named_with(view.process.snapshot, item.name) if not other.earlier]
+        now = [other for other in view.space.uses.named.with_name(item.name) if not other.earlier]
         if not item.earlier or not now:
             continue
         said = f"{item.name} lies at {hex_addr(now[0].addr)} since"

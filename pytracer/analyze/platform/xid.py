@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, time_words
 from pytracer.analyze.address_space.device_memory import device_words
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.oom import witness_of
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import KernelLine
-from pytracer.decode.types.snapshot import Snapshot
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
 _PID = re.compile(r"pid='?(\d+)")
@@ -143,16 +142,16 @@ def xid_words(view: ProcessView, xid: Xid) -> str:
     said += f": {xid.meaning.what}" if xid.meaning else f' ("{xid.text}")'
     if xid.address is not None:
         verb = {"read": "reading", "write": "writing", "atomic": "changing"}.get(xid.access or "", "using")
-        said += f", {verb} {_address_words(view.process.snapshot, xid.address) if xid.own else hex_addr(xid.address)}"
+        said += f", {verb} {_address_words(view.space, xid.address) if xid.own else hex_addr(xid.address)}"
     raised = view.process.exception_mono_ns
     if xid.own and xid.log_ns is not None and raised is not None and 0 < raised - xid.log_ns < _BEFORE_NS:
         said += f"; {time_words(raised - xid.log_ns)} before the exception"
     return said if xid.own else f"{said}; the line does not say whose work it was"
 
 
-def _address_words(snapshot: Snapshot, addr: int) -> str:
+def _address_words(space: AddressSpace, addr: int) -> str:
     """A device's fault is told by its page: what lies at the page's start need not be what was aimed at."""
-    place = describe_address(snapshot, addr)
+    place = space.describe(addr)
     words = device_words(place) if place.kind == "device-memory" else None
     if words is not None:
         return f"{hex_addr(addr)} ({words}; the driver may give the start of the page only)"

@@ -44,7 +44,7 @@ class FsdpUses:
         return self._use(item, output=output, addr=None)
 
     def states(self) -> list[tuple[Unit, str | None]]:
-        """Every unit, and "sharded" or "unsharded": None when its parameters were never seen unsharded, or nobody knows."""
+        """Every unit, and "sharded" or "unsharded": None when it was never seen unsharded, or nobody knows."""
         return [(unit, self._state(unit)) for unit in self._units]
 
     def _tensor_of(self, storage: Storage, addr: int) -> UnitLife | None:

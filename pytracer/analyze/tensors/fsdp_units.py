@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer.analyze.tensors.scopes import UnitStep
-from pytracer.decode.types.journal import Fact, Unit, select
+from pytracer.decode.types.journal import AnyFact, Unit, select
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Spot:
     rank: int | None = None
 
 
-def units(facts: Iterable[Fact[object]]) -> list[Unit]:
+def units(facts: Iterable[AnyFact]) -> list[Unit]:
     """The last state of every unit, in the order in which they were first noted."""
     last: dict[tuple[object, ...], Unit] = {}
     for fact in select(facts, Unit):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pytracer.blackbox.schema import Origin
-from pytracer.decode.types.snapshot import Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import Storage, Who
 
 _TORCH_LOAD = "/torch/serialization.py"
 # Memory of others: that the storage ended says nothing about the memory.
@@ -23,7 +25,7 @@ def is_borrowed(storage: Storage) -> bool:
     return storage.origin in _BORROWED
 
 
-def lost_storages(snapshot: Snapshot) -> list[str]:
+def lost_storages(counts: Mapping[str, int]) -> list[str]:
     """What the tables could not hold, for the notes: an address that is unknown may lie in one of these."""
     names = {
         "storages_dropped": "storages found no room in the table of live storages",
@@ -32,7 +34,7 @@ def lost_storages(snapshot: Snapshot) -> list[str]:
     return [
         f"{count} {words}: an address that is unknown may lie in one of them"
         for name, words in names.items()
-        if (count := snapshot.counts.get(name, 0))
+        if (count := counts.get(name, 0))
     ]
 
 

@@ -36,7 +36,7 @@ class StorageUses:
         self.named = TensorNames(snapshot)
 
     def names_of(self, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:
-        """What one life of a storage was called: its DDP bucket, and all names: bucket, what lies at `addr`, the rest."""
+        """What one life of a storage was called: its DDP bucket; all names: bucket, what lies at `addr`, the rest."""
         bucket = self.ddp.of_storage(storage, addr)
         unit = self.fsdp.of_storage(storage, addr)
         sent = None if bucket else self.hooks.sent_from_storage(storage)
@@ -56,7 +56,7 @@ class StorageUses:
         return bucket, tuple({**at_addr, **others})
 
     def buffer_of(self, item: Collective, *, output: bool = False) -> Buffer | None:
-        """The first input of a collective, or the first output where that is another tensor; None when there is none."""
+        """The first input of a collective, or the first output where that is another tensor; else None."""
         addr = item.output_addr if output else item.buffer_addr
         if addr is None or (output and addr == item.buffer_addr):
             return None

@@ -8,7 +8,7 @@ have to do, with an error that is wide. Nothing here says who is to blame; `deat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -145,7 +145,7 @@ def absences(processes: Iterable[tuple[int, Process]]) -> list[Absence]:
     held: dict[int, set[str]] = {}
     for index, process in processes:
         names = {group.name: group.ranks for group in process.snapshot.groups}
-        for name, last in _last_of_groups(process.snapshot).items():
+        for name, last in _last_of_groups(process.snapshot.collectives).items():
             members.setdefault((process.attempt, name, names.get(name)), {})[index] = last
             if last.state in ("scheduled", "started") and not last.async_op:
                 held.setdefault(index, set()).add(name)
@@ -163,8 +163,8 @@ def _waits_in(item: Collective, newest: Collective) -> bool:
     return item.sequence_nr == newest.sequence_nr and item.state in OPEN
 
 
-def _last_of_groups(snapshot: Snapshot) -> dict[str, Collective]:
-    return {item.group: item for item in snapshot.collectives if item.group is not None and not item.point_to_point}
+def _last_of_groups(collectives: Sequence[Collective]) -> dict[str, Collective]:
+    return {item.group: item for item in collectives if item.group is not None and not item.point_to_point}
 
 
 def left_ns(snapshot: Snapshot) -> int | None:

@@ -100,7 +100,7 @@ def _worked_on(view: ProcessView) -> str | None:
 
 def _earlier(view: ProcessView) -> str | None:
     """When the device was first seen to have failed: the error is older than the exception."""
-    failed = failed_stream(view.process.snapshot)
+    failed = failed_stream(view.process.snapshot.cuda_streams)
     raised = view.process.exception_mono_ns or (view.crash.mono_ns if view.crash else None)
     if failed is None or failed.since_ns is None or raised is None or failed.since_ns >= raised:
         return None
@@ -109,7 +109,7 @@ def _earlier(view: ProcessView) -> str | None:
 
 
 def _graphs(view: ProcessView) -> str | None:
-    broken = broken_graphs(view.process.snapshot)
+    broken = broken_graphs(view.process.snapshot.cuda_graphs)
     if not broken:
         return None
     count = count_words(broken[0].broken_replays, "time")
@@ -128,7 +128,7 @@ def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[
     broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
     if broken is not None:
         return f"Suspect the device before the program: {broken.what}. {broken.step}"
-    if broken_graphs(view.process.snapshot):
+    if broken_graphs(view.process.snapshot.cuda_graphs):
         return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
     if "assert" in error.text:
         return (

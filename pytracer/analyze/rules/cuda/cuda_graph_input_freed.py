@@ -38,12 +38,11 @@ class CudaGraphInputFreed:
         drafts = [
             replace(self._explain([view], graph), accompanies=True)
             for view in job.suspects
-            for graph in broken_graphs(view.process.snapshot)
+            for graph in broken_graphs(view.process.snapshot.cuda_graphs)
         ]
         return Outcome(tuple(drafts)) if drafts else not_found("no CUDA graph was replayed with a freed input")
 
     def _explain(self, views: Sequence[ProcessView], graph: CudaGraph) -> Draft:
-        snapshot = views[0].process.snapshot
         gone = broken_inputs(graph)
         taken = any(item.state == "reallocated" for item in gone)
         fate = "had been freed, and belongs to another tensor now" if taken else "had been freed"
@@ -56,7 +55,7 @@ class CudaGraphInputFreed:
             f"{subject_words(views)} replayed {graph_words(graph)}, {count_words(graph.broken_replays, 'time')} after "
             f"{what} {fate}.",
             [
-                *[input_words(snapshot, item) for item in gone[:_SHOWN]],
+                *[input_words(views[0].space, item) for item in gone[:_SHOWN]],
                 f"{count_words(len(gone) - _SHOWN, 'more input')}" if len(gone) > _SHOWN else None,
                 f"the graph was replayed {count_words(graph.replays, 'time')} in all",
             ],

@@ -14,7 +14,6 @@ bits are not looked at.
 from __future__ import annotations
 
 from pytracer._text import hex_addr
-from pytracer.analyze.address_space.lookup import describe_address
 from pytracer.analyze.evidence.circumstance import CircumstanceRule
 from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
 
@@ -35,7 +34,7 @@ class FlippedBit(CircumstanceRule):
         if place is None or place.kind != "non-canonical" or (place.addr >> _USER_BITS).bit_count() != 1:
             return None
         bit = place.addr.bit_length() - 1
-        meant = describe_address(view.process.snapshot, place.addr ^ 1 << bit)
+        meant = view.space.describe(place.addr ^ 1 << bit)
         if meant.storage is None or meant.kind != "in-storage":
             if meant.mapping is None or "rw" not in meant.mapping.permissions:
                 return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 
@@ -21,7 +21,7 @@ def place(tmp_path: Path, box: Box, addr: int) -> Place:
         .crash(addr=addr, mappings=[(0x5555_0000_0000, 0x5555_0000_1000, "r-xp", 0, "/bin/x")])
         .write(tmp_path / "node0.101.blackbox")
     )
-    return describe_address(read_box(path), addr)
+    return AddressSpace(read_box(path)).describe(addr)
 
 
 def test_live_storage_wins_over_freed_ones(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_name_at_the_address_comes_first(tmp_path: Path) -> None:
 def test_unmapped_is_said_only_when_the_map_is_known(tmp_path: Path) -> None:
     """No map, no SEGV_MAPERR: nothing can be said."""
     path = Box().at(5).crash(addr=BASE, code=2).write(tmp_path / "node0.101.blackbox")
-    assert describe_address(read_box(path), BASE).kind == "none"
+    assert AddressSpace(read_box(path)).describe(BASE).kind == "none"
 
 
 @pytest.mark.parametrize(("addr", "kind"), [(0, "null"), (0x331, "near-null"), (1 << 50, "non-canonical")])

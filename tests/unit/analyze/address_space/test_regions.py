@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.address_space.address_info import Region
-from pytracer.analyze.address_space.regions import region_of
+from pytracer.analyze.address_space.regions import Regions
 from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread
@@ -36,7 +36,7 @@ def region(tmp_path: Path, addr: int, **crash: Any) -> Region | None:
     more = {"addr": 0x10, "mappings": MAPS, "stack": STACK, "threads": [GLOO], "threads_how": 1, **crash}
     box = Box(pid=101).thread(202, "pt_gloo_runloop", pthread=GLOO.pthread)
     path = box.at(5).crash(native=[("/lib/libx.so", 0x1100)], **more).write(tmp_path / "node0.101.blackbox")
-    return region_of(read_box(path), addr)
+    return Regions(read_box(path)).at(addr)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_memory_above_a_thread_is_not_its_stack(tmp_path: Path) -> None:
 def test_without_a_memory_map_nothing_is_said(tmp_path: Path) -> None:
     """Unknown is an answer."""
     assert region(tmp_path, 0x7F60_0000_0010, mappings=[]) is None
-    assert region_of(read_box(Box(pid=7).write(tmp_path / "node0.7.blackbox")), 0x7F60_0000_0010) is None
+    assert Regions(read_box(Box(pid=7).write(tmp_path / "node0.7.blackbox"))).at(0x7F60_0000_0010) is None
 
 
 def test_main_stack_ends_where_it_is_used(tmp_path: Path) -> None:

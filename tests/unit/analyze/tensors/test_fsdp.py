@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.address_space.address_info import UnitLife
-from pytracer.analyze.tensors.buffers import buffer_of
-from pytracer.analyze.tensors.fsdp import unit_states
+from pytracer.analyze.tensors.fsdp import FsdpUses
+from pytracer.analyze.tensors.uses import StorageUses
 from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
 from tests.unit.analyze.address_space.test_lookup import place
@@ -64,7 +64,7 @@ def test_unsharded_parameter_and_the_state_of_its_unit(tmp_path: Path, freed: bo
     assert found.state == state
     assert found.name == "unsharded parameter 0.weight of FSDP unit 0"
     snapshot = read_box(tmp_path / "node0.101.blackbox")
-    assert [(unit.fqn, at_end) for unit, at_end in unit_states(snapshot)] == [("0", state)]
+    assert [(unit.fqn, at_end) for unit, at_end in FsdpUses(snapshot).states()] == [("0", state)]
 
 
 def test_gradients_of_some_parameters_only_are_not_guessed(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_a_communication_hook_sends_is_named_with_its_bucket(tmp_path: Path
     name = "tensor of communication hook fp16_compress_hook for DDP bucket 0 of Net (generation 1)"
     assert place(tmp_path, box, OTHER + 4).names == (name,)
     snapshot = read_box(tmp_path / "node0.101.blackbox")
-    found = buffer_of(snapshot, snapshot.collectives[0])
+    found = StorageUses(snapshot).buffer_of(snapshot.collectives[0])
     assert found is not None
     assert (found.names, found.bucket_index) == ((name, "DDP bucket 0 of Net (generation 1)"), 0)
 
@@ -170,7 +170,7 @@ def test_buffer_without_a_name_tells_where_it_was_allocated(tmp_path: Path) -> N
         "allreduce_", addr=BASE, nbytes=4096
     )
     snapshot = read_box(box.write(tmp_path / "node0.101.blackbox"))
-    found = buffer_of(snapshot, snapshot.collectives[0])
+    found = StorageUses(snapshot).buffer_of(snapshot.collectives[0])
     assert found is not None
     assert (found.what, found.names) == ("storage of 4096 bytes allocated at train.py:12 in step", ())
 
@@ -182,7 +182,7 @@ def test_builtin_hook_is_guessed_by_size(tmp_path: Path) -> None:
     box.collective("allreduce_", addr=OTHER, nbytes=2048, dtype="Half", sizes=[1024])
     box.collective("allreduce_", addr=OTHER, nbytes=2000, dtype="Half", sizes=[1000])
     snapshot = read_box(box.write(tmp_path / "node0.101.blackbox"))
-    first, second = (buffer_of(snapshot, item) for item in snapshot.collectives)
+    first, second = (StorageUses(snapshot).buffer_of(item) for item in snapshot.collectives)
     assert first is not None and second is not None
     name = "tensor of communication hook FP16_COMPRESS for DDP bucket 0 of Net (generation 1), guessed"
     assert (first.what, first.bucket_index) == (name, 0)
@@ -198,7 +198,7 @@ def test_what_a_callback_sends_is_guessed_when_there_is_one_bucket_only(tmp_path
         scope = box.scope("DDP::comm_hook powerSGD_hook (Net 0)")
         box.collective("allreduce_", addr=OTHER, nbytes=64, scope=scope).collective("allreduce_", addr=OTHER, nbytes=32)
         snapshot = read_box(box.write(tmp_path / f"node{count}.101.blackbox"))
-        found = buffer_of(snapshot, snapshot.collectives[1])
+        found = StorageUses(snapshot).buffer_of(snapshot.collectives[1])
         assert found is not None
         assert found.bucket_index == (0 if count == 1 else None)
         assert (found.what or "").endswith(", guessed") == (count == 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.lookup import describe_address
+from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.tensors.origins import lost_storages, origin_kind
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.snapshot import Snapshot
@@ -26,7 +26,7 @@ def read(directory: Path, box: Box) -> Snapshot:
 def place(directory: Path, box: Box, addr: int, maps: tuple[tuple[int, int, str, int, str], ...] = ()) -> Place:
     """What `addr` was in a box whose process crashed there."""
     box.at(500).crash(addr=addr, code=2 if maps else 1, mappings=maps)
-    return describe_address(read(directory, box), addr)
+    return AddressSpace(read(directory, box)).describe(addr)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_older_storages_say_so(tmp_path: Path) -> None:
 def test_lost_storages_are_told(tmp_path: Path) -> None:
     """Where tables were too small, "unknown" may be due to that."""
     box = read(tmp_path, Box())
-    assert lost_storages(box) == []
+    assert lost_storages(box.counts) == []
     box.counts["storages_dropped"], box.counts["foreign_dropped"] = 3, 4
-    assert lost_storages(box) == [
+    assert lost_storages(box.counts) == [
         "3 storages found no room in the table of live storages: an address that is unknown may lie in one of them",
         "4 storages of foreign memory found no room in their table: an address that is unknown may lie in one of them",
     ]
