@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterable
@@ -43,8 +44,12 @@ A cell is "20 of 20" when 20 of 20 runs were equal; programs whose cells all wer
 
 {date}, {machine}. {verdict} `{command}`
 
+{repeated}## All programs
+
 {table}
 """
+# A section that people write, of runs with `--times 1000 -k ...`; it stays when the page is written again.
+REPEATED = re.compile(r"^## Repeated more often\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -113,6 +118,11 @@ class Table:
         return f"{len(self.seen)} cells, {runs} runs: {unequal} cells differ."
 
 
+def _repeated(page: Path) -> str:
+    kept = REPEATED.search(page.read_text(encoding="utf-8")) if page.exists() else None
+    return kept[0] if kept else ""
+
+
 def _code(text: str) -> str:
     return f"`{_cell(text)}`"
 
@@ -150,6 +160,7 @@ def main() -> int:
             rows=len({cell.row for cell in table.seen}), ways=len(WAYS), powers=len(POWERS),
             date=datetime.date.today().isoformat(), machine=machine(),
             command=f"harm_table.py {shlex.join(sys.argv[1:])}", verdict=table.verdict(), table=text,
+            repeated=_repeated(options.write),
         )  # fmt: skip
         options.write.write_text(page, encoding="utf-8")
     return status

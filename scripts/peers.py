@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.peers import python, real_programs, servers, torch_tests  # noqa: E402
+from tests.peers import communication, python, real_programs, servers, torch_tests  # noqa: E402
 from tests.peers.peer import UNTRACED, WAYS, Peer, Results, setting  # noqa: E402
 from tests.support.machine import machine  # noqa: E402
 
@@ -39,10 +39,13 @@ not equal at first was run again, up to {repeat} times.
 
 Programs are bash scripts, OpenJDK (implicit null checks, stack overflows, safepoints; crashes with their hs_err
 file), node (WebAssembly's traps), Go with and without cgo, redis, nginx, postgres, git, sqlite, gdb, Boehm's
-collector, GNU libsigsegv. On Debian they come with: `apt-get install openjdk-17-jdk-headless nodejs golang-go
-redis-server nginx-light postgresql git sqlite3 gdb libgc-dev libsigsegv-dev`; the own tests of the last two, with
-`apt-get source libgc libsigsegv` in the directory that PYTRACER_PEER_SOURCES names. Interpreters beyond this one
-come from PATH or PYTRACER_TEST_PYTHONS. Programs that are missing are left out; CI runs `make test-peers
+collector, GNU libsigsegv, UCX (whose handler of SIGSEGV is there as soon as its library is loaded), gRPC in Python.
+On Debian they come with: `apt-get install openjdk-17-jdk-headless nodejs golang-go redis-server nginx-light
+postgresql git sqlite3 gdb libgc-dev libsigsegv-dev ucx-utils` and `pip install grpcio`; the own tests of libgc and
+libsigsegv, and torch's of multiprocessing, with `apt-get source libgc libsigsegv pytorch` in the directory that
+PYTRACER_PEER_SOURCES names. torch's distributed tests run in slices of 20 tests, each a process with a time limit;
+by fork their ranks have torch already, by spawn each one loads it, which takes most of the time. Interpreters beyond
+this one come from PATH or PYTRACER_TEST_PYTHONS. Programs that are missing are left out; CI runs `make test-peers
 ARGS=--quick`.
 
 {date}, {machine}. {verdict}
@@ -115,7 +118,13 @@ def _once(peer: Peer, way: str, options: tuple[str, ...], every: int) -> Results
 
 
 def _chosen(options: argparse.Namespace) -> list[Peer]:
-    all_peers = [*python.peers(), *torch_tests.peers(), *real_programs.peers(), *servers.peers()]
+    all_peers = [
+        *python.peers(),
+        *torch_tests.peers(),
+        *real_programs.peers(),
+        *servers.peers(),
+        *communication.peers(),
+    ]
     if options.names:
         return [peer for peer in all_peers if any(word.lower() in peer.name.lower() for word in options.names)]
     if options.quick:

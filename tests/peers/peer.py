@@ -6,6 +6,7 @@ A result is a string, which must be equal, or an int, which must be within a fif
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -146,9 +147,21 @@ def needs(*programs: str) -> Callable[[], str]:
     return why_not
 
 
+def source_tree(name: str) -> Path | None:
+    """A source tree below PYTRACER_PEER_SOURCES: what `apt-get source` has unpacked there."""
+    found = sorted(Path(os.environ.get("PYTRACER_PEER_SOURCES", "/nowhere")).glob(f"{name}*/"))
+    return found[0] if found else None
+
+
+def no_source(name: str) -> str:
+    """Why a peer cannot be run: its sources are missing."""
+    return "" if source_tree(name) else f"no {name} below PYTRACER_PEER_SOURCES (apt-get source {name})"
+
+
 def unittests(at: Setting, python: str, names: Sequence[str], *, seconds: float, **env: str) -> Results:
     """Runs unittest's tests by name, each with its own result; a test in which the process died is "died"."""
     found = at.work / "results.jsonl"
+    found.unlink(missing_ok=True)
     words: list[str | Path] = [python, PROGRAMS / "unittest_results.py", found, str(at.every), *names]
     done = at.run(words, seconds=seconds, **env)
     results: Results = {}
@@ -157,6 +170,25 @@ def unittests(at: Setting, python: str, names: Sequence[str], *, seconds: float,
             name, result = json.loads(line)
             results[name] = result
     results["exit status"] = str(done.status)
+    return results
+
+
+def unittests_in_slices(
+    at: Setting, python: str, modules: Sequence[str], *, size: int, seconds: float, **env: str
+) -> Results:
+    """The same with a process for each `size` tests: one that does not end costs the results of its slice only."""
+    program = PROGRAMS / "unittest_names.py"
+    environment = _environment(at.work, env)
+    listed = subprocess.run([python, program, *modules], env=environment, cwd=at.work, capture_output=True, text=True)
+    if listed.returncode != 0:
+        return {"listing": listed.stderr[-300:]}
+    names = listed.stdout.split()[:: at.every]
+    results: Results = {}
+    for first in range(0, len(names), size):
+        some = names[first : first + size]
+        found = unittests(dataclasses.replace(at, every=1), python, some, seconds=seconds, **env)
+        status = found.pop("exit status")
+        results |= found | {f"exit status from {some[0]}": status}
     return results
 
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.peers.peer import PROGRAMS, Done, Peer, Results, Setting, needs
+from tests.peers.peer import PROGRAMS, Done, Peer, Results, Setting, needs, no_source, source_tree
 
 
 def _of(name: str, done: Done) -> Results:
@@ -139,19 +139,9 @@ def _gc(at: Setting) -> Results:
     return _of("incremental", at.run([built, "incremental"])) | _of("threads", at.run([built, "threads"]))
 
 
-def _source(name: str) -> Path | None:
-    """A source tree below PYTRACER_PEER_SOURCES: what `apt-get source` has unpacked there."""
-    found = sorted(Path(os.environ.get("PYTRACER_PEER_SOURCES", "/nowhere")).glob(f"{name}*/"))
-    return found[0] if found else None
-
-
-def _no_source(name: str) -> str:
-    return "" if _source(name) else f"no {name} below PYTRACER_PEER_SOURCES (apt-get source {name})"
-
-
 def _own_tests(name: str, make: str, pattern: str, at: Setting) -> Results:
     """Builds the package untraced, and runs the programs of its tests."""
-    source = _source(name)
+    source = source_tree(name)
     assert source is not None
     built = Path("/tmp") / f"peers-{name}-{os.getuid()}"
     if not (built / ".built").exists():
@@ -190,6 +180,6 @@ def peers() -> Iterator[Peer]:
     yield Peer("sqlite", _sqlite, needs("sqlite3"))
     yield Peer("gdb", _gdb, needs("gdb", "cc"))
     yield Peer("libgc", _gc, lambda: _has_library("gc", "gc.h"))
-    yield Peer("libgc's own tests", _gc_tests, lambda: _no_source("libgc"))
+    yield Peer("libgc's own tests", _gc_tests, lambda: no_source("libgc"))
     yield Peer("libsigsegv", _sigsegv, lambda: _has_library("sigsegv", "sigsegv.h"))
-    yield Peer("libsigsegv's own tests", _sigsegv_tests, lambda: _no_source("libsigsegv"))
+    yield Peer("libsigsegv's own tests", _sigsegv_tests, lambda: no_source("libsigsegv"))

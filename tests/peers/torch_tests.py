@@ -1,14 +1,26 @@
-"""torch's own tests: DistributedTest over gloo, and the sweep over all operators' samples."""
+"""torch's own tests: DistributedTest over gloo, RPC over TensorPipe, and the sweep over all operators' samples."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from tests.peers.peer import ENVIRONMENT, LAUNCHER, PROGRAMS, Peer, Results, Setting, unittests
+from tests.peers.peer import (
+    ENVIRONMENT,
+    LAUNCHER,
+    PROGRAMS,
+    Peer,
+    Results,
+    Setting,
+    no_source,
+    source_tree,
+    unittests_in_slices,
+)
+from tests.support.cli import ROOT
 
 SWEEP_MODES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "default": (LAUNCHER, ()),
@@ -17,30 +29,47 @@ SWEEP_MODES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "environment": (ENVIRONMENT, ()),
 }
 
+SLICE, SLICE_SECONDS = 20, 600
+
 
 def _no_torch_tests() -> str:
     missing = [name for name in ("torch", "expecttest") if not importlib.util.find_spec(name)]
     return f"{', '.join(missing)} not installed" if missing else ""
 
 
-def _distributed(at: Setting) -> Results:
+def _no_rpc() -> str:
+    why = _no_torch_tests()
+    if why:
+        return why
+    import torch
+
+    return "" if hasattr(torch._C, "_rpc_init") else "this torch has no RPC"
+
+
+def _distributed(module: str, start: str, at: Setting) -> Results:
+    """Several ranks for each test; a limit for each test, too, shorter than torch's."""
     store = at.work / "store"
-    store.mkdir()
+    for name in ("barrier", "test_dir", "init_dir"):
+        (store / name).mkdir(parents=True)
     environment = {
         "WORLD_SIZE": "2", "BACKEND": "gloo", "TEMP_DIR": str(store), "INIT_METHOD": f"file://{store}/init",
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "60",
+        "PEER_START": start,
     }  # fmt: skip
-    for name in ("barrier", "test_dir", "init_dir"):
-        (store / name).mkdir()
-    words = ["torch_distributed.TestDistBackendWithSpawn"]
-    return unittests(at, sys.executable, words, seconds=3600, PYTHONPATH=_path(), **environment)
+    return unittests_in_slices(
+        at, sys.executable, [module], size=SLICE, seconds=SLICE_SECONDS, PYTHONPATH=_path(), **environment
+    )
+
+
+def _multiprocessing(at: Setting) -> Results:
+    source = source_tree("pytorch")
+    assert source is not None
+    path = os.pathsep.join([_path(), str(source / "test")])
+    names = ["torch_multiprocessing"]
+    return unittests_in_slices(at, sys.executable, names, size=SLICE, seconds=SLICE_SECONDS, PYTHONPATH=path)
 
 
 def _path() -> str:
-    import os
-
-    from tests.support.cli import ROOT
-
     return os.pathsep.join([str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
@@ -56,7 +85,13 @@ def _sweep(every: int, at: Setting) -> Results:
 
 
 def peers() -> Iterator[Peer]:
-    """Both; a thirtieth of the sweep is quick."""
+    """All of them; a thirtieth of the sweep is quick."""
     yield Peer("torch operators, a part", functools.partial(_sweep, 30), _no_torch_tests, quick=True, modes=SWEEP_MODES)
     yield Peer("torch operators", functools.partial(_sweep, 1), _no_torch_tests, slow=True, modes=SWEEP_MODES)
-    yield Peer("torch DistributedTest", _distributed, _no_torch_tests, slow=True)
+    yield Peer("torch multiprocessing", _multiprocessing, lambda: _no_torch_tests() or no_source("pytorch"), slow=True)
+    for name, module, why_not in (
+        ("torch DistributedTest", "torch_distributed", _no_torch_tests), ("torch RPC", "torch_rpc", _no_rpc),
+    ):  # fmt: skip
+        for start in ("fork", "spawn"):
+            act = functools.partial(_distributed, module, start)
+            yield Peer(f"{name} by {start}", act, why_not, slow=True)
