@@ -275,7 +275,7 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
         yield "dumps", Text("\n".join(flight_lines(report.flight_recorder)))
     for attempt in report.attempts or []:
         said = attempt.verdict.summary if attempt.verdict else None
-        yield "earlier", Text(f"attempt {attempt.attempt} of torchrun: {said or 'no verdict'}")
+        yield "earlier", Text(f"attempt {attempt.attempt}: {said or 'no verdict'}")
     directory = report.run.directory if report.run else None
     if directory and verdict.class_ != "clean":
         yield "run", Text(short_file(directory))

@@ -383,7 +383,7 @@ class DamageReport(Part):
 
 
 class Attempt(Part):
-    """An attempt of torchrun's that was not the last one, judged alone."""
+    """An attempt of torchrun's, or a job before the last one of several, judged alone."""
 
     attempt: int | None = None
     verdict: Verdict | None = None

@@ -76,7 +76,7 @@ def test_restarts_are_attempts(run: Path) -> None:
     ranks = [(p.rank, p.attempt) for p in report.processes or [] if p.role == "rank"]
     assert sorted(ranks, key=str) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert "earlier" in done.stderr
-    assert "attempt 0 of torchrun: Rank 1 wrote" in " ".join(done.stderr.split())
+    assert "attempt 0: Rank 1 wrote" in " ".join(done.stderr.split())
 
 
 def test_a_restart_that_helped_is_no_death(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that torchrun restarted, attempt by attempt: each is judged alone, and the last one is the verdict.
+"""A run of several attempts, or of several jobs in turn: each is judged alone, and the last one is the verdict.
 
 Processes outside of attempts - the agents - live through all of them. They may be the parents that rules look for,
 but their own end belongs to the last attempt only.

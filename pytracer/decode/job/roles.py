@@ -159,7 +159,10 @@ def _make_rank(node: _Node, entry: Rank | None) -> None:
 
 
 def _count_attempts(nodes: Sequence[_Node]) -> None:
-    """Numbers the attempts of torchrun's workers from 0; what a worker starts belongs to its attempt."""
+    """Numbers attempts from 0: torchrun's restarts, and jobs that ran one after the other.
+
+    What a rank starts belongs to its attempt.
+    """
     agents: dict[object, list[_Node]] = {}
     for node in nodes:
         if node.standing.role == "rank" and restart_count(node.box.environment) is not None:
@@ -177,9 +180,44 @@ def _count_attempts(nodes: Sequence[_Node]) -> None:
             there.add(place)
             count = counted
             node.standing.attempt = attempt
+    _count_jobs([node for node in nodes if node.standing.role == "rank"])
     for node in sorted(nodes, key=_birth):  # parents first
         if node.standing.attempt is None and node.parent is not None:
             node.standing.attempt = node.parent.standing.attempt
+
+
+def _count_jobs(ranks: Sequence[_Node]) -> None:
+    """Tells jobs apart that one script starts one after the other: a sweep that calls mp.spawn, or torchrun, in a loop.
+
+    A job begins with a rank that was there before, when all processes of the job before, on its host, had ended. Ranks
+    of jobs that run side by side stay together: nothing tells whose they are.
+    """
+    hosts: dict[tuple[str, str], list[_Node]] = {}
+    for node in ranks:
+        hosts.setdefault((node.box.host, node.box.boot_id), []).append(node)
+    for here in hosts.values():
+        jobs = _jobs_of(sorted(here, key=_birth))
+        first = 0
+        for job in jobs if len(jobs) > 1 else ():
+            for node in job:
+                node.standing.attempt = first + (node.standing.attempt or 0)
+            first = 1 + max(node.standing.attempt or 0 for node in job)
+
+
+def _jobs_of(ranks: Sequence[_Node]) -> list[list[_Node]]:
+    jobs: list[list[_Node]] = []
+    there: set[tuple[int | None, int | None]] = set()
+    ended_ns = 0
+    for node in ranks:
+        place = node.standing.rank, node.standing.attempt
+        again = node.standing.rank is not None and place in there
+        if not jobs or (again and node.boxes[0].created_mono_ns > ended_ns):
+            jobs.append([])
+            there = set()
+        jobs[-1].append(node)
+        there.add(place)
+        ended_ns = max(ended_ns, node.box.exit_mono_ns or 0, node.box.last_mono_ns or 0, node.box.created_mono_ns)
+    return jobs
 
 
 def _agent_of(node: _Node) -> object:

@@ -117,3 +117,36 @@ def test_jobs_are_told_apart_by_what_their_launcher_calls_them() -> None:
     assert job_keys({"TORCHELASTIC_RUN_ID": "none", **master}) == {"master n0:29500"}
     assert job_keys(SLURM) == {"Slurm step 77.0"}
     assert job_keys({}) == frozenset()
+
+
+def spawned(pid: int, rank: int, at: float) -> Box:
+    """A rank of mp.spawn that lives for one second."""
+    box = Box(pid=pid, ppid=100, created_ns=5_000_000_000 + int(at * 1e9)).rank(rank)
+    return box.at(1000).exit(0)
+
+
+def attempts(*boxes: Box, directory: Path) -> dict[int, int | None]:
+    job = load_job(write_run(directory, Box(pid=100, ppid=1), *boxes))
+    return {p.snapshot.pid: p.attempt for p in job.processes if p.role == "rank"}
+
+
+def test_jobs_in_turn_are_numbered(tmp_path: Path) -> None:
+    """A sweep: the second job is larger than the first."""
+    first = [spawned(101, 0, 0), spawned(102, 1, 0.1)]
+    second = [spawned(103, 0, 5), spawned(104, 1, 5.1), spawned(105, 2, 5.2)]
+    assert attempts(*first, *second, directory=tmp_path) == {101: 0, 102: 0, 103: 1, 104: 1, 105: 1}
+
+
+def test_jobs_side_by_side_are_not_taken_apart(tmp_path: Path) -> None:
+    """The second one began before the first had ended."""
+    boxes = [spawned(101, 0, 0), spawned(102, 1, 0.1), spawned(103, 0, 0.5), spawned(104, 1, 0.6)]
+    assert set(attempts(*boxes, directory=tmp_path).values()) == {None}
+
+
+def test_torchrun_in_a_loop_counts_on(tmp_path: Path) -> None:
+    """Each agent counts its own restarts from 0."""
+    agents = [Box(pid=100, ppid=1, argv=TORCHRUN).at(2000).exit(0), Box(pid=200, ppid=1, argv=TORCHRUN)]
+    first = [worker(101, 0).at(1000).exit(0), worker(102, 1).at(1000).exit(0)]
+    second = [worker(201, 0, ppid=200, at=5), worker(202, 1, ppid=200, at=5)]
+    job = load_job(write_run(tmp_path, *agents, *first, *second))
+    assert [standing(job)[pid][3] for pid in (101, 102, 201, 202)] == [0, 0, 1, 1]
