@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytracer._errors import UsageError
+from pytracer.record.config import guard_words
 
 if TYPE_CHECKING:
-    from pytracer.record.config import guard_words
-from pytracer.record.core import Core
+    from pytracer.record.core import Core
 
 VARIABLE = "PYTRACER_GUARD"
 ALL = "all"
