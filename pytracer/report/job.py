@@ -8,8 +8,9 @@ be added, never renamed or re-typed within a version; enumerations (plain string
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
+from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
 from pytracer.report.process import CudaGraph as CudaGraph
@@ -45,9 +46,6 @@ from pytracer.report.process import ThreadReport as ThreadReport
 
 SCHEMA = "pytracer-report"
 VERSION = 1
-
-Evidence: TypeAlias = str
-"""One fact that a finding rests on, as a sentence."""
 
 
 class Run(Part):

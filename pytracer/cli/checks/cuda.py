@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.snapshot import Snapshot
@@ -60,7 +61,7 @@ def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
         return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
     if not devices:
         return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")
-    notes = [note.text for box in found for note in box.notes if "CUDA" in note.text]
+    notes = [note.text for box in found for note in box.notes if note.code == NoteCode.CUDA]
     blocks = [item for box in found for item in box.storages if item.device != "cpu"]
     if not blocks:
         return Check("cuda", LIMITED, f"memory of {seen.get('name')} is not followed: {'; '.join(notes) or 'no block'}")

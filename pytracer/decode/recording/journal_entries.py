@@ -11,6 +11,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox.codec import layout
 from pytracer.blackbox.schema import Entry
 from pytracer.decode.formats.plain_json import load_json
+from pytracer.decode.recording.notes import note_of
 from pytracer.decode.types import journal as j
 from pytracer.decode.types.host_counters import Usage
 
@@ -45,8 +46,7 @@ def plain_entry(kind: int, payload: bytes) -> object:
     data = decode_entry(kind, payload)
     if isinstance(data, (j.SeenGroup, j.SeenSignal, j.CppException)):
         return msgspec.structs.asdict(data)
-    (value,) = msgspec.structs.astuple(data)
-    return value
+    return msgspec.structs.astuple(data)[0]  # of the others it is all
 
 
 # JSON
@@ -238,7 +238,7 @@ _DECODERS: dict[int, Callable[[bytes], j.Payload]] = {
     **_JSON,
     Entry.PROCESS: lambda payload: j.CommandLine(_strings(payload)),
     Entry.ENVIRONMENT: _environment,
-    Entry.NOTE: lambda payload: j.Note(_text(payload)),
+    Entry.NOTE: lambda payload: note_of(_text(payload)),
     Entry.WAIT: _child_status,
     Entry.GROUP_SEEN: seen_group,
     Entry.SIGNAL_SEEN: _seen_signal,

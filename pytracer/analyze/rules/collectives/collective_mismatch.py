@@ -23,6 +23,7 @@ from pytracer.analyze.collectives.description import at_place, call_words, capit
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.deaths.attribution import abort_words, account, nothing_to_compare, symptom_words, views_of
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.report.job import Evidence
 
 _LISTED = 4
 _ADVICE = {
@@ -139,8 +140,10 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
     return f"{ranks} passed {value}"
 
 
-def _side(item: Variant, match: GroupMatch) -> str:
-    return f"{span_words(item.ranks)}: {call_words(item.call, match)}{at_place(item.call)}, {item.call.state}"
+def _side(item: Variant, match: GroupMatch) -> Evidence:
+    call = call_words(item.call, match)
+    text = f"{span_words(item.ranks)}: {call}{at_place(item.call)}, {item.call.state}"
+    return Evidence(text, "call", ranks=tuple(item.ranks), call=call)
 
 
 def _more(found: Mismatch) -> str | None:
