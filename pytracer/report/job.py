@@ -8,8 +8,6 @@ be added, never renamed or re-typed within a version; enumerations (plain string
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
@@ -44,6 +42,7 @@ from pytracer.report.process import StorageReport as StorageReport
 from pytracer.report.process import Thread as Thread
 from pytracer.report.process import ThreadReport as ThreadReport
 
+PassedValue = int | str | list[int] | None  # what a rank passed: a root, an operation, a dtype, sizes
 SCHEMA = "pytracer-report"
 VERSION = 1
 
@@ -341,7 +340,7 @@ class Mismatch(Part):
 
     sequence_nr: int | None = None
     field: str | None = None
-    by_rank: dict[str, Any] | None = None
+    by_rank: dict[str, PassedValue] | None = None
     variants: list[MismatchVariant] | None = None
     odd_ranks: list[int] | None = None
     silent: bool | None = None

@@ -136,7 +136,7 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
     if found.field == "size" and len({other.call.numel for other in found.variants}) == 1:
         return f"{ranks} expected {count_words(item.call.output_numel or 0, 'element')} in all"
     if found.field == "size":
-        return f"{ranks} passed {count_words(value or 0, 'element')} {list(item.call.sizes)}"
+        return f"{ranks} passed {count_words(item.call.numel or 0, 'element')} {list(item.call.sizes)}"
     return f"{ranks} passed {value}"
 
 
