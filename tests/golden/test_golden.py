@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.reports import GOLDEN, report_of, unpacked
+from tests.support.report_schema import validate
 
 ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
@@ -16,4 +17,6 @@ ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, tmp_path: Path) -> None:
     """A report that gets better changes its stored copy, which a reviewer sees; nothing changes it by accident."""
     expected = json.loads(archive.with_suffix("").with_suffix(".json").read_text(encoding="utf-8"))
-    assert json.loads(report_of(unpacked(archive, tmp_path))) == expected
+    found = json.loads(report_of(unpacked(archive, tmp_path)))
+    assert found == expected
+    validate(found)
