@@ -110,6 +110,7 @@ lint: build $(VENV)/.lint
 	$(BIN)/python scripts/gen_layout.py --check
 	$(BIN)/python scripts/gen_redaction.py --check
 	$(BIN)/python scripts/gen_docs.py --check
+	$(BIN)/python scripts/gen_schema.py --check
 	$(BIN)/python scripts/check_crashsafe.py
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED_CPP)
 	sh -n scripts/pytracer-run
@@ -123,6 +124,7 @@ docs: build
 	$(BIN)/python scripts/gen_layout.py
 	$(BIN)/python scripts/gen_redaction.py
 	$(BIN)/python scripts/gen_docs.py
+	$(BIN)/python scripts/gen_schema.py
 
 # Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/measurements/cost.md. soak.py is a job of
 # half an hour, and has a word of its own.

@@ -9,7 +9,7 @@ Importing this package starts nothing and imports neither torch nor a compiled l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def where(
     return explain_addresses(load_runs(path, light=True), addresses, rank=rank, pid=pid)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'pytracer' has no attribute {name!r}")

@@ -13,7 +13,7 @@ from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.decode.types.snapshot import Crash, Job, Process
-from pytracer.report.job import Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
+from pytracer.report.job import Evidence, Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 HANDLER_IMAGES = ("libpytracer_core",)
@@ -213,7 +213,7 @@ def draft(
         confidence=confidence,
         ranks=sorted({rank for view in views if (rank := rank_or_parents(view)) is not None}),
         summary=summary,
-        evidence=[item for item in evidence if item],
+        evidence=[item if isinstance(item, Evidence) else Evidence(item) for item in evidence if item],
         missing=[item for item in missing if item],
         advice=advice,
     )

@@ -15,7 +15,7 @@ from enum import IntEnum
 
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
-MINOR = 0
+MINOR = 1  # 1: notes have codes
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -143,7 +143,7 @@ class Entry(IntEnum):
 
     PROCESS = 1  # argv, NUL-separated, as in /proc/self/cmdline
     ENVIRONMENT = 2  # allow-listed NAME=VALUE, NUL-separated
-    NOTE = 3  # text: a hook installed, refused or failed
+    NOTE = 3  # text: [code] and what could not be recorded; see note_codes.py. Without a code: minor version 0, and the core
     WAIT = 4  # WaitEntry: a child's end, as this process saw it
     CODE = 16  # CodeEntry + qualified name + file name + line table
     NODE = 17  # name of an autograd node's class

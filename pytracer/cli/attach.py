@@ -142,9 +142,10 @@ def _recording(directory: Path) -> Path:
 
     if directory.is_dir() and not any((directory / _BOXES).glob("*")):
         try:
-            elsewhere = load_json(read_regular(directory / "run.json", 16 * MIB)).get("recording")
-        except (OSError, ValueError, RecursionError, AttributeError):
-            elsewhere = None
+            record = load_json(read_regular(directory / "run.json", 16 * MIB))
+        except (OSError, ValueError, RecursionError):
+            record = None
+        elsewhere = record.get("recording") if isinstance(record, dict) else None
         if isinstance(elsewhere, str) and "\0" not in elsewhere and Path(elsewhere).is_dir():
             return Path(elsewhere)
     return directory

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from pytracer._errors import UsageError
 from pytracer._printable import one_line
@@ -23,7 +24,17 @@ from pytracer.decode.recording.journal import Journal
 from pytracer.decode.recording.journal_entries import plain_entry
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.symbolize import symbolize
-from pytracer.decode.types.snapshot import Guarded, Moment, NativeFrame, PythonFrame, Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import (
+    Collective,
+    Event,
+    Guarded,
+    Moment,
+    NativeFrame,
+    PythonFrame,
+    Snapshot,
+    Storage,
+    Who,
+)
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.render.json import json_text
 
@@ -33,6 +44,10 @@ SECTIONS = (
 )
 LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "guarded", "mappings", "damage"})
 MOST_ITEMS = 1 << 16
+OF_COLLECTIVES = (
+    *("op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr"),
+    *("root", "peer", "tag", "reduce_op"),
+)
 ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few want to read
 ADDRESSES = frozenset(
     {
@@ -99,7 +114,9 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
     snapshot = symbolize([read_box(path)])[0]
     box = BoxFile(path)
     makers: dict[str, Callable[[], Any]] = {
-        "header": lambda: {k: v for k, v in box.header.items() if not k.startswith(("reserved", "magic"))},
+        "header": lambda: {
+            k: v for k, v in msgspec.structs.asdict(box.header).items() if not k.startswith(("reserved", "magic"))
+        },
         "regions": lambda: list(_regions(box)),
         "counters": lambda: snapshot.counts,
         "threads": lambda: [dataclasses.asdict(t) for t in snapshot.threads],
@@ -110,7 +127,7 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
                 "tid": e.tid,
                 "thread": e.thread,
                 "kind": e.kind,
-                **e.data,
+                **_data(e),
             }
             for e in snapshot.events
         ],
@@ -136,6 +153,12 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
                 left_out[kind] = count - len(value)
         out[kind] = _plain(value)
     return {**out, "left_out": left_out}
+
+
+def _data(event: Event) -> dict[str, object]:
+    if isinstance(event.data, Collective):
+        return {name: getattr(event.data, name) for name in OF_COLLECTIVES}
+    return msgspec.structs.asdict(event.data)
 
 
 def _regions(box: BoxFile) -> Iterator[dict[str, Any]]:

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytracer._errors import InputError
 from pytracer.analyze.assemble.threads import thread_reports
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import FILE_HEADER, MAGIC, REQUEST_SIGNAL, REQUEST_VALUE, State
 from pytracer.cli.live_identity import Recorder
 from pytracer.decode.files import read_all, regular_file
@@ -96,7 +96,7 @@ def _ask(snapshot: Snapshot) -> bool:
 def _catches(snapshot: Snapshot) -> bool:
     """Whether it is still recording, and has the recorder's handler for requests."""
     header = _header(snapshot)
-    if header is None or header["state"] != State.RECORDING or start_ticks(snapshot.pid) != snapshot.start_ticks:
+    if header is None or header.state != State.RECORDING or start_ticks(snapshot.pid) != snapshot.start_ticks:
         return False
     try:
         status = Path(f"/proc/{snapshot.pid}/status").read_text(encoding="utf-8", errors="replace")
@@ -108,14 +108,14 @@ def _catches(snapshot: Snapshot) -> bool:
 
 def _answers(snapshot: Snapshot) -> int | None:
     header = _header(snapshot)
-    return header["live_reports"] if header is not None else None
+    return header.live_reports if header is not None else None
 
 
-def _header(snapshot: Snapshot) -> dict[str, Any] | None:
+def _header(snapshot: Snapshot) -> raw.FileHeader | None:
     try:
         with regular_file(snapshot.path) as file:
             data = read_all(file, FILE_HEADER.nbytes)
     except OSError:
         return None
     whole = len(data) == FILE_HEADER.nbytes and data.startswith(MAGIC)
-    return layout(FILE_HEADER).decode(data) if whole else None
+    return decode(raw.FileHeader, data) if whole else None

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -33,6 +33,7 @@ from pytracer.launcher.supervise import FORWARDED, Ending, held, supervise
 from pytracer.record.guard_mode import ALL, VARIABLE, parse_guard
 
 if TYPE_CHECKING:
+    from pytracer.blackbox import structures
     from pytracer.report.job import Report
 
 HELP = """Run COMMAND, record all its processes, and explain a death.
@@ -224,7 +225,7 @@ def command_error(word: str, error: OSError) -> CommandError:
 class _Attending:
     """Waits for the job, looks at it and keeps `record` on disk meanwhile."""
 
-    def __init__(self, run: run_directory.Run, record: dict[str, Any], hang_seconds: float | None) -> None:
+    def __init__(self, run: run_directory.Run, record: dict[str, object], hang_seconds: float | None) -> None:
         """Writes run.json for the first time.
 
         Raises:
@@ -391,32 +392,32 @@ def _says_nothing_new(report: Report, ending: Ending) -> bool:
 
 def _ran_together(boxes: Sequence[Path]) -> bool:
     """Whether two processes or more ran collectives."""
-    return sum(bool(header["collectives"]) for header in _headers(boxes)) > 1
+    return sum(bool(header.collectives) for header in _headers(boxes)) > 1
 
 
 def _any_crashed(boxes: Sequence[Path]) -> bool:
     """Whether the crash handler of any process was the last to write its box."""
     from pytracer.blackbox.schema import State
 
-    return any(bool(header["state"] == State.CRASHED) for header in _headers(boxes))
+    return any(bool(header.state == State.CRASHED) for header in _headers(boxes))
 
 
 def _any_damage(boxes: Sequence[Path]) -> bool:
     """Whether guard mode found that a storage was written past its ends."""
-    return any(bool(header["guard_damage"]) for header in _headers(boxes))
+    return any(bool(header.guard_damage) for header in _headers(boxes))
 
 
-def _headers(boxes: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _headers(boxes: Sequence[Path]) -> Iterator[structures.FileHeader]:
     """Headers of the boxes that can be read."""
-    from pytracer.blackbox import codec, schema
+    from pytracer.blackbox import codec, structures
 
-    header = codec.layout(schema.FILE_HEADER)
+    nbytes = codec.layout_of(structures.FileHeader).nbytes
     for path in boxes:
         with contextlib.suppress(OSError, ValueError, KeyError):
             with open(path, "rb") as file:
-                data = file.read(header.nbytes)
-            if len(data) == header.nbytes:
-                yield header.decode(data)
+                data = file.read(nbytes)
+            if len(data) == nbytes:
+                yield codec.decode(structures.FileHeader, data)
 
 
 def _shown(directory: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pytracer._errors import RecordingError
 from pytracer._private_files import made_directory, private_directory
@@ -27,7 +26,7 @@ _LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memo
 
 def gpu_core_variables(
     directory: Path | None, base: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, Any], list[str]]:
+) -> tuple[dict[str, str], dict[str, object], list[str]]:
     """What to set for the job, what run.json says about it, and lines for the user.
 
     `directory` is the run directory, in which the folder for the dumps is made; None: only look.

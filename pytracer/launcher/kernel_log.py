@@ -13,7 +13,6 @@ import errno
 import os
 import re
 import time
-from typing import Any
 
 WANTED = re.compile(
     r"out of memory|oom-kill|oom_reaper|oom-killer|Killed process|segfault at|traps: |general protection|NVRM: Xid"
@@ -35,7 +34,7 @@ class KernelLog:
         self._descriptor = -1
         self._last = ""
         self._syslog = False
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[dict[str, object]] = []
         self._left_out = 0
         self._lost = 0
         self.why: str | None = None
@@ -86,7 +85,7 @@ class KernelLog:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For run.json: the last lines, and how many before them were left out, or lost in the kernel."""
         return {
             "readable": self.why is None,

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytracer.blackbox import codec, schema
 from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
@@ -61,7 +60,7 @@ class Seen:
     how: str | None = None
     command: list[str] | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For run.json."""
         return {name: value for name, value in vars(self).items() if name != "descriptor" and value is not None}
 
@@ -87,11 +86,11 @@ class Watch:
         self._groups: _Groups
         self._groups, self._groups_why = host_counters.memory_groups("self")
         self._own = next(iter(self._groups.items()), None)
-        self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES)
+        self._samples: deque[dict[str, object]] = deque(maxlen=_SAMPLES)
         self._log = KernelLog()
         self._before = self._counters()
-        self._after: dict[str, Any] | None = None
-        self._killers: list[dict[str, Any]] | None = None
+        self._after: dict[str, object] | None = None
+        self._killers: list[dict[str, object]] | None = None
         self._ended = False
         self._began = self._saved = time.monotonic()
         self._orphans: list[Seen] = []
@@ -130,7 +129,7 @@ class Watch:
         orphan.ended(status, "reaped")
         self._orphans = [*self._orphans, orphan][-_MOST_PROCESSES:]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The value of "witness" in run.json."""
         return {
             "before": self._before,
@@ -144,7 +143,7 @@ class Watch:
             "first_pid_namespace": host_counters.in_first_pid_namespace(),
         }
 
-    def _counters(self) -> dict[str, Any]:
+    def _counters(self) -> dict[str, object]:
         try:
             now = host_counters.counters(self._groups)
             now["cgroups_why"] = self._groups_why
@@ -159,7 +158,7 @@ class Watch:
             if seen.how is None and seen.descriptor >= 0:
                 _look_at(seen)
         available, swap = host_counters.free_memory()
-        sample = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
+        sample: dict[str, object] = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
         sample["cgroup_current"] = host_counters.usage(self._own) if self._own else None
         sample["rss"] = sum(seen.rss or 0 for seen in self._seen.values() if seen.gone_mono_ns is None)
         self._samples.append(sample)
@@ -176,7 +175,7 @@ class Watch:
                 continue
             self._counted.add(name)
             ticks = start_ticks(process.pid) if _is_ours(process.pid) else None
-            seen = self._hold({"pid": process.pid, "start_ticks": ticks}) if ticks is not None else None
+            seen = self._hold(process.pid, ticks) if ticks is not None else None
             if seen is not None and len(self._seen) < _MOST_PROCESSES:
                 seen.command = [process.name]
                 self._seen[name] = seen
@@ -187,19 +186,18 @@ class Watch:
                 continue
             if len(self._seen) >= _MOST_PROCESSES:
                 return
-            header = box_header(self._boxes / name)
-            if header is None:
+            writer = box_writer(self._boxes / name)
+            if writer is None:
                 continue  # it is being made
-            seen = self._hold(header)
+            seen = self._hold(*writer)
             if seen is None:
                 self._ignored.add(name)
                 continue
             self._seen[name] = seen
             self._note_group(seen)
 
-    def _hold(self, header: dict[str, Any]) -> Seen | None:
+    def _hold(self, pid: int, ticks: int) -> Seen | None:
         """The living process that writes a box; None when it has ended or is another one by now."""
-        pid, ticks = header["pid"], header["start_ticks"]
         if any(seen.pid == pid and seen.start_ticks == ticks for seen in self._seen.values()):
             return None  # it executed another program; its descriptor goes on
         held = sum(seen.descriptor >= 0 for seen in self._seen.values())
@@ -222,11 +220,13 @@ class Watch:
         for key, directory in groups.items():
             if key not in self._groups and len(self._groups) < _MOST_GROUPS:
                 self._groups[key] = directory
-                self._before.setdefault("cgroups", []).append(host_counters.read_group(*key, directory))
+                known = self._before.setdefault("cgroups", [])
+                if isinstance(known, list):
+                    known.append(host_counters.read_group(*key, directory))
 
 
-def box_header(path: Path) -> dict[str, Any] | None:
-    """The first bytes of a box, None when they are not all there yet: the magic is written before what follows it."""
+def box_writer(path: Path) -> tuple[int, int] | None:
+    """Pid and start of the process that a box is of, None while it is made: the magic is written before the rest."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
@@ -235,8 +235,9 @@ def box_header(path: Path) -> dict[str, Any] | None:
         return None
     if len(data) != header.nbytes or not data.startswith(schema.MAGIC):
         return None
-    values = header.decode(data)
-    return values if values["state"] != schema.State.CREATING else None
+    if header.number("state", data) == schema.State.CREATING:
+        return None
+    return header.number("pid", data), header.number("start_ticks", data)
 
 
 def counted_processes(path: Path) -> list[SeenProcess]:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pytracer._errors import RecordingError, UsageError
 from pytracer._paths import RUNS, built_core, command_word, file_system, is_remote, point_latest
@@ -168,7 +167,7 @@ def seccomp_filters() -> int | None:
     return None
 
 
-def start_record(command: Sequence[str]) -> dict[str, Any]:
+def start_record(command: Sequence[str]) -> dict[str, object]:
     """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
 
     What is no UTF-8 in the command is written as its bytes in hex, and the exact bytes of it all are kept beside it.
@@ -198,7 +197,7 @@ def start_record(command: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_record(run: Run, record: Mapping[str, Any]) -> None:
+def write_record(run: Run, record: Mapping[str, object]) -> None:
     """Writes `run.json` beside and renames it, so that it is never half there.
 
     Raises:
@@ -256,7 +255,7 @@ def collect_boxes(run: Run) -> Run:
     return replace(run, recording=run.directory, notes=())
 
 
-def _as_text(value: Any) -> Any:
+def _as_text(value: object) -> object:
     """`value` as JSON may hold it: Python's stand-ins for bytes that are no UTF-8 are no characters."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -53,9 +53,9 @@ class Movement:
     def _mark(self, path: Path) -> int:
         found = counters(path)
         if not self._begun and len(found) >= schema.FILE_HEADER.nbytes:
-            header = codec.layout(schema.FILE_HEADER).decode(found)
-            made = header["state"] != schema.State.CREATING  # before that, all is zero, also the step
-            self._begun = made and (header["collectives"] > 0 or header["step"] >= 0)
+            number = codec.layout(schema.FILE_HEADER).number
+            made = number("state", found) != schema.State.CREATING  # before that, all is zero, also the step
+            self._begun = made and (number("collectives", found) > 0 or number("step", found) >= 0)
         return hash(found)
 
 
@@ -70,9 +70,9 @@ def counters(path: Path) -> bytes:
                 at = schema.FILE_HEADER.nbytes + number * entry.nbytes
                 if at + entry.nbytes > len(head):
                     break
-                region = entry.decode(head, at)
-                if region["kind"] == schema.Region.THREADS:
-                    parts.append(os.pread(file.fileno(), min(region["nbytes"], _MOST_BYTES), region["offset"]))
+                if entry.number("kind", head, at) == schema.Region.THREADS:
+                    nbytes, offset = entry.number("nbytes", head, at), entry.number("offset", head, at)
+                    parts.append(os.pread(file.fileno(), min(nbytes, _MOST_BYTES), offset))
     except (OSError, ValueError, OverflowError):
         return b""
     return b"".join(parts)

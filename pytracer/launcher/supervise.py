@@ -13,7 +13,6 @@ import resource
 import signal
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytracer.launcher.group_signals import Bystander
 from pytracer.launcher.job_control import stop_as_well
@@ -36,7 +35,7 @@ class Ending:
     exit_code: int | None
     signal: int | None
     interrupted: bool
-    usage: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, object] = field(default_factory=dict)
 
     @property
     def status(self) -> int:
@@ -135,7 +134,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> dict[str, Any]:
+def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> dict[str, object]:
     return {
         "maxrss": used.ru_maxrss * 1024,  # of the largest process
         "user_seconds": used.ru_utime,

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode, coded
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen
 
@@ -110,9 +111,9 @@ class Core:
         payload = text.encode("utf-8", "replace")
         return int(self.lib.pytracer_journal(kind, payload, len(payload)))
 
-    def note(self, text: str) -> None:
+    def note(self, code: NoteCode, text: str, subject: str = "") -> None:
         """A NOTE: something that a reader of the box should know about the recording itself."""
-        self.journal(Entry.NOTE, text)
+        self.journal(Entry.NOTE, coded(code, text, subject))
 
     def check_python(self) -> bool:
         """Walks this very call's frames in the core and compares; True when Python stacks can be trusted."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytracer._errors import UsageError
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.config import guard_words
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def guard_from_environment(box: Core) -> Guard | None:
         words = guard_words()
         return parse_guard(words) if words else None
     except UsageError as error:
-        box.note(f"guard mode is off: {VARIABLE}: {error}")
+        box.note(NoteCode.GUARD, f"guard mode is off: {VARIABLE}: {error}")
         return None
 
 
@@ -121,9 +122,9 @@ def arm(box: Core, guard: Guard | None) -> None:
     problem = ctypes.create_string_buffer(256)
     error = box.lib.pytracer_guard_open(ctypes.byref(settings), problem, ctypes.c_size_t(len(problem)))
     if error:
-        box.note(f"guard mode is off: {problem.value.decode()}: {os.strerror(error)}")
+        box.note(NoteCode.GUARD, f"guard mode is off: {problem.value.decode()}: {os.strerror(error)}")
     elif guard.warning:
-        box.note(f"guard mode: {guard.warning}")
+        box.note(NoteCode.GUARD, f"guard mode: {guard.warning}")
 
 
 def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:

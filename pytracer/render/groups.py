@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from rich.table import Table
 
@@ -11,6 +11,7 @@ from pytracer.render.frames import place_words
 from pytracer.report import job as r
 
 ROWS = 8
+Call = tuple[tuple[int, ...], str]  # ranks, and what they called
 GROUPS = 2
 
 
@@ -32,14 +33,10 @@ def mismatch_tables(report: r.Report) -> Iterator[Table]:
         yield table
 
 
-def evidence_in_tables(report: r.Report, verdict: r.Verdict) -> Collection[str]:
-    """The verdict's evidence that the tables show."""
-    calls = [
-        f"{span_words(item.ranks or [])}: {item.call}"
-        for found in _mismatches(report)[:GROUPS]
-        for item in (found.variants or [])[:ROWS]
-    ]
-    return [item for item in verdict.evidence or [] if any(item.startswith(call) for call in calls)]
+def calls_in_tables(report: r.Report) -> frozenset[Call]:
+    """The ranks and the call of each row of the tables."""
+    shown = (item for found in _mismatches(report)[:GROUPS] for item in (found.variants or [])[:ROWS])
+    return frozenset((tuple(item.ranks or ()), item.call or "") for item in shown)
 
 
 def _mismatches(report: r.Report) -> list[r.Mismatch]:

@@ -21,8 +21,15 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     All of it is ASCII, also when names hold control characters: a terminal shows it, and every parser reads it.
     """
     try:
-        data = msgspec.json.encode(value)
+        data = msgspec.json.encode(value, enc_hook=_plain)
         text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
     except UnicodeEncodeError:  # bytes of a path that are not UTF-8: half surrogates, which msgspec does not write
-        text = json.dumps(msgspec.to_builtins(value), indent=indent)
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=_plain), indent=indent)
     return ascii_json(text) + "\n"
+
+
+def _plain(value: object) -> str:
+    """Evidence as its sentence."""
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError(type(value))

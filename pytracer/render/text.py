@@ -17,7 +17,7 @@ from pytracer.render.address import memory_text
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, python_lines, short_file
-from pytracer.render.groups import evidence_in_tables, mismatch_tables
+from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
@@ -30,7 +30,6 @@ _POINTERS = 3
 _COMMAND_WIDTH = 160
 _PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
 _IN_TABLE = ("first-death", "connection-lost")  # the table of ranks tells it
-_SAID = ("the Python code was at", "the sender's command line")  # evidence that has a row of its own
 
 
 def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
@@ -93,7 +92,7 @@ def _rows(
     for calls in mismatch_tables(report):
         yield "calls", calls
     if subject is not None:
-        yield from _subject_rows(subject, verdict, everything, evidence_in_tables(report, verdict))
+        yield from _subject_rows(subject, verdict, everything, calls_in_tables(report))
     table = process_table(report, width, everything)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -107,7 +106,10 @@ def _rows(
 
 
 def _subject_rows(
-    subject: r.ProcessReport, verdict: r.Verdict, everything: bool, calls: Collection[str]
+    subject: r.ProcessReport,
+    verdict: r.Verdict,
+    everything: bool,
+    calls: Collection[Call],
 ) -> Iterator[tuple[str, RenderableType]]:
     if subject.exception is not None and subject.signal is not None and verdict.class_ == "python-exception":
         yield from _raised_rows(subject, subject.exception, subject.signal, everything)
@@ -121,8 +123,7 @@ def _subject_rows(
     if memory is not None:
         yield "memory", memory
     else:
-        said = [*_SAID, *([subject.signal.name] if subject.signal and subject.signal.name else [])]
-        shown = [item for item in verdict.evidence or [] if not item.startswith(tuple(said)) and item not in calls]
+        shown = [item for item in verdict.evidence or [] if not _has_row(item, subject, calls)]
         if shown:
             yield "why", Text("\n".join(shown))
     pointers = _pointers(subject)
@@ -137,6 +138,13 @@ def _subject_rows(
         yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
     if subject.native_stack:
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
+
+
+def _has_row(item: r.Evidence, subject: r.ProcessReport, calls: Collection[Call]) -> bool:
+    """Whether a row of its own shows what a piece of evidence says."""
+    if item.kind == "call":
+        return (item.ranks, one_line(item.call or "")) in calls
+    return item.kind in ("python-line", "sender-command") or (item.kind == "signal" and subject.signal is not None)
 
 
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:

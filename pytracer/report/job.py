@@ -8,8 +8,7 @@ be added, never renamed or re-typed within a version; enumerations (plain string
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
+from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
 from pytracer.report.process import CudaGraph as CudaGraph
@@ -44,11 +43,9 @@ from pytracer.report.process import StorageReport as StorageReport
 from pytracer.report.process import Thread as Thread
 from pytracer.report.process import ThreadReport as ThreadReport
 
+PassedValue = int | str | list[int] | None  # what a rank passed: a root, an operation, a dtype, sizes
 SCHEMA = "pytracer-report"
 VERSION = 1
-
-Evidence: TypeAlias = str
-"""One fact that a finding rests on, as a sentence."""
 
 
 class Run(Part):
@@ -344,7 +341,7 @@ class Mismatch(Part):
 
     sequence_nr: int | None = None
     field: str | None = None
-    by_rank: dict[str, Any] | None = None
+    by_rank: dict[str, PassedValue] | None = None
     variants: list[MismatchVariant] | None = None
     odd_ranks: list[int] | None = None
     silent: bool | None = None

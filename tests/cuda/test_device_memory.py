@@ -129,5 +129,5 @@ def test_waits_between_streams_are_records_at_level_ops(run: Path) -> None:
     """Event recorded, stream waits for event and stream, the host waited."""
     done = traced_run(sys.executable, PROGRAMS / "streams_wait.py", run=run, options=("--level", "ops"))
     assert done.status == 0, done.stderr
-    actions = [event.data["action"] for box in done.boxes for event in box.events if event.kind == "STREAM"]
+    actions = [event.data.action for box in done.boxes for event in box.events if event.kind == "STREAM"]
     assert actions[:2] == [1, 2] and 3 in actions and actions[-2:] == [4, 5]

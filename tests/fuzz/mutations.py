@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode, layout
 
 Field = tuple[int, int]  # offset, bytes
 NUMBERS = (
@@ -51,16 +52,16 @@ def box_fields(box: bytes) -> list[Field]:
     for number in range(count):
         at = schema.FILE_HEADER.nbytes + number * schema.REGION_ENTRY.nbytes
         found += fields_of(schema.REGION_ENTRY, at) * 3
-        entry = layout(schema.REGION_ENTRY).decode(box, at)
-        item, offset = entry["item_bytes"], entry["offset"]
-        if entry["kind"] == schema.Region.JOURNAL:
+        entry = decode(raw.RegionEntry, box, at)
+        item, offset = entry.item_bytes, entry.offset
+        if entry.kind == schema.Region.JOURNAL:
             found += _journal_fields(box, offset + schema.JOURNAL_FIRST)
-        elif entry["kind"] in STRUCTS:
-            used = [at for at in range(offset, offset + entry["nbytes"], item) if any(box[at : at + 32])]
+        elif entry.kind in STRUCTS:
+            used = [at for at in range(offset, offset + entry.nbytes, item) if any(box[at : at + 32])]
             for at in used[:40]:
-                found += fields_of(STRUCTS[entry["kind"]], at)
+                found += fields_of(STRUCTS[entry.kind], at)
         else:
-            found += [(offset + 4 * word, 4) for word in range(min(64, entry["nbytes"] // 4))]
+            found += [(offset + 4 * word, 4) for word in range(min(64, entry.nbytes // 4))]
     return [(at, nbytes) for at, nbytes in found if at + nbytes <= len(box)]
 
 

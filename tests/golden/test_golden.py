@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.golden.reports import GOLDEN, report_of, unpacked
+from tests.support.report_schema import validate
 
 ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
@@ -20,7 +21,9 @@ def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, t
     Reports are extended: keys that an older reader did not write are left out of the comparison.
     """
     expected = json.loads(archive.with_suffix("").with_suffix(".json").read_text(encoding="utf-8"))
-    assert _as_known_by(expected, json.loads(report_of(unpacked(archive, tmp_path)))) == expected
+    found = json.loads(report_of(unpacked(archive, tmp_path)))
+    assert _as_known_by(expected, found) == expected
+    validate(found)
 
 
 def _as_known_by(older: Any, today: Any) -> Any:

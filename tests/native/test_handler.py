@@ -152,7 +152,7 @@ def test_watcher_notices_an_allocation_in_the_handler(native: Native) -> None:
 
 def fault_to_complete_ns(box: Snapshot) -> int:
     """From the instruction before the fault to the end of the last step."""
-    (text,) = [e.data["text"] for e in box.events if e.kind == "MARK" and e.data["text"].startswith("fault ")]
+    (text,) = [e.data.text for e in box.events if e.kind == "MARK" and e.data.text.startswith("fault ")]
     assert box.crash is not None
     return box.crash.step_ns[Step.MAPS.name] - int(text.split()[1])
 

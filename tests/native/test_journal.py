@@ -56,6 +56,6 @@ ids = (ctypes.c_uint32 * 3000)()
 for nbytes in (1000, 200, 16):
     t.testing_journal(1, 3000, nbytes, ids)
 """)
-    used = BoxFile(box.path).header["journal_used"]
+    used = BoxFile(box.path).header.journal_used
     assert JOURNAL_BYTES - 40 < used <= JOURNAL_BYTES
     assert box.damage == ()

@@ -92,7 +92,7 @@ t.testing_stop()
             continue
         own = {s.base for s in box.storages if thread_of(s) == 16}
         assert own == {base_of(16, i, False) for i in range(20)}
-        assert [e.data["text"] for e in box.events] == ["0 0", "0 1", "0 2"]
+        assert [e.data.text for e in box.events] == ["0 0", "0 1", "0 2"]
         assert box.ppid == done.pid
         assert all(s.state == "live" for s in box.storages)  # graves are the parent's
         inherited += sum(thread_of(s) < 2 for s in box.storages)

@@ -21,7 +21,7 @@ def marks(box: Snapshot) -> dict[int, list[tuple[int, int]]]:
     found: dict[int, list[tuple[int, int]]] = {}
     for event in box.events:
         assert event.kind == "MARK"
-        thread, number = event.data["text"].split()
+        thread, number = event.data.text.split()
         found.setdefault(event.tid, []).append((int(thread), int(number)))
     return found
 

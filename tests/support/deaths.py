@@ -12,6 +12,7 @@ from pytracer.decode.types.journal import CppException, Fact
 from pytracer.decode.types.snapshot import Crash, Job, LoadedImage, MemoryBlock, NativeFrame, Process
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
+from tests.support.report_schema import validated
 from tests.support.synth import Box
 
 PID = 101
@@ -41,7 +42,7 @@ def died(
     how = {"python": s.BACKWARD[:1], "native": s.NATIVE[:2], "mappings": [PROGRAM], **how}
     box = box or Box(pid=PID, ppid=99)
     job = s.load(run, box.at(500).crash(**how), *others, launcher=launcher)
-    return build_report(_completed(job, box.pid, of_crash, stack_of, cpp_exceptions))
+    return validated(build_report(_completed(job, box.pid, of_crash, stack_of, cpp_exceptions)))
 
 
 def _completed(

@@ -86,6 +86,8 @@ def _filled(info: Any, name: str, draw: random.Random, depth: int) -> Any:
         if name in _NUMBERS:
             return "ab12" if name == "bytes" else hex(draw.randrange(1 << 40))
         return draw.choice(_WORDS) if draw.random() < 0.3 else TEXT
+    if isinstance(info, inspect.CustomType) and issubclass(info.cls, str):
+        return info.cls(TEXT)
     if isinstance(info, inspect.BoolType):
         return draw.random() < 0.5
     if isinstance(info, inspect.IntType):

@@ -43,6 +43,7 @@ from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.job.identity import launcher_name
 from pytracer.decode.types.journal import AnyFact, CppException, Versions, select
+from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Crash, Event, Job, Process, Snapshot
 from pytracer.report import job as r
 
@@ -335,4 +336,4 @@ def _last_op(events: Sequence[Event], crash: Crash | None) -> r.LastOp | None:
     if not (own or events):
         return None
     last = (own or events)[-1]
-    return r.LastOp(name=last.data.get("name"), phase=phases[last.kind])
+    return r.LastOp(name=last.data.name if isinstance(last.data, Node) else None, phase=phases[last.kind])

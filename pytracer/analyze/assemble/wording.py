@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.collectives.matching import lacks_collectives
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView, place_words
-from pytracer.report.job import Origin
+from pytracer.report.job import Evidence, Origin
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
@@ -30,7 +31,7 @@ def in_function(view: ProcessView) -> str:
     return f" in {view.function}" if view.function else ""
 
 
-def fault_evidence(view: ProcessView) -> str:
+def fault_evidence(view: ProcessView) -> Evidence:
     """The signal, its code, the address and the access in one sentence."""
     signal, fault = view.report.signal, view.report.fault
     name = signal.name if signal else "a signal"
@@ -40,13 +41,14 @@ def fault_evidence(view: ProcessView) -> str:
         fault.access or "" if fault else "", "at"
     )
     size = f" {fault.size} bytes at" if fault and fault.size else ""
-    return f"{name}{code}: {access}{size} {addr}" + (f", {fault.instruction}" if fault and fault.instruction else "")
+    instruction = f", {fault.instruction}" if fault and fault.instruction else ""
+    return Evidence(f"{name}{code}: {access}{size} {addr}{instruction}", "signal")
 
 
-def python_evidence(view: ProcessView) -> str | None:
-    """Which Python line led there."""
+def python_evidence(view: ProcessView) -> Evidence | None:
+    """The Python line that was executing."""
     frame = view.python_frame
-    return f"the Python code was at {place_words(frame)}" if frame else None
+    return Evidence(f"the Python code was at {place_words(frame)}", "python-line") if frame else None
 
 
 def collective_evidence(views: Sequence[ProcessView]) -> str | None:
@@ -71,8 +73,9 @@ def collective_evidence(views: Sequence[ProcessView]) -> str | None:
 
 def _records_collectives(view: ProcessView) -> bool:
     """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
-    refused = any("hooks are not installed" in note or "hook collective" in note for note in view.report.notes or ())
-    return view.report.last_collective is not None or (bool(view.process.snapshot.versions.torch) and not refused)
+    snapshot = view.process.snapshot
+    silent = bool(snapshot.versions.torch) and not lacks_collectives(snapshot)
+    return view.report.last_collective is not None or silent
 
 
 def origin_words(verb: str, origin: Origin | None) -> str | None:

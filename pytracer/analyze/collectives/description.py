@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytracer._text import span_words as span_words
 from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.collectives.matching import GroupMatch
@@ -30,13 +28,15 @@ def call_words(item: Collective, group: GroupMatch | None = None) -> str:
     return words
 
 
-def value_of(item: Collective, field: str, group: GroupMatch | None = None) -> Any:
+def value_of(item: Collective, field: str, group: GroupMatch | None = None) -> r.PassedValue:
     """The value of a field that ranks must agree on."""
     if field == "root":
         return global_rank(group, item.root) if item.root is not None else None
     if field == "size":
         return item.numel
-    return list(item.sizes) if field == "shape" else getattr(item, field)
+    if field == "shape":
+        return list(item.sizes)
+    return {"op": item.op, "reduce_op": item.reduce_op, "dtype": item.dtype}[field]
 
 
 def global_rank(group: GroupMatch | None, rank: int) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer.decode.types.snapshot import Collective, Group, Job, Process
+from pytracer.blackbox.note_codes import COLLECTIVES_HOOK, NoteCode
+from pytracer.decode.types.snapshot import Collective, Group, Job, Process, Snapshot
 
 UNFINISHED = ("scheduled", "started", "failed")
 FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")
@@ -183,9 +184,16 @@ class Matcher:
 def records_collectives(process: Process) -> bool:
     """Whether the absence of a collective says something: the hook is in place, and the box is not damaged."""
     snapshot = process.snapshot
-    refused = any("hooks are not installed" in note.text or "hook collective" in note.text for note in snapshot.notes)
     seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
-    return (seen or bool(snapshot.versions.torch)) and not refused and not snapshot.damage
+    return (seen or bool(snapshot.versions.torch)) and not lacks_collectives(snapshot) and not snapshot.damage
+
+
+def lacks_collectives(snapshot: Snapshot) -> bool:
+    """Whether the hook that records collectives is known not to be installed."""
+    return any(
+        note.code == NoteCode.TORCH_HOOKS or (note.code == NoteCode.HOOK and note.subject == COLLECTIVES_HOOK)
+        for note in snapshot.notes
+    )
 
 
 def ended_by_peer_error(process: Process, item: Collective) -> bool:

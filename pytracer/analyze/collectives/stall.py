@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import ranks_words, time_words
-from pytracer.decode.types.snapshot import Collective, Process, Snapshot
+from pytracer.decode.types.records import Node, Step, Text
+from pytracer.decode.types.snapshot import Collective, Event, Process, Snapshot
 from pytracer.report.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
 
 _OPEN = ("scheduled", "started")
@@ -134,7 +135,7 @@ def _collective(item: Collective, now_ns: int) -> LiveCollective:
 
 def _last_record(snapshot: Snapshot) -> tuple[str | None, int | None]:
     """The newest thing in a box, and when."""
-    found = [(event.mono_ns, _event_words(event.kind, event.data)) for event in snapshot.events[-1:]]
+    found = [(event.mono_ns, _event_words(event)) for event in snapshot.events[-1:]]
     found += [(fact.mono_ns, fact.kind.lower().replace("_", " ")) for fact in snapshot.facts[-1:]]
     for item in snapshot.collectives:
         for at, word in ((_began(item), "begins"), (item.completed_ns, "ends")):
@@ -146,6 +147,13 @@ def _last_record(snapshot: Snapshot) -> tuple[str | None, int | None]:
     return words, at
 
 
-def _event_words(kind: str, data: dict[str, object]) -> str:
-    name = data.get("name") or data.get("text") or data.get("step")
-    return kind.lower().replace("_", " ") + (f" {name}" if name is not None else "")
+def _event_words(event: Event) -> str:
+    data = event.data
+    name: object = None
+    if isinstance(data, Node):
+        name = data.name or None
+    elif isinstance(data, Text):
+        name = data.text or None
+    elif isinstance(data, Step):
+        name = data.step
+    return event.kind.lower().replace("_", " ") + (f" {name}" if name is not None else "")

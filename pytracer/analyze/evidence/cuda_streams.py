@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.devices import CudaStream
+from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report import job as r
 
@@ -31,14 +32,19 @@ def stream_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaStream] | 
 
 def current_stream(snapshot: Snapshot, tid: int | None) -> r.CurrentStream | None:
     """Where a thread worked last; without one, or without a record of it, where any thread did."""
-    told = [event for event in snapshot.events if event.kind in _WITH_STREAM and event.data["device"] is not None]
-    last = next(reversed([event for event in told if event.tid == tid] or told), None)
-    if last is None:
+    found = [
+        (event, event.data)
+        for event in snapshot.events
+        if event.kind in _WITH_STREAM and isinstance(event.data, Node) and event.data.device is not None
+    ]
+    own = [item for item in found if item[0].tid == tid]
+    if not found:
         return None
+    last, node = (own or found)[-1]
     return r.CurrentStream(
-        device=f"cuda:{last.data['device']}",
-        stream=hex_addr(last.data["stream"]),
-        record=f"{last.kind} {last.data['name']}",
+        device=f"cuda:{node.device}",
+        stream=hex_addr(node.stream or 0),
+        record=f"{last.kind} {node.name}",
         thread=f"{last.thread} ({last.tid})",
         crashed_thread=tid is not None and last.tid == tid,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER
 from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
+from pytracer.report.job import Evidence
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:
@@ -43,7 +44,9 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     return f"process {pid}"
 
 
-def command_evidence(view: ProcessView) -> str | None:
+def command_evidence(view: ProcessView) -> Evidence | None:
     """The sender's command line, as far as it was kept."""
     sent = deadly_signal(view)
-    return f"the sender's command line was: {' '.join(sent.command)}" if sent is not None and sent.command else None
+    if sent is None or not sent.command:
+        return None
+    return Evidence(f"the sender's command line was: {' '.join(sent.command)}", "sender-command")

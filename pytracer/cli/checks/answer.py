@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytracer._errors import PytracerError
-from pytracer.blackbox import codec, schema
+from pytracer.blackbox import codec, structures
 from pytracer.launcher import run_directory
 
 WORKS, LIMITED, MISSING = "works", "limited", "missing"
@@ -70,9 +70,9 @@ def boxes(directory: str | Path) -> list[Path]:
 
 def box_state(path: Path) -> int:
     """The header's state of a box; -1: it has no header."""
-    header = codec.layout(schema.FILE_HEADER)
-    data = path.read_bytes()[: header.nbytes]
-    return int(header.decode(data)["state"]) if len(data) == header.nbytes else -1
+    nbytes = codec.layout_of(structures.FileHeader).nbytes
+    data = path.read_bytes()[:nbytes]
+    return codec.decode(structures.FileHeader, data).state if len(data) == nbytes else -1
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -7,8 +7,8 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.snapshot import Snapshot
@@ -50,7 +50,7 @@ def check_cuda() -> Check:
     return cuda(seen, found, importlib.util.find_spec("pytracer._native_cuda") is not None)
 
 
-def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
+def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
     """`seen`: what the child printed; `found`: its boxes; `built`: there is a `_native_cuda`."""
     version, devices = seen.get("cuda"), seen.get("devices")
     if not version:
@@ -60,7 +60,7 @@ def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
         return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
     if not devices:
         return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")
-    notes = [note.text for box in found for note in box.notes if "CUDA" in note.text]
+    notes = [note.text for box in found for note in box.notes if note.code == NoteCode.CUDA]
     blocks = [item for box in found for item in box.storages if item.device != "cpu"]
     if not blocks:
         return Check("cuda", LIMITED, f"memory of {seen.get('name')} is not followed: {'; '.join(notes) or 'no block'}")
@@ -71,11 +71,11 @@ def cuda(seen: dict[str, Any], found: list[Snapshot], built: bool) -> Check:
     return Check("cuda", WORKS if graphs else LIMITED, said)
 
 
-def _core_words(seen: dict[str, Any]) -> str:
+def _core_words(seen: dict[str, object]) -> str:
     """Core dumps of devices are not tried: a fault of a device is written into the kernel's log, which others watch."""
     unwanted = gpu_core_variables(None, os.environ)[2]
     if unwanted:
         return f"with --gpu-core, {unwanted[0]}"
-    driver = int(seen.get("driver") or 0)
+    driver = int(str(seen.get("driver") or 0))
     which = f"the driver, for CUDA {driver // 1000}.{driver % 1000 // 10}," if driver else "the driver"
     return f"{which} can write core dumps of devices (run --gpu-core; not tried)"

@@ -15,7 +15,6 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytracer
 from pytracer import _paths as paths
@@ -206,7 +205,7 @@ def check_directory() -> Check:
     return Check("directory", WORKS, detail, essential=True)
 
 
-def _build_info() -> dict[str, Any]:
+def _build_info() -> dict[str, object]:
     path = Path(pytracer.__file__).parent / "_build_info.json"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))

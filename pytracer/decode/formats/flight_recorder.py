@@ -13,21 +13,21 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from pytracer._errors import InputError
 from pytracer.decode.files import MIB, read_regular
 from pytracer.decode.formats.plain_json import load_json
 from pytracer.decode.formats.plain_pickle import load_plain
-from pytracer.decode.types.snapshot import Damage, PythonFrame
+from pytracer.decode.types.snapshot import CollectiveStateName, Damage, PythonFrame
 
 MAX_BYTES = 64 * MIB  # 20,000 entries with whole stacks have 40
 MAX_ENTRIES = 200_000
-OWN_KEY = "pytracer"  # of dumps that `pytracer dump --flight-recorder` wrote
+OWN_KEY: Final = "pytracer"  # of dumps that `pytracer dump --flight-recorder` wrote
 _MOST = 256  # tensors of an operation, dimensions of a tensor, frames of a stack
 _WORD = 512
 _MOST_NAMES, _MOST_FILES = 1 << 18, 1 << 16  # of a directory
@@ -65,7 +65,7 @@ class FlightEntry:
     backend: str | None
     point_to_point: bool
     peer: int | None
-    state: str
+    state: CollectiveStateName
     created_ns: int | None
     started_ns: int | None
     completed_ns: int | None
@@ -127,7 +127,7 @@ def read_dump(path: str | os.PathLike[str]) -> FlightDump:
     version = _word(content.get("version"))
     if version is None or not version.startswith("2."):
         raise InputError(f"{name} is a dump of version {version or 'unknown'}", "versions 2.x can be read")
-    raw = content.get("entries", [])
+    raw: Sequence[object] = content.get("entries", [])
     own = content.get(OWN_KEY)
     entries = [entry for item in raw[:MAX_ENTRIES] if (entry := _entry(item)) is not None]
     groups = dict(_groups(content.get("pg_config")))
@@ -142,7 +142,7 @@ def read_dump(path: str | os.PathLike[str]) -> FlightDump:
     )
 
 
-def _content(path: Path) -> Any:
+def _content(path: Path) -> object:
     try:
         data = read_regular(path, MAX_BYTES)
     except IsADirectoryError:
@@ -179,7 +179,7 @@ def _groups(config: object) -> Iterator[tuple[str, tuple[int, ...] | None]]:
         yield str(key), tuple(int(rank) for rank in ranks) or None
 
 
-def _notes(raw: Any, entries: list[FlightEntry], groups: dict[str, Any]) -> Iterator[str]:
+def _notes(raw: Sequence[object], entries: list[FlightEntry], groups: Mapping[str, object]) -> Iterator[str]:
     lost = min(len(raw), MAX_ENTRIES) - len(entries)
     if lost:
         yield f"{lost} entries could not be understood"
@@ -228,7 +228,7 @@ def _entry(item: object) -> FlightEntry | None:
     )
 
 
-def _state(item: Mapping[str, Any]) -> str:
+def _state(item: Mapping[str, object]) -> CollectiveStateName:
     state = item.get("state")
     if state == "completed" or _count(item.get("time_discovered_completed_ns")):
         return "completed"

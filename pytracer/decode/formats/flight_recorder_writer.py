@@ -7,8 +7,7 @@ of all tensors of a list) is written as one flat tensor of as many elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from pytracer.decode.formats.flight_recorder import DTYPES, OWN_KEY
 from pytracer.decode.types.snapshot import Collective, Process, Snapshot
@@ -29,11 +28,22 @@ _WITHOUT_TENSORS = ("barrier", "monitored_barrier")
 _GATHERS = ("all_gather", "gather", "scatter", "reduce_scatter", "all_to_all")
 
 
-def flight_form(process: Process) -> dict[str, Any]:
+class FlightForm(TypedDict):
+    """A dump. Its key for what is ours, `OWN_KEY`, comes with it."""
+
+    version: str
+    comm_lib_version: str
+    entries: list[dict[str, object]]
+    pg_config: dict[str, dict[str, str]]
+    pg_status: dict[str, dict[str, int]]
+    pytracer: dict[str, object]
+
+
+def flight_form(process: Process) -> FlightForm:
     """The dump of one rank: plain containers, numbers and text."""
     box = process.snapshot
     status: dict[str, dict[str, int]] = {}
-    entries = []
+    entries: list[dict[str, object]] = []
     messages: dict[str, int] = {}  # point-to-point operations so far, by group
     for position, item in enumerate(box.collectives):
         group = item.group or "0"
@@ -76,7 +86,7 @@ def _groups(process: Process) -> dict[str, dict[str, str]]:
     return found
 
 
-def _entry(box: Snapshot, item: Collective, position: int, sequence_nr: int, messages: int) -> dict[str, Any]:
+def _entry(box: Snapshot, item: Collective, position: int, sequence_nr: int, messages: int) -> dict[str, object]:
     described = {group.name: group.description for group in box.groups}
     inputs, outputs = _sizes(item)
     dtypes = [_DTYPES.get(item.dtype, item.dtype)] if item.dtype else []
@@ -134,7 +144,7 @@ def _wall(box: Snapshot, mono_ns: int | None) -> int | None:
     return None if mono_ns is None else mono_ns - box.created_mono_ns + box.created_wall_ns
 
 
-def json_form(form: Mapping[str, Any]) -> dict[str, Any]:
+def json_form(form: FlightForm) -> dict[str, object]:
     """As `_dump_fr_trace_json` writes it: times that are not known are 0, numbers of `pg_status` are text."""
     entries = [
         {key: 0 if value is None else value for key, value in entry.items() if key != "frames"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ MOST_VALUES = 3_000_000  # of at most 120 bytes each, containers and keys includ
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
-def load_json(data: bytes) -> Any:
+def load_json(data: bytes) -> object:
     """The value of a JSON text; bytes that are no UTF-8 and halves of surrogate pairs become replacement characters.
 
     Raises:
@@ -36,7 +35,7 @@ def load_json(data: bytes) -> Any:
     return _decoded(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _decoded(data: bytes) -> Any:
+def _decoded(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except msgspec.MsgspecError as error:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickletools
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import NoReturn
 
 _LONG_BYTES = 16  # torch writes none of more than 8
 # A dump of 20,000 entries with whole stacks takes as many. An instruction takes half a microsecond and makes at most a
@@ -27,7 +27,7 @@ class PickleError(ValueError):
     """The bytes are no pickle of plain values; says where and why."""
 
 
-def load_plain(data: bytes) -> Any:
+def load_plain(data: bytes) -> object:
     """The value that a pickle holds: dict, list, tuple, str, bytes, int, float, bool and None, nested.
 
     Raises:
@@ -45,10 +45,10 @@ def load_plain(data: bytes) -> Any:
 class _Machine:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.memo: dict[int, object] = {}
 
-    def run(self) -> Any:
+    def run(self) -> object:
         data, stack, acts = self.data, self.stack, _ACTS
         left = _MOST_CONTAINERS
         for _ in range(_MOST_STEPS):
@@ -67,7 +67,7 @@ class _Machine:
                     break
         raise PickleError(f"the pickle has more than {_MOST_STEPS} instructions or {_MOST_CONTAINERS} containers")
 
-    def refuse(self, code: int) -> Any:
+    def refuse(self, code: int) -> NoReturn:
         name = next((op.name for op in pickletools.opcodes if op.code == chr(code)), None)
         if name is None:
             raise PickleError(f"this is no pickle: the byte {code:#04x} at {self.at - 1} is no instruction")
@@ -83,8 +83,11 @@ class _Machine:
         self.at += count
         return part
 
-    def number(self, form: str) -> Any:
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
+
+    def real(self) -> float:
+        return float(struct.unpack(">d", self.take(8))[0])
 
     def line(self) -> bytes:
         end = self.data.index(b"\n", self.at)
@@ -92,10 +95,10 @@ class _Machine:
         self.at = end + 1
         return part
 
-    def push(self, value: Any) -> None:
+    def push(self, value: object) -> None:
         self.stack.append(value)
 
-    def since_mark(self) -> list[Any]:
+    def since_mark(self) -> list[object]:
         at = len(self.stack) - 1
         while self.stack[at] is not _MARK:
             at -= 1
@@ -105,20 +108,20 @@ class _Machine:
         del self.stack[at:]
         return items
 
-    def last(self, count: int) -> tuple[Any, ...]:
+    def last(self, count: int) -> tuple[object, ...]:
         items = tuple(self.stack[-count:])
         if len(items) < count or _MARK in items:
             raise PickleError(f"the pickle is damaged at byte {self.at}: values are missing")
         del self.stack[-count:]
         return items
 
-    def extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[object]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
             raise PickleError(f"the pickle is damaged at byte {self.at}: not a list")
         target.extend(items)
 
-    def update(self, items: list[Any]) -> None:
+    def update(self, items: list[object]) -> None:
         target = self.stack[-1]
         if type(target) is not dict or len(items) % 2:
             raise PickleError(f"the pickle is damaged at byte {self.at}: not a dict")
@@ -127,7 +130,7 @@ class _Machine:
                 raise PickleError(f"the pickle has a {type(key).__name__} as a key")
             target[key] = value
 
-    def make_dict(self, items: list[Any]) -> None:
+    def make_dict(self, items: list[object]) -> None:
         self.push({})
         self.update(items)
 
@@ -164,7 +167,7 @@ def _small_int(word: bytes) -> int:
 
 _STOP = ord(".")
 _LARGE = frozenset(b"]}ldqrp\x94")
-_ACTS: dict[int, Callable[[_Machine], Any]] = {
+_ACTS: dict[int, Callable[[_Machine], object]] = {
     ord(code): act
     for code, act in {
         "\x80": lambda m: m.take(1),  # PROTO
@@ -184,7 +187,7 @@ _ACTS: dict[int, Callable[[_Machine], Any]] = {
         "\x8a": lambda m: _long(m, "<B"),
         "\x8b": lambda m: _long(m, "<i"),
         "F": lambda m: m.push(float(m.line())),
-        "G": lambda m: m.push(m.number(">d")),
+        "G": lambda m: m.push(m.real()),
         "X": lambda m: _text(m, "<I"),
         "\x8c": lambda m: _text(m, "<B"),
         "\x8d": lambda m: _text(m, "<Q"),

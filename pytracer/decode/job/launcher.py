@@ -70,7 +70,7 @@ def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | Non
     )
 
 
-def _part(name: str, value: Any, kind: type[_Part], damage: list[Damage]) -> _Part | None:
+def _part(name: str, value: object, kind: type[_Part], damage: list[Damage]) -> _Part | None:
     if value is None:
         return None
     try:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pytracer._errors import InputError
 from pytracer._printable import shell_command
@@ -27,7 +26,7 @@ from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
 from pytracer.decode.types.host_counters import SeenProcess, Usage
 from pytracer.decode.types.journal import Fact, Rank, UncaughtException, Wait, select
-from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Snapshot
+from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Reporter, Snapshot, StatusKind
 
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
@@ -91,7 +90,7 @@ def load_job(
     for snapshot in snapshots:
         damage.extend(snapshot.damage)
     replaced = [b.path for lineage in lineages for b in lineage.boxes[:-1]]
-    extra: dict[str, Any] = {"replaced_by_exec": replaced} if replaced else {}
+    extra: dict[str, object] = {"replaced_by_exec": replaced} if replaced else {}
     cores = _gpu_cores(directory, launcher) if target.is_dir() else ()
     return Job(
         os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), extra, gpu_cores=cores
@@ -233,7 +232,7 @@ def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherR
     )
 
 
-_End = tuple[str, int | None, int | None, str | None, int | None]  # kind, exit code, signal, reported by, when
+_End = tuple[StatusKind, int | None, int | None, Reporter | None, int | None]  # exit code, signal; when
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ class _Seen:
     exit_code: int | None
     signal: int | None
     mono_ns: int
-    by: str
+    by: Reporter
     usage: Usage | None = None
 
 

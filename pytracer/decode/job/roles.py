@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
 from pytracer.decode.types.journal import Rank, select
-from pytracer.decode.types.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Role, Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
 _MOST_RANKS = 1 << 20
@@ -26,7 +26,7 @@ _MOST_RANKS = 1 << 20
 class Standing:
     """What a process is in its job. `parent_rank`: of a process that is no rank, the rank that it works for."""
 
-    role: str = "process"
+    role: Role = "process"
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
@@ -226,7 +226,7 @@ def _agent_of(node: _Node) -> object:
     return agent or (node.box.host, node.box.boot_id, node.box.ppid)
 
 
-def _other_role(node: _Node) -> str:
+def _other_role(node: _Node) -> Role:
     if node.box.dataloader_worker or _is_worker_thread(node.box):
         return "dataloader-worker"
     if any(n.standing.role == "rank" for n in node.ancestors()):

@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from typing import Any
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode, layout
 from pytracer.blackbox.schema import CollectiveState, Region
 from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.journal import Journal
 from pytracer.decode.types.devices import CudaStream
 from pytracer.decode.types.journal import AnyFact, MadeGroup, select
-from pytracer.decode.types.snapshot import Collective, Event, Group
+from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Event, Group
 
 _ORDER = struct.Struct("<I")
 _PLACES = layout(schema.COLLECTIVE_SLOT).offsets
 _GLANCE = struct.Struct(f"<IIQ{_PLACES['group_id'] - 16}xI{schema.COLLECTIVE_SLOT.nbytes - _PLACES['group_id'] - 4}x")
-_STATES = {state.value: state.name.lower() for state in CollectiveState}
+_STATES: dict[int, CollectiveStateName] = {
+    CollectiveState.SCHEDULED: "scheduled",
+    CollectiveState.STARTED: "started",
+    CollectiveState.COMPLETED: "completed",
+    CollectiveState.FAILED: "failed",
+}
 # c10d::ReduceOp::RedOpType (torch 2.13, Types.hpp).
 _REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum", "unused")
 # c10::toString(ScalarType) -> the name that torch prints.
@@ -37,10 +42,6 @@ _OPS = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced", "alltoall": "all_to_all",
     "alltoall_base": "all_to_all_single", "recv_any_source": "recv",
 }  # fmt: skip
-_SHOWN = (
-    "op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr", "root", "peer",
-    "tag", "reduce_op",
-)  # fmt: skip
 _POINT_TO_POINT, _ASYNCHRONOUS = 1, 2
 
 
@@ -60,20 +61,20 @@ class Collectives:
     ) -> None:
         self.groups, self._seen = _groups(facts, journal)
         self._streams = {item.stream & 0xFFFFFFFF: item.stream for item in streams}  # a slot has room for half of it
-        self._progress_ns = box.header["progress_ns"]
+        self._progress_ns = box.header.progress_ns
         self.torn = 0
         self.items: list[Collective] = []
         extent = box.region(Region.COLLECTIVES, schema.COLLECTIVE_SLOT.nbytes)
         if extent is not None:
-            total = box.header["collectives"]
+            total = box.header.collectives
             for slot in range(extent.item_count) if most is None else _last_slots(box, extent, most):
                 at = extent.offset + slot * extent.item_bytes
                 (order,) = _ORDER.unpack_from(box.data, at)
                 if order == 0:
                     self.torn += slot < total  # its writer died while filling it
                     continue
-                c = layout(schema.COLLECTIVE_SLOT).decode(box.data, at)
-                if c["number"] % (1 << 32) != order or (c["number"] - 1) % extent.declared_count != slot:
+                c = decode(raw.CollectiveSlot, box.data, at)
+                if c.number % (1 << 32) != order or (c.number - 1) % extent.declared_count != slot:
                     self.torn += 1
                     continue
                 self.items.append(self._item(c, journal))
@@ -82,53 +83,53 @@ class Collectives:
     def events(self) -> list[Event]:
         """One event per collective, at the time of its call."""
         return [
-            Event(item.scheduled_ns, item.tid, "", "COLLECTIVE", {name: getattr(item, name) for name in _SHOWN})
+            Event(item.scheduled_ns, item.tid, "", "COLLECTIVE", item)
             for item in self.items
             if item.scheduled_ns is not None
         ]
 
-    def _item(self, c: dict[str, Any], journal: Journal) -> Collective:
-        who = journal.who(c["who_id"], c["who_where"])
-        group = self._seen.get(c["group_id"])
-        reduce_op = c["reduce_op"]
+    def _item(self, c: raw.CollectiveSlot, journal: Journal) -> Collective:
+        who = journal.who(c.who_id, c.who_where)
+        group = self._seen.get(c.group_id)
+        reduce_op = c.reduce_op
         on_device = group is not None and "nccl" in (group.backend or "")
-        is_open = c["state"] in (CollectiveState.SCHEDULED, CollectiveState.STARTED)
+        is_open = c.state in (CollectiveState.SCHEDULED, CollectiveState.STARTED)
         return Collective(
-            sequence_nr=c["sequence_nr"],
-            op=plain_op(c["name"]),
-            backend=group.backend if group else c["name"].partition(":")[0] if ":" in c["name"] else None,
-            state=_STATES.get(c["state"], "scheduled"),
-            started_ns=c["started_ns"] or None,
-            completed_ns=c["ended_ns"] or None,
-            buffer_addr=c["buffer_addr"] or None,
-            storage_addr=c["storage_addr"] or None,
-            numel=c["numel"],
-            nbytes=c["nbytes"],
-            sizes=tuple(c["sizes"][: min(c["dim_count"], len(c["sizes"]))]),
-            dtype=_dtype(c["dtype"]),
-            tid=c["tid"],
-            number=c["number"],
+            sequence_nr=c.sequence_nr,
+            op=plain_op(c.name),
+            backend=group.backend if group else c.name.partition(":")[0] if ":" in c.name else None,
+            state=_STATES.get(c.state, "scheduled"),
+            started_ns=c.started_ns or None,
+            completed_ns=c.ended_ns or None,
+            buffer_addr=c.buffer_addr or None,
+            storage_addr=c.storage_addr or None,
+            numel=c.numel,
+            nbytes=c.nbytes,
+            sizes=tuple(c.sizes[: min(c.dim_count, len(c.sizes))]),
+            dtype=_dtype(c.dtype),
+            tid=c.tid,
+            number=c.number,
             group=group.name if group else None,
-            scheduled_ns=c["scheduled_ns"] or None,
-            root=c["root"] if c["root"] >= 0 else None,
-            peer=c["peer"] if c["peer"] >= 0 else None,
-            tag=c["tag"] if c["tag"] >= 0 else None,
+            scheduled_ns=c.scheduled_ns or None,
+            root=c.root if c.root >= 0 else None,
+            peer=c.peer if c.peer >= 0 else None,
+            tag=c.tag if c.tag >= 0 else None,
             reduce_op=_REDUCE_OPS[reduce_op] if 0 <= reduce_op < len(_REDUCE_OPS) else None,
-            point_to_point=bool(c["flags"] & _POINT_TO_POINT),
-            async_op=bool(c["flags"] & _ASYNCHRONOUS),
-            timeout_ms=c["timeout_ms"] if c["timeout_ms"] >= 0 else None,
-            output_addr=c["output_addr"] or None,
-            output_numel=c["output_numel"] or None,
-            output_nbytes=c["output_nbytes"] or None,
+            point_to_point=bool(c.flags & _POINT_TO_POINT),
+            async_op=bool(c.flags & _ASYNCHRONOUS),
+            timeout_ms=c.timeout_ms if c.timeout_ms >= 0 else None,
+            output_addr=c.output_addr or None,
+            output_numel=c.output_numel or None,
+            output_nbytes=c.output_nbytes or None,
             python=who.python,
             caller=who.caller,
-            step=c["step"] if c["step"] >= 0 else None,
-            scope=journal.scope(c["scope_id"]),
-            epoch=c["epoch"] or None,
-            output_storage_addr=c["output_storage_addr"] or None,
-            progress_unknown=on_device and is_open and c["scheduled_ns"] >= self._progress_ns,
-            stream=self._streams.get(c["stream"]) if on_device else None,
-            cuda_graph=c["graph"] or None,
+            step=c.step if c.step >= 0 else None,
+            scope=journal.scope(c.scope_id),
+            epoch=c.epoch or None,
+            output_storage_addr=c.output_storage_addr or None,
+            progress_unknown=on_device and is_open and c.scheduled_ns >= self._progress_ns,
+            stream=self._streams.get(c.stream) if on_device else None,
+            cuda_graph=c.graph or None,
         )
 
 
@@ -137,7 +138,7 @@ def _last_slots(box: BoxFile, extent: Extent, most: int) -> list[int]:
     open_ones: list[tuple[int, int]] = []
     last_of_group: dict[int, tuple[int, int]] = {}
     wanted: set[int] = set()
-    from_number = box.header["collectives"] - most
+    from_number = box.header.collectives - most
     for slot, (order, state, number, group) in enumerate(box.unpack(extent, _GLANCE)):
         if order == 0:
             continue

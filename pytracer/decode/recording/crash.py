@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import CrashState, HolderKind, Region, Step
 from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
@@ -19,7 +19,9 @@ from pytracer.decode.symbols.line_table import line_of
 from pytracer.decode.types.snapshot import (
     AlsoCrashed,
     Crash,
+    HitKind,
     Holder,
+    HolderKindName,
     LoadedImage,
     Mapping,
     MemoryBlock,
@@ -28,9 +30,9 @@ from pytracer.decode.types.snapshot import (
     StorageHit,
 )
 
-_POSITIONS = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
+_POSITIONS: dict[int, HitKind] = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
-_HOLDERS = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
+_HOLDERS: dict[int, HolderKindName] = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
 _UNREADABLE = 0xFFFFFFFF
 _UNKNOWN = (1 << 64) - 1
 _LONGEST_PATH, _LONGEST_TEXT = 4096, 16384
@@ -59,20 +61,20 @@ class CrashReader:
     def __init__(self, box: BoxFile, storages: Storages) -> None:
         self._box, self._storages = box, storages
         self._arena = box.content(box.region(Region.ARENA))
-        self._head: dict[str, Any] = {}
+        self._head = decode(raw.CrashHeader, bytes(schema.CRASH_HEADER.nbytes))  # until `read`
         self._table_bytes_left = _TABLE_BYTES
 
     @property
     def state(self) -> CrashState | None:
-        """What the section is about; LIVE and EXIT: nothing crashed. None: not read, or of a newer version."""
-        known = bool(self._head) and self._head["state"] in CrashState.__members__.values()
-        return CrashState(self._head["state"]) if known else None
+        """What the section is about; LIVE and EXIT: nothing crashed. None: of a newer version."""
+        known = self._head.state in CrashState.__members__.values()
+        return CrashState(self._head.state) if known else None
 
     @property
     def device_sequence(self) -> int | None:
         """Number of the last event of the devices' allocators before the crash; None: nothing crashed for good."""
         crashed = self.state in (CrashState.CLAIMED, CrashState.COMPLETE, CrashState.CHAINED)
-        return self._head["device_sequence"] if crashed else None
+        return self._head.device_sequence if crashed else None
 
     def read(self) -> Crash | None:
         """The crash or, as `state` tells, what a running or ending process was doing; None when nothing was written."""
@@ -83,48 +85,48 @@ class CrashReader:
             if extent.declared_count:
                 self._box.note(extent.offset, "the crash section is cut off")
             return None
-        head = self._head = layout(schema.CRASH_HEADER).decode(self._box.data, extent.offset)
-        if head["state"] == CrashState.NONE:
+        head = self._head = decode(raw.CrashHeader, self._box.data, extent.offset)
+        if head.state == CrashState.NONE:
             return None
         mappings = self._mappings()
         images = tuple(self._images())
         places = Places(images, mappings)
         threads = self._python_threads()
         memory = tuple(self._memory())
-        node = head["node_name"] if head["node_found"] else None
-        shown = head["native_count"] + head["native_tail"]
+        node = head.node_name if head.node_found else None
+        shown = head.native_count + head.native_tail
         return Crash(
-            complete=head["state"] >= CrashState.COMPLETE,
-            repaired=head["state"] == CrashState.REPAIRED,
-            tid=head["tid"],
-            thread_name=head["thread_name"],
-            signal=head["signal"],
-            code=head["code"],
-            fault_addr=head["fault_addr"],
-            sender_pid=head["sender_pid"] or None if self._sent else None,
-            mono_ns=head["mono_ns"],
-            registers=dict(zip(self._register_names, head["registers"], strict=False)),
-            pc=head["pc"],
-            sp=head["sp"],
-            error_code=None if head["error_code"] == _UNKNOWN else head["error_code"],
-            stack=(head["stack_low"], head["stack_high"]) if head["stack_high"] else _stack(head["sp"], mappings),
-            code_bytes=head["code_bytes"][: head["code_nbytes"]],
-            node=node if node is None or head["node_is_python"] else node_name(node),
-            node_sequence_nr=head["node_sequence_nr"] if node is not None and head["node_sequence_nr"] >= 0 else None,
-            python_matched=bool(head["python_matched"]),
+            complete=head.state >= CrashState.COMPLETE,
+            repaired=head.state == CrashState.REPAIRED,
+            tid=head.tid,
+            thread_name=head.thread_name,
+            signal=head.signal,
+            code=head.code,
+            fault_addr=head.fault_addr,
+            sender_pid=head.sender_pid or None if self._sent else None,
+            mono_ns=head.mono_ns,
+            registers=dict(zip(self._register_names, head.registers, strict=False)),
+            pc=head.pc,
+            sp=head.sp,
+            error_code=None if head.error_code == _UNKNOWN else head.error_code,
+            stack=(head.stack_low, head.stack_high) if head.stack_high else _stack(head.sp, mappings),
+            code_bytes=head.code_bytes[: head.code_nbytes],
+            node=node if node is None or head.node_is_python else node_name(node),
+            node_sequence_nr=head.node_sequence_nr if node is not None and head.node_sequence_nr >= 0 else None,
+            python_matched=bool(head.python_matched),
             python_stack=self._own_stack(threads),
             python_threads=threads,
             native_stack=tuple(self._native(images, places)),
-            native_total=head["native_total"],
-            native_gap=max(0, head["native_total"] - shown),
-            native_tail=head["native_tail"],
+            native_total=head.native_total,
+            native_gap=max(0, head.native_total - shown),
+            native_tail=head.native_tail,
             mappings=mappings,
             hits=tuple(self._hits()),
             also_crashed=tuple(self._also()),
-            steps_done=_steps(head["steps_done"]),
-            steps_faulted=_steps(head["steps_faulted"]),
-            steps_late=_steps(head["steps_late"]),
-            step_ns={s.name: head["step_end_ns"][s] for s in Step if head["step_end_ns"][s]},
+            steps_done=_steps(head.steps_done),
+            steps_faulted=_steps(head.steps_faulted),
+            steps_late=_steps(head.steps_late),
+            step_ns={s.name: head.step_end_ns[s] for s in Step if head.step_end_ns[s]},
             abort_text=self._utf8("abort_text").rstrip() or None,
             sender_command=self._sender(),
             **self._fault_file(),
@@ -133,20 +135,20 @@ class CrashReader:
             code_pointers=tuple(self._code_pointers(memory, places)),
             threads=tuple(read_threads(self._box, head, places)),
             threads_how=threads_how(head),
-            threads_total=head["threads_total"],
-            helper_error=head["helper_error"] or None,
+            threads_total=head.threads_total,
+            helper_error=head.helper_error or None,
             holders=tuple(self._holders(threads)),
-            holders_truncated=bool(head["holders_truncated"]),
+            holders_truncated=bool(head.holders_truncated),
         )
 
     @property
     def _register_names(self) -> Sequence[str]:
-        return _AARCH64 if self._box.header["arch"] == 2 else _X86_64
+        return _AARCH64 if self._box.header.arch == 2 else _X86_64
 
     @property
     def _sent(self) -> bool:
         """Whether a process sent the signal, by sigaction(2): SI_USER, SI_QUEUE, SI_TKILL and others."""
-        return bool(self._head["code"] <= 0)
+        return bool(self._head.code <= 0)
 
     def _sender(self) -> tuple[str, ...]:
         text = self._utf8("sender_text").rstrip("\0")
@@ -154,8 +156,8 @@ class CrashReader:
 
     def _utf8(self, field: str) -> str:
         """A text of the header: its offset in ARENA and its size are fields of it."""
-        nbytes = min(self._head[f"{field}_nbytes"], _LONGEST_TEXT)
-        return self._bytes(self._head[field], nbytes).decode("utf-8", "replace")
+        nbytes = min(getattr(self._head, f"{field}_nbytes"), _LONGEST_TEXT)
+        return self._bytes(getattr(self._head, field), nbytes).decode("utf-8", "replace")
 
     def _text(self, offset: int, nbytes: int, kind: int = 1) -> str:
         return text_of_kind(self._bytes(offset, min(nbytes, _LONGEST_TEXT)), kind) or "?"
@@ -167,77 +169,75 @@ class CrashReader:
 
     def _python_threads(self) -> tuple[tuple[int, tuple[PythonFrame, ...]], ...]:
         items = self._box.items
-        frames = [
-            self._frame(f) for f in items(Region.PYTHON_FRAMES, schema.PYTHON_FRAME, self._head["python_frame_count"])
-        ]
+        frames = [self._frame(f) for f in items(Region.PYTHON_FRAMES, raw.PythonFrame, self._head.python_frame_count)]
         threads = []
-        for thread in items(Region.PYTHON_THREADS, schema.PYTHON_THREAD, self._head["python_thread_count"]):
-            first = thread["first_frame"]
-            threads.append((thread["pthread"], tuple(frames[first : first + thread["frame_count"]])))
+        for thread in items(Region.PYTHON_THREADS, raw.PythonThread, self._head.python_thread_count):
+            first = thread.first_frame
+            threads.append((thread.pthread, tuple(frames[first : first + thread.frame_count])))
         return tuple(threads)
 
-    def _frame(self, f: dict[str, Any]) -> PythonFrame:
-        table = self._bytes(f["table"], f["table_nbytes"])
+    def _frame(self, f: raw.PythonFrame) -> PythonFrame:
+        table = self._bytes(f.table, f.table_nbytes)
         self._table_bytes_left -= len(table)
         if self._table_bytes_left < 0:
             table = b""
-        minor = self._box.header["python_minor"]
+        minor = self._box.header.python_minor
         return PythonFrame(
-            function=self._text(f["name"], f["name_nbytes"], f["name_kind"]),
-            file=self._text(f["file"], f["file_nbytes"], f["file_kind"]),
-            line=line_of(table, minor, f["first_line"], f["offset"]) if table else None,
+            function=self._text(f.name, f.name_nbytes, f.name_kind),
+            file=self._text(f.file, f.file_nbytes, f.file_kind),
+            line=line_of(table, minor, f.first_line, f.offset) if table else None,
         )
 
     def _own_stack(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> tuple[PythonFrame, ...]:
-        if self._head["python_matched"] and threads:
+        if self._head.python_matched and threads:
             return threads[0][1]
-        return next((frames for pthread, frames in threads if pthread == self._head["pthread"]), ())
+        return next((frames for pthread, frames in threads if pthread == self._head.pthread), ())
 
     # Native
 
     def _images(self) -> Iterable[LoadedImage]:
-        for image in self._box.items(Region.IMAGES, schema.IMAGE, self._head["image_count"]):
-            build_id = image["build_id"][: image["build_id_nbytes"]].hex() or None
-            path = self._bytes(image["path"], min(image["path_nbytes"], _LONGEST_PATH)).decode("utf-8", "replace")
-            yield LoadedImage(path or "?", image["start"], image["end"], image["bias"], build_id)
+        for image in self._box.items(Region.IMAGES, raw.Image, self._head.image_count):
+            build_id = image.build_id[: image.build_id_nbytes].hex() or None
+            path = self._bytes(image.path, min(image.path_nbytes, _LONGEST_PATH)).decode("utf-8", "replace")
+            yield LoadedImage(path or "?", image.start, image.end, image.bias, build_id)
 
     def _native(self, images: tuple[LoadedImage, ...], places: Places) -> Iterable[NativeFrame]:
         for item in self._native_items():
-            number, found = item["image"], FOUND.get(item["found"], "unknown")
+            number, found = item.image, FOUND.get(item.found, "unknown")
             known = images[number - 1] if 0 < number <= len(images) else None
-            yield places.frame(item["pc"], found, known)
+            yield places.frame(item.pc, found, known)
 
-    def _native_items(self) -> list[dict[str, Any]]:
+    def _native_items(self) -> list[raw.NativeFrame]:
         """Frames innermost first: the head, then what is left of the tail, which is a ring."""
         head, limit, ring = self._head, schema.NATIVE_HEAD_FRAMES, schema.NATIVE_TAIL_FRAMES
-        if not head["native_tail"]:
-            return list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, head["native_count"]))
-        items = list(self._box.items(Region.NATIVE_FRAMES, schema.NATIVE_FRAME, limit + min(head["native_tail"], ring)))
-        return items[: min(limit, head["native_count"])] + in_order(items[limit:], head["native_total"] - limit, ring)
+        if not head.native_tail:
+            return list(self._box.items(Region.NATIVE_FRAMES, raw.NativeFrame, head.native_count))
+        items = list(self._box.items(Region.NATIVE_FRAMES, raw.NativeFrame, limit + min(head.native_tail, ring)))
+        return items[: min(limit, head.native_count)] + in_order(items[limit:], head.native_total - limit, ring)
 
     def _mappings(self) -> tuple[Mapping, ...]:
         content = self._box.content(self._box.region(Region.MAPS))
-        return tuple(parse_maps(content[: self._head["maps_used"]].decode("utf-8", "replace").splitlines()))
+        return tuple(parse_maps(content[: self._head.maps_used].decode("utf-8", "replace").splitlines()))
 
     # Memory
 
     def _fault_file(self) -> dict[str, int | None]:
         """What the step FAULT_FILE found; before it came to that, the fields are zero, which says nothing."""
         head, fields = self._head, ("file_nbytes", "file_room", "file_system")
-        done = head["steps_done"] >> Step.FAULT_FILE & 1
-        return {name: head[name] if done and head[name] != _UNKNOWN else None for name in fields}
+        done = head.steps_done >> Step.FAULT_FILE & 1
+        return {name: value if done and (value := getattr(head, name)) != _UNKNOWN else None for name in fields}
 
     def _memory(self) -> Iterable[MemoryBlock]:
         names = self._register_names
-        for item in self._box.items(Region.MEMORY, schema.MEMORY_BLOCK, self._head["memory_count"]):
-            index, content = item["register_index"], self._bytes(item["bytes"], item["nbytes"])
+        for item in self._box.items(Region.MEMORY, raw.MemoryBlock, self._head.memory_count):
+            index, content = item.register_index, self._bytes(item.bytes, item.nbytes)
             if content:
                 name = names[index] if index < len(names) else f"register {index}"
-                yield MemoryBlock(name, item["value"], item["addr"], content)
+                yield MemoryBlock(name, item.value, item.addr, content)
 
     def _code_pointers(self, memory: Sequence[MemoryBlock], places: Places) -> Iterable[NativeFrame]:
         """Return addresses among them tell the way even where the stack could not be unwound."""
-        values = list(self._head["registers"])
+        values = list(self._head.registers)
         for block in memory:
             if block.register in ("rsp", "sp"):
                 start = -block.addr % 8
@@ -250,28 +250,26 @@ class CrashReader:
     # Storages and other threads
 
     def _hits(self) -> Iterable[StorageHit]:
-        for hit in self._box.items(Region.STORAGE_HITS, schema.STORAGE_HIT, self._head["hit_count"]):
-            if hit["kind"] in _POSITIONS:
-                storage = self._storages.hit(hit["grave"], live=hit["kind"] <= _LAST_LIVE_HIT)
-                yield StorageHit(_POSITIONS[hit["kind"]], storage)
+        for hit in self._box.items(Region.STORAGE_HITS, raw.StorageHit, self._head.hit_count):
+            if hit.kind in _POSITIONS:
+                storage = self._storages.hit(hit.grave, live=hit.kind <= _LAST_LIVE_HIT)
+                yield StorageHit(_POSITIONS[hit.kind], storage)
 
     def _holders(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[Holder]:
         frames = [(pthread, frame) for pthread, stack in threads for frame in stack]
-        own = len(threads[0][1]) if threads and self._head["python_matched"] else 0
-        for item in self._box.items(Region.HOLDERS, schema.HOLDER, self._head["holder_count"]):
-            text = self._text(item["text"], item["text_nbytes"])
-            if item["kind"] == HolderKind.SAVED:
-                yield Holder(
-                    "saved", text if item["frame"] else node_name(text), item["base"], distance=item["distance"]
-                )
-            elif item["kind"] in _HOLDERS and item["frame"] < len(frames):
-                pthread, frame = frames[item["frame"]]
-                yield Holder(_HOLDERS[item["kind"]], text, item["base"], frame, item["frame"] < own, pthread)
+        own = len(threads[0][1]) if threads and self._head.python_matched else 0
+        for item in self._box.items(Region.HOLDERS, raw.Holder, self._head.holder_count):
+            text = self._text(item.text, item.text_nbytes)
+            if item.kind == HolderKind.SAVED:
+                yield Holder("saved", text if item.frame else node_name(text), item.base, distance=item.distance)
+            elif item.kind in _HOLDERS and item.frame < len(frames):
+                pthread, frame = frames[item.frame]
+                yield Holder(_HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread)
 
     def _also(self) -> Iterable[AlsoCrashed]:
-        for a in self._box.items(Region.ALSO_CRASHED, schema.ALSO_CRASHED, self._head["also_crashed"]):
-            if a["published"]:
-                yield AlsoCrashed(a["tid"], a["signal"], a["code"], a["pc"], a["fault_addr"], a["mono_ns"])
+        for a in self._box.items(Region.ALSO_CRASHED, raw.AlsoCrashed, self._head.also_crashed):
+            if a.published:
+                yield AlsoCrashed(a.tid, a.signal, a.code, a.pc, a.fault_addr, a.mono_ns)
 
 
 def _steps(bits: int) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from pytracer.decode.types.snapshot import LoadedImage, Mapping, NativeFrame
+from pytracer.decode.types.snapshot import FrameFound, LoadedImage, Mapping, NativeFrame
 
-FOUND = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
+FOUND: dict[int, FrameFound] = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _ADDRESSES = 1 << 64
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
 
@@ -22,7 +22,7 @@ class Places:
         self._image_starts = [i.start for i in self._images]
         self._mapping_starts = [m.start for m in self._mappings]
 
-    def frame(self, pc: int, found: str, known: LoadedImage | None = None) -> NativeFrame:
+    def frame(self, pc: int, found: FrameFound, known: LoadedImage | None = None) -> NativeFrame:
         """The frame at `pc`; `known` is the image that the handler itself named."""
         image = known or self._image(pc)
         if image is not None:

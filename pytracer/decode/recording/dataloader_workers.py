@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from pytracer.decode.types.journal import AnyFact, LoaderWorker, select
+from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Event, Worker
 
 _BATCH = re.compile(r"(\d{1,9}) (.*)", re.DOTALL)
@@ -23,12 +24,13 @@ def worker_of(facts: Iterable[AnyFact], events: Iterable[Event], since_ns: int) 
     if not own:
         return None
     data = own[-1].data
-    begun, loading = None, False
+    begun: tuple[int, str] | None = None
+    loading = False
     for event in events:
-        if event.kind == "SAMPLE" and event.mono_ns >= since_ns:
-            loading = bool(event.data["text"])
-            begun = event if loading else begun
-    match = _BATCH.match(begun.data["text"]) if begun is not None else None
+        if event.kind == "SAMPLE" and isinstance(event.data, Text) and event.mono_ns >= since_ns:
+            loading = bool(event.data.text)
+            begun = (event.mono_ns, event.data.text) if loading else begun
+    match = _BATCH.match(begun[1]) if begun is not None else None
     return Worker(
         worker_id=data.worker_id,
         num_workers=data.num_workers,
@@ -36,6 +38,6 @@ def worker_of(facts: Iterable[AnyFact], events: Iterable[Event], since_ns: int) 
         dataset=data.dataset,
         batch_count=int(match[1]) if match else None,
         batch_indices=match[2] or None if match else None,
-        batch_mono_ns=begun.mono_ns if begun else None,
+        batch_mono_ns=begun[0] if begun else None,
         loading=loading,
     )

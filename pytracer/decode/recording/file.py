@@ -17,7 +17,8 @@ from typing import Any
 
 from pytracer._errors import InputError
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import T, decode, layout_of
 from pytracer.decode.files import open_regular, regular_file
 from pytracer.decode.types.snapshot import Damage
 
@@ -28,7 +29,7 @@ _MOST_DAMAGE = 200
 # made to keep the reader busy. The others grow with the program; each has a bound of its own where it is decoded.
 _SPARE = 4
 _LARGEST_KNOWN = (schema.Region.JOURNAL, schema.Region.GUARDED, schema.Region.NAMES)  # no recorder makes larger ones
-_ROOM = {
+_ROOM: dict[int, int] = {
     schema.Region.JOURNAL: schema.JOURNAL_BYTES,
     schema.Region.EPOCHS: schema.EPOCH_SLOTS * schema.EPOCH.nbytes,
     schema.Region.THREADS: schema.THREADS_PER_CHUNK * schema.THREAD.nbytes,
@@ -44,7 +45,8 @@ _ROOM = {
     schema.Region.GUARDED: (1 << 16) * schema.GUARDED_STORAGE.nbytes,
     schema.Region.NAMES: (schema.NAME_SLOTS << 7) * schema.NAME_SLOT.nbytes,
     schema.Region.GUARD: schema.GUARD_REGION.nbytes,
-} | {kind: items * (item.nbytes if item else 1) for kind, item, items in schema.CRASH_REGIONS}
+    **{int(kind): items * (item.nbytes if item else 1) for kind, item, items in schema.CRASH_REGIONS},
+}
 _GIVEN_BACK = (
     *(schema.Region.EPOCHS, schema.Region.GRAVES, schema.Region.STORAGES, schema.Region.FOREIGN),
     *(schema.Region.SCOPED_TENSORS, schema.Region.NAMES),
@@ -81,7 +83,7 @@ class BoxFile:
         self.damage_left_out = 0
         self._check_identity()
         header = self.data[: schema.FILE_HEADER.nbytes]
-        self.header: dict[str, Any] = layout(schema.FILE_HEADER).decode(header.ljust(schema.FILE_HEADER.nbytes, b"\0"))
+        self.header = decode(raw.FileHeader, header.ljust(schema.FILE_HEADER.nbytes, b"\0"))
         self.extents = self._regions() if len(header) == schema.FILE_HEADER.nbytes else []
         self.unread = [] if only is None else [extent for extent in self.extents if extent.kind not in only]
         self.extents = [extent for extent in self.extents if extent not in self.unread]
@@ -133,21 +135,20 @@ class BoxFile:
         with contextlib.suppress(OSError), regular_file(self.path) as file:
             for extent in extents:
                 nbytes = extent.nbytes
-                if extent.kind == schema.Region.JOURNAL and self.header["journal_used"]:
-                    nbytes = min(nbytes, self.header["journal_used"])
+                if extent.kind == schema.Region.JOURNAL and self.header.journal_used:
+                    nbytes = min(nbytes, self.header.journal_used)
                 _fill(self.data, file, extent.offset, extent.offset + nbytes)
 
-    def items(self, kind: schema.Region, definition: schema.Struct, count: int) -> Iterator[dict[str, Any]]:
+    def items(self, kind: schema.Region, of: type[T], count: int) -> Iterator[T]:
         """Decodes up to `count` items of a region; notes damage when it holds fewer."""
-        extent = self.region(kind, definition.nbytes)
+        extent = self.region(kind, layout_of(of).nbytes)
         held = extent.item_count if extent else 0
         if count > held:
             self.note(extent.offset if extent else 0, f"{count} items announced in {kind.name}, {held} can be read")
         if extent is None:
             return
-        decode = layout(definition).decode
         for i in range(min(count, held)):
-            yield decode(self.data, extent.offset + i * extent.item_bytes)
+            yield decode(of, self.data, extent.offset + i * extent.item_bytes)
 
     def unpack(self, extent: Extent, fmt: struct.Struct) -> Iterator[tuple[Any, ...]]:
         """Unpacks every item of a region, as fast as possible; items may be longer than `fmt`."""
@@ -181,9 +182,9 @@ class BoxFile:
             raise InputError(message, "install a newer pytracer to read it")
 
     def _regions(self) -> list[Extent]:
-        decode, size = layout(schema.REGION_ENTRY).decode, schema.REGION_ENTRY.nbytes
+        size = schema.REGION_ENTRY.nbytes
         found: list[Extent] = []
-        count, end = self.header["region_count"], 0
+        count, end = self.header.region_count, 0
         if count > schema.REGION_LIMIT:
             self.note(_DIRECTORY_OFFSET, f"{count} regions announced, at most {schema.REGION_LIMIT} are possible")
             count = schema.REGION_LIMIT
@@ -192,38 +193,38 @@ class BoxFile:
             if at + size > len(self.data):
                 self.note(len(self.data), f"cut off at byte {len(self.data)}, inside the region directory")
                 break
-            entry = decode(self.data, at)
+            entry = decode(raw.RegionEntry, self.data, at)
             extent = self._extent(entry, at)
             if extent is None:
                 continue
-            if self.header["trimmed"] and extent.kind in _GIVEN_BACK:
+            if self.header.trimmed and extent.kind in _GIVEN_BACK:
                 continue  # what is still there was written while it was given back
             if any(extent.offset < e.offset + e.nbytes and e.offset < extent.offset + extent.nbytes for e in found):
                 self.note(at, f"region {extent.kind} overlaps another one; skipped")
                 continue
-            end = max(end, entry["offset"] + entry["nbytes"])
+            end = max(end, entry.offset + entry.nbytes)
             found.append(extent)
         if end > len(self.data):
             what = f"cut off at byte {len(self.data)} of {end}; the records before it were read"
             self.note(len(self.data), what)
         return found
 
-    def _extent(self, entry: dict[str, Any], at: int) -> Extent | None:
-        offset, nbytes, item = entry["offset"], entry["nbytes"], entry["item_bytes"]
-        name = entry["kind"]
+    def _extent(self, entry: raw.RegionEntry, at: int) -> Extent | None:
+        offset, nbytes, item = entry.offset, entry.nbytes, entry.item_bytes
+        name = entry.kind
         if item == 0 or offset < schema.HEADER_BYTES or offset + nbytes > _LARGEST_FILE:
             self.note(at, f"region {name} has an impossible place (offset {offset}, {nbytes} bytes); skipped")
             return None
-        declared = min(entry["item_count"], nbytes // item)
-        if declared < entry["item_count"]:
-            self.note(at, f"region {name} announces {entry['item_count']} items, {declared} fit")
+        declared = min(entry.item_count, nbytes // item)
+        if declared < entry.item_count:
+            self.note(at, f"region {name} announces {entry.item_count} items, {declared} fit")
         readable = max(0, min(nbytes, len(self.data) - offset))
         room = _ROOM.get(name, _LARGEST_FILE) * (1 if name in _LARGEST_KNOWN else _SPARE)
         if readable > room:
             self.note(at, f"region {name} has {nbytes} bytes, of which the first {room} are read")
             readable = room
         count = min(declared, readable // item)
-        return Extent(name, item, offset, readable, count, entry["first_thread"], declared)
+        return Extent(name, item, offset, readable, count, entry.first_thread, declared)
 
 
 def _read(path: str, first: int | None = None) -> mmap.mmap:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import Entry
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal_entries import decode_entry, entry_name, seen_group
@@ -62,7 +63,7 @@ class Journal:
         self._box = box
         extent = box.region(schema.Region.JOURNAL)
         self._start = extent.offset if extent else 0
-        used = box.header["journal_used"]
+        used = box.header.journal_used
         content = box.content(extent, used or None)
         declared = extent.item_count if extent else 0
         if extent and used > extent.declared_count * extent.item_bytes:
@@ -87,7 +88,7 @@ class Journal:
                 at += nbytes + -nbytes % 8
                 continue
             if at >= written:
-                self.torn += bool(self._box.header["journal_used"])  # reserved, then the writer died
+                self.torn += bool(self._box.header.journal_used)  # reserved, then the writer died
                 return
             self.torn += 1
             self._box.note(self._start + at, "a journal entry was not finished")
@@ -162,11 +163,11 @@ class Journal:
         if entry is not None and entry.kind == Entry.NODE:
             return Who(node=self.node(who_id), node_sequence_nr=_sequence_nr(where))
         if entry is not None and entry.kind == Entry.SITE and len(entry.payload) >= schema.SITE_ENTRY.nbytes:
-            site = layout(schema.SITE_ENTRY).decode(entry.payload)
-            node = self.node(site["node_id"])
+            site = decode(raw.SiteEntry, entry.payload)
+            node = self.node(site.node_id)
             return Who(
-                python=self.frame(site["code_id"], site["code_offset"]),
-                caller=self.frame(site["caller_id"], site["caller_offset"]),
+                python=self.frame(site.code_id, site.code_offset),
+                caller=self.frame(site.caller_id, site.caller_offset),
                 node=node,
                 node_sequence_nr=_sequence_nr(where) if node else None,
             )
@@ -175,14 +176,14 @@ class Journal:
         return _NOBODY
 
     def _stack(self, payload: bytes, where: int) -> Who:
-        head = layout(schema.STACK_ENTRY).decode(payload)
+        head = decode(raw.StackEntry, payload)
         size = schema.STACK_ENTRY.nbytes
-        count = min(head["count"], (len(payload) - size) // schema.STACK_PLACE.nbytes, _MOST_PLACES)
+        count = min(head.count, (len(payload) - size) // schema.STACK_PLACE.nbytes, _MOST_PLACES)
         places = struct.iter_unpack("<II", payload[size : size + count * schema.STACK_PLACE.nbytes])
         known = [(self.code(code_id), self.frame(code_id, offset)) for code_id, offset in places if code_id]
         frames = tuple(frame for _, frame in known if frame is not None)
         outside = next((frame for code, frame in known if code is not None and not code.torch), None)
-        node = self.node(head["node_id"])
+        node = self.node(head.node_id)
         return Who(
             python=frames[0] if frames else None,
             caller=outside if frames and outside is not frames[0] else None,
@@ -248,17 +249,17 @@ def decode_code(payload: bytes) -> Code | None:
     size = schema.CODE_ENTRY.nbytes
     if len(payload) < size:
         return None
-    head = layout(schema.CODE_ENTRY).decode(payload)
-    name_end = size + head["name_nbytes"]
-    file_end = name_end + head["file_nbytes"]
-    table_end = file_end + head["table_nbytes"]
+    head = decode(raw.CodeEntry, payload)
+    name_end = size + head.name_nbytes
+    file_end = name_end + head.file_nbytes
+    table_end = file_end + head.table_nbytes
     if table_end > len(payload):
         return None
     return Code(
-        function=text_of_kind(payload[size:name_end], head["name_kind"]),
-        file=text_of_kind(payload[name_end:file_end], head["file_kind"]),
-        python_minor=head["python_minor"],
-        first_line=head["first_line"],
+        function=text_of_kind(payload[size:name_end], head.name_kind),
+        file=text_of_kind(payload[name_end:file_end], head.file_kind),
+        python_minor=head.python_minor,
+        first_line=head.first_line,
         table=payload[file_end:table_end],
-        torch=bool(head["flags"] & 1),
+        torch=bool(head.flags & 1),
     )

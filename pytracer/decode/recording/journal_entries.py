@@ -8,9 +8,11 @@ from typing import TypeVar
 import msgspec
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode, layout_of
 from pytracer.blackbox.schema import Entry
 from pytracer.decode.formats.plain_json import load_json
+from pytracer.decode.recording.notes import note_of
 from pytracer.decode.types import journal as j
 from pytracer.decode.types.host_counters import Usage
 
@@ -41,12 +43,11 @@ def plain_entry(kind: int, payload: bytes) -> object:
     if kind in _JSON:
         return _json(payload)
     if kind in _LAYOUTS:
-        return layout(_LAYOUTS[kind]).decode(payload.ljust(_LAYOUTS[kind].nbytes, b"\xff"))
+        return msgspec.structs.asdict(_padded(_LAYOUTS[kind], payload))
     data = decode_entry(kind, payload)
     if isinstance(data, (j.SeenGroup, j.SeenSignal, j.CppException)):
         return msgspec.structs.asdict(data)
-    (value,) = msgspec.structs.astuple(data)
-    return value
+    return msgspec.structs.astuple(data)[0]  # of the others it is all
 
 
 # JSON
@@ -145,9 +146,9 @@ def _environment(payload: bytes) -> j.Environment:
 
 def _child_status(payload: bytes) -> j.ChildStatus:
     """Wait status or siginfo to exit code or signal, see wait(2)."""
-    data = layout(schema.WAIT_ENTRY).decode(payload.ljust(schema.WAIT_ENTRY.nbytes, b"\xff"))
-    pid, status, code, mono_ns = data["pid"], data["status"], data["code"], data["mono_ns"]
-    if data["via_waitid"]:
+    data = _padded(raw.WaitEntry, payload)
+    pid, status, code, mono_ns = data.pid, data.status, data.code, data.mono_ns
+    if data.via_waitid:
         if code not in (_CLD_EXITED, _CLD_KILLED, _CLD_DUMPED):
             return j.ChildStatus(None)
         exited = code == _CLD_EXITED
@@ -156,52 +157,52 @@ def _child_status(payload: bytes) -> j.ChildStatus:
         return j.ChildStatus(None)
     signal = status & 0x7F or None
     usage = None
-    if data["max_rss_kb"] != _UNKNOWN:
+    if data.max_rss_kb != _UNKNOWN:
         usage = Usage(
-            maxrss=data["max_rss_kb"] * 1024,
-            user_seconds=data["user_us"] / 1e6,
-            system_seconds=data["system_us"] / 1e6,
-            major_faults=data["major_faults"],
+            maxrss=data.max_rss_kb * 1024,
+            user_seconds=data.user_us / 1e6,
+            system_seconds=data.system_us / 1e6,
+            major_faults=data.major_faults,
         )
     return j.ChildStatus(j.Wait(pid, None if signal else status >> 8 & 0xFF, signal, mono_ns, usage))
 
 
 def _seen_signal(payload: bytes) -> j.SeenSignal:
     size = schema.SIGNAL_ENTRY.nbytes
-    head = layout(schema.SIGNAL_ENTRY).decode(payload)
+    head = decode(raw.SignalEntry, payload)
     return j.SeenSignal(
-        signal=head["signal"],
-        code=head["code"],
-        sender_pid=head["sender_pid"],
-        sender_uid=head["sender_uid"],
-        tid=head["tid"],
-        handled=bool(head["handled"]),
-        sender_command=_strings(payload[size : size + head["command_nbytes"]]),
+        signal=head.signal,
+        code=head.code,
+        sender_pid=head.sender_pid,
+        sender_uid=head.sender_uid,
+        tid=head.tid,
+        handled=bool(head.handled),
+        sender_command=_strings(payload[size : size + head.command_nbytes]),
     )
 
 
 def seen_group(payload: bytes) -> j.SeenGroup:
     """A GROUP_SEEN entry."""
     size = schema.GROUP_ENTRY.nbytes
-    head = layout(schema.GROUP_ENTRY).decode(payload)
-    end = size + head["name_nbytes"]
+    head = decode(raw.GroupEntry, payload)
+    end = size + head.name_nbytes
     return j.SeenGroup(
         name=_text(payload[size:end]),
-        description=_text(payload[end : end + head["description_nbytes"]]),
-        size=head["size"],
-        rank=head["rank"],
-        backend=head["backend"],
+        description=_text(payload[end : end + head.description_nbytes]),
+        size=head.size,
+        rank=head.rank,
+        backend=head.backend,
     )
 
 
 def _cpp_exception(payload: bytes) -> j.CppException:
     size = schema.CPP_EXCEPTION_ENTRY.nbytes
-    head = layout(schema.CPP_EXCEPTION_ENTRY).decode(payload)
-    end = size + head["type_nbytes"]
+    head = decode(raw.CppExceptionEntry, payload)
+    end = size + head.type_nbytes
     return j.CppException(
-        tid=head["tid"],
+        tid=head.tid,
         type=_text(payload[size:end]),
-        what=_text(payload[end : end + head["what_nbytes"]]),
+        what=_text(payload[end : end + head.what_nbytes]),
     )
 
 
@@ -209,12 +210,17 @@ def _text(payload: bytes) -> str:
     return payload.rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _uninterpreted(definition: schema.Struct) -> Callable[[bytes], j.Uninterpreted]:
-    def decode(payload: bytes) -> j.Uninterpreted:
-        layout(definition).decode(payload)  # that it is whole
+def _padded(kind: type[_T], payload: bytes) -> _T:
+    """Of an older recorder, fields at the end may be missing: all ones, "not known"."""
+    return decode(kind, payload.ljust(layout_of(kind).nbytes, b"\xff"))
+
+
+def _uninterpreted(kind: type[object]) -> Callable[[bytes], j.Uninterpreted]:
+    def whole(payload: bytes) -> j.Uninterpreted:
+        decode(kind, payload)
         return j.Uninterpreted(payload)
 
-    return decode
+    return whole
 
 
 _JSON: dict[int, Callable[[bytes], j.Payload]] = {
@@ -229,20 +235,20 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.WORKER: _checked(j.LoaderWorker),
     Entry.LOADER: _checked(j.Loader),
 }
-_LAYOUTS: dict[int, schema.Struct] = {
-    Entry.WAIT: schema.WAIT_ENTRY,
-    Entry.DEVICE_OOM: schema.DEVICE_OOM_ENTRY,
-    Entry.GUARD_DAMAGE: schema.GUARDED_STORAGE,
+_LAYOUTS: dict[int, type[msgspec.Struct]] = {
+    Entry.WAIT: raw.WaitEntry,
+    Entry.DEVICE_OOM: raw.DeviceOomEntry,
+    Entry.GUARD_DAMAGE: raw.GuardedStorage,
 }
 _DECODERS: dict[int, Callable[[bytes], j.Payload]] = {
     **_JSON,
     Entry.PROCESS: lambda payload: j.CommandLine(_strings(payload)),
     Entry.ENVIRONMENT: _environment,
-    Entry.NOTE: lambda payload: j.Note(_text(payload)),
+    Entry.NOTE: lambda payload: note_of(_text(payload)),
     Entry.WAIT: _child_status,
     Entry.GROUP_SEEN: seen_group,
     Entry.SIGNAL_SEEN: _seen_signal,
     Entry.CPP_EXCEPTION: _cpp_exception,
-    Entry.DEVICE_OOM: _uninterpreted(schema.DEVICE_OOM_ENTRY),
-    Entry.GUARD_DAMAGE: _uninterpreted(schema.GUARDED_STORAGE),
+    Entry.DEVICE_OOM: _uninterpreted(raw.DeviceOomEntry),
+    Entry.GUARD_DAMAGE: _uninterpreted(raw.GuardedStorage),
 }

@@ -79,7 +79,7 @@ def read_box(
     """
     box = BoxFile(path, _LIGHT_REGIONS if light else None)
     header = box.header
-    if header["trimmed"] and header["state"] == State.CRASHED:
+    if header.trimmed and header.state == State.CRASHED:
         box.note(0, "crashed after exit(0): by then the tables of storages had been given back")
     journal = Journal(box)
     rings = Rings(box)
@@ -96,11 +96,11 @@ def read_box(
     collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
-    state = _state(header["state"])
-    worker = worker_of(facts, rings.events, header["created_mono_ns"])
+    state = _state(header.state)
+    worker = worker_of(facts, rings.events, header.created_mono_ns)
     cpu = StorageTable(*parts)
-    counts = {name: header[name] for name in _COUNTERS} | {
-        "dropped": sum(header[name] for name in _COUNTERS if name.endswith("_dropped")),
+    counts = {name: getattr(header, name) for name in _COUNTERS} | {
+        "dropped": sum(getattr(header, name) for name in _COUNTERS if name.endswith("_dropped")),
         "records": len(events),
         "overwritten_records": rings.overwritten_records,
         "torn_records": rings.torn_records,
@@ -122,24 +122,24 @@ def read_box(
     }
     return Snapshot(
         path=box.path,
-        version=(header["major"], header["minor"]),
-        pid=header["pid"],
-        ppid=header["ppid"],
-        uid=header["uid"],
-        host=header["host"],
-        boot_id=header["boot_id"],
-        arch=_ARCHES.get(header["arch"], f"unknown ({header['arch']})"),
-        page_bytes=header["page_bytes"],
-        start_ticks=header["start_ticks"],
-        created_mono_ns=header["created_mono_ns"],
-        created_wall_ns=header["created_wall_ns"],
+        version=(header.major, header.minor),
+        pid=header.pid,
+        ppid=header.ppid,
+        uid=header.uid,
+        host=header.host,
+        boot_id=header.boot_id,
+        arch=_ARCHES.get(header.arch, f"unknown ({header.arch})"),
+        page_bytes=header.page_bytes,
+        start_ticks=header.start_ticks,
+        created_mono_ns=header.created_mono_ns,
+        created_wall_ns=header.created_wall_ns,
         state=state,
-        exit_code=header["exit_code"] if state == State.EXITING.name else None,
-        exit_mono_ns=header["exit_mono_ns"] or None,
-        step=header["step"] if header["step"] >= 0 else None,
-        step_source=_STEP_SOURCES.get(header["step_source"]),
-        preloaded=bool(header["preloaded"]),
-        python_minor=header["python_minor"] or None,
+        exit_code=header.exit_code if state == State.EXITING.name else None,
+        exit_mono_ns=header.exit_mono_ns or None,
+        step=header.step if header.step >= 0 else None,
+        step_source=_STEP_SOURCES.get(header.step_source),
+        preloaded=bool(header.preloaded),
+        python_minor=header.python_minor or None,
         argv=command_line.argv if (command_line := _last(facts, CommandLine)) else (),
         environment=environment.variables if (environment := _last(facts, Environment)) else {},
         rank=_last(facts, Rank),
@@ -161,7 +161,7 @@ def read_box(
         ending=crash if crash_reader.state == CrashState.EXIT else None,
         counts=counts,
         damage=_damage(box),
-        dataloader_worker=worker is not None or _is_dataloader_worker(journal, header["created_mono_ns"]),
+        dataloader_worker=worker is not None or _is_dataloader_worker(journal, header.created_mono_ns),
         worker=worker,
         last_mono_ns=_last_moment(facts, moments, collectives.items),
         named={} if light else Names(box, journal).read(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout
-from pytracer.blackbox.schema import NODE_RECORD, RECORD_PAYLOAD, Record, Region
+from pytracer.blackbox import structures as raw
+from pytracer.blackbox.codec import decode
+from pytracer.blackbox.schema import RECORD_PAYLOAD, Record, Region
 from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.storages import Threads
+from pytracer.decode.types import records
 from pytracer.decode.types.snapshot import Event, ThreadInfo
 
 _HEADER = struct.Struct("<IHHQ")
@@ -54,16 +55,16 @@ class Rings:
     def _chunk(self, heads: Extent, ring: Extent | None) -> None:
         per_thread = ring.declared_count // heads.declared_count if ring and heads.declared_count else 0
         for i in range(heads.item_count):
-            head = layout(schema.THREAD).decode(self._box.data, heads.offset + i * heads.item_bytes)
-            if head["tid"] == 0:
+            head = decode(raw.ThreadHead, self._box.data, heads.offset + i * heads.item_bytes)
+            if head.tid == 0:
                 continue
             index = heads.first_thread + i
-            info = ThreadInfo(head["tid"], head["name"], head["pthread"], bool(head["ended"]), head["record_count"])
+            info = ThreadInfo(head.tid, head.name, head.pthread, bool(head.ended), head.record_count)
             self.threads.by_index[index] = info
-            if head["generation"] > 1:
+            if head.generation > 1:
                 self.threads.recycled.add(index)
             if ring is not None and per_thread:
-                self._ring(info, head["first_record"], ring, i * per_thread, per_thread)
+                self._ring(info, head.first_record, ring, i * per_thread, per_thread)
 
     def _ring(self, info: ThreadInfo, own_from: int, extent: Extent, first: int, slots: int) -> None:
         """`own_from`: records before this count are of a thread that had the context earlier; their tid is 0."""
@@ -86,20 +87,28 @@ class Rings:
                 self.unknown_records += 1
                 continue
             payload = self._box.data[at + _HEADER.size : at + nbytes].ljust(definition.nbytes, b"\0")
-            data = _tidy(Record(kind), layout(definition).decode(payload))
+            data = _record(kind, payload)
             own = age == _WRAP - 1 or info.record_count - age > own_from
             tid, name = (info.tid, info.name) if own else (0, "an earlier thread")
             self.events.append(Event(mono_ns, tid, name, Record(kind).name, data))
 
 
-def _tidy(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
-    """Padding and "none" values out; tuples cut to what is set."""
-    data.pop("reserved", None)
+def _record(kind: int, payload: bytes) -> records.Record:
+    """Without padding, "none" values as None, tuples cut to what is set."""
+    if kind in (Record.MARK, Record.SAMPLE):
+        return records.Text(decode(raw.TextRecord, payload).text)
     if kind == Record.STEP:
-        data["source"] = _SOURCES.get(data["source"])
-    elif RECORD_PAYLOAD[kind] is NODE_RECORD:
-        data["sequence_nr"] = data["sequence_nr"] if data["sequence_nr"] >= 0 else None
-        data["storages"] = tuple(s for s in data["storages"] if s)
-        device = data.pop("device")
-        data["device"], data["stream"] = (device - 1, data["stream"]) if device else (None, None)
-    return data
+        step = decode(raw.StepRecord, payload)
+        return records.Step(step.step, _SOURCES.get(step.source))
+    if kind == Record.STREAM:
+        stream = decode(raw.StreamRecord, payload)
+        return records.Stream(stream.action, stream.device, stream.stream, stream.event, stream.other_stream)
+    node = decode(raw.NodeRecord, payload)
+    return records.Node(
+        name=node.name,
+        sequence_nr=node.sequence_nr if node.sequence_nr >= 0 else None,
+        input_count=node.input_count,
+        stream=node.stream if node.device else None,
+        storages=tuple(addr for addr in node.storages if addr),
+        device=node.device - 1 if node.device else None,
+    )

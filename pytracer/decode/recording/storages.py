@@ -76,7 +76,7 @@ class Storages:
 
     def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
         self._box, self._journal, self.clock, self._threads = box, journal, clock, threads
-        self._created_ns: int = box.header["created_mono_ns"]
+        self._created_ns: int = box.header.created_mono_ns
         self._forked = any(e.mono_ns < self._created_ns for e in journal.entries.values())
         self.busy_slots = 0
         self.torn_slots = 0

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.decode.types.host_counters import Usage
 from pytracer.decode.types.storages import PythonFrame
 
@@ -29,9 +30,11 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """NOTE: what the recorder installed, or could not do."""
+    """NOTE: what the recorder could not do. `subject`: which hook, which part of torch; see `NoteCode`."""
 
     text: str
+    code: NoteCode = NoteCode.OTHER
+    subject: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ addresses are ints.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 from pytracer.decode.types.devices import (
     CudaGraph,
@@ -20,11 +20,23 @@ from pytracer.decode.types.devices import (
 )
 from pytracer.decode.types.host_counters import Usage, Witness
 from pytracer.decode.types.journal import AnyFact, Note, Rank, UncaughtException, Versions, Wait, select
+from pytracer.decode.types.records import Record
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import Moment as Moment
 from pytracer.decode.types.storages import PythonFrame as PythonFrame
 from pytracer.decode.types.storages import Storage as Storage
 from pytracer.decode.types.storages import Who as Who
+
+FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
+HolderKindName = Literal["local", "cell", "global", "saved"]
+GuardSide = Literal["behind", "before"]
+GuardMechanismName = Literal["markers", "protection"]  # MADV_GUARD_INSTALL, mprotect
+CollectiveStateName = Literal["scheduled", "started", "completed", "failed", "ended"]  # "ended": how is not known
+ThreadStackState = Literal["listed", "asked", "walking", "done", "faulted"]
+HitKind = Literal["covering", "below", "above"]
+Role = Literal["rank", "dataloader-worker", "child", "launcher", "process"]
+StatusKind = Literal["exited", "signaled", "exception", "running", "vanished"]
+Reporter = Literal["handler", "launcher", "black-box"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class NativeFrame:
     image: str | None
     offset: int | None
     build_id: str | None
-    found: str
+    found: FrameFound
     function: str | None = None
     function_found: str | None = None
     offset_is_file: bool = False
@@ -93,7 +105,7 @@ class Holder:
     from where the search began.
     """
 
-    kind: str
+    kind: HolderKindName
     expression: str
     base: int
     frame: PythonFrame | None = None
@@ -110,7 +122,7 @@ class GuardDamage:
     `content` are the first ones.
     """
 
-    side: str
+    side: GuardSide
     offset: int
     nbytes: int
     content: bytes
@@ -140,7 +152,7 @@ class Guard:
     """
 
     armed: bool
-    mechanism: str | None
+    mechanism: GuardMechanismName | None
     every: int
     min_bytes: int
     alignment: int
@@ -158,7 +170,7 @@ class Guard:
 class Event:
     """One record of a ring.
 
-    `kind` is the name of `schema.Record`, `data` its decoded payload. `tid` is 0 for a thread that ended and whose
+    `kind` is the name of `schema.Record`, or COLLECTIVE. `tid` is 0 for a thread that ended and whose
     context was handed on.
     """
 
@@ -166,7 +178,7 @@ class Event:
     tid: int
     thread: str
     kind: str
-    data: dict[str, Any]
+    data: Record | Collective
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,7 @@ class Collective:
     sequence_nr: int
     op: str  # e.g. "all_reduce"
     backend: str | None  # e.g. "gloo"
-    state: str  # "scheduled" | "started" | "completed" | "failed"
+    state: CollectiveStateName
     started_ns: int | None
     completed_ns: int | None
     buffer_addr: int | None
@@ -272,7 +284,7 @@ class ThreadInfo:
 class StorageHit:
     """A storage near the fault address, found by the handler itself. `kind`: see `schema.STORAGE_HIT`."""
 
-    kind: str  # "covering" | "below" | "above"
+    kind: HitKind
     storage: Storage
 
 
@@ -320,7 +332,7 @@ class ThreadStack:
     tid: int
     name: str
     pthread: int | None
-    state: str
+    state: ThreadStackState
     native_stack: tuple[NativeFrame, ...] = ()
     native_total: int = 0
     gap: int = 0
@@ -482,14 +494,14 @@ class Process:
     """
 
     snapshot: Snapshot
-    role: str  # "rank" | "dataloader-worker" | "child" | "launcher" | "process"
+    role: Role
     rank: int | None
     local_rank: int | None
     world_size: int | None
-    status_kind: str
+    status_kind: StatusKind
     exit_code: int | None
     signal: int | None
-    reported_by: str | None
+    reported_by: Reporter | None
     ended_mono_ns: int | None
     exception: UncaughtException | None  # the one that ended it
     exception_mono_ns: int | None = None  # when it was first seen; it may have reached the top later
@@ -524,7 +536,7 @@ class Job:
     launcher: LauncherRecord | None
     processes: tuple[Process, ...]
     damage: tuple[Damage, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, object] = field(default_factory=dict)
     flight: tuple[FlightUse, ...] = ()
     gpu_cores: tuple[GpuCore, ...] = ()
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import overload
 
 from pytracer.decode.types.storages import Storage
 
@@ -86,10 +86,10 @@ class StorageTable(Sequence[Storage]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __deepcopy__(self, memo: Any) -> StorageTable:
+    def __deepcopy__(self, memo: object) -> StorageTable:
         return self
 
-    def count(self, value: Any) -> int:
+    def count(self, value: object) -> int:
         """As of any sequence; of a state, without decoding."""
         if value in ("live", "freed"):
             live = sum(sum(part.live) for part in self._parts)

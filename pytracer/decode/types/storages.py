@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pytracer.decode.types.devices import DEFAULT_POOL, Pool
+
+StorageState = Literal["live", "freed"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Storage:
 
     base: int
     nbytes: int
-    state: str  # "live" | "freed"
+    state: StorageState
     allocated: Moment
     allocated_by: Who
     allocated_thread: int | None

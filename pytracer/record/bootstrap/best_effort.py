@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
 
@@ -24,5 +25,5 @@ class Care:
             box.lib.pytracer_count_hook_error()
             if subject not in self._told:
                 self._told.add(subject)
-                box.note(f"{subject} could not be noted: {type(error).__name__}: {error}")
+                box.note(NoteCode.WRAPPER, f"{subject} could not be noted: {type(error).__name__}: {error}", subject)
             return None

@@ -31,7 +31,7 @@ def _boot(path: str) -> None:
 def _report(error: BaseException) -> None:
     import ctypes
 
-    text = f"the Python half of recording did not start: {type(error).__name__}: {error}".encode()
+    text = f"[python-half] the Python half of recording did not start: {type(error).__name__}: {error}".encode()
     ctypes.CDLL(None).pytracer_journal(3, text, len(text))
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
+from pytracer.blackbox.note_codes import NoteCode
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _waiting: list[tuple[CodeType, bool]] = []  # until torch is there
@@ -33,7 +35,7 @@ def unseen_frame(function: F) -> F:
     return function
 
 
-def begin(note: Callable[[str], Any]) -> None:
+def begin(note: Callable[[NoteCode, str], object]) -> None:
     """Sets the marks, once torch is imported. `note` is told when this torch has none."""
     global _mark
     if _mark is not None:
@@ -49,7 +51,7 @@ def begin(note: Callable[[str], Any]) -> None:
         )
         alone, below = strategy(action.SKIP, action.DEFAULT), strategy(action.SKIP, action.SKIP)
     except (ImportError, AttributeError, TypeError) as error:
-        note(f"torch.compile may compile functions of pytracer: {type(error).__name__}: {error}")
+        note(NoteCode.COMPILER, f"torch.compile may compile functions of pytracer: {type(error).__name__}: {error}")
         return
 
     def mark(code: CodeType, with_callees: bool) -> None:

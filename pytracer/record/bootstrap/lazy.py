@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -56,7 +57,7 @@ class Part:
                 call.to = call.current()
         except Exception as error:
             self._box.lib.pytracer_count_hook_error()
-            self._box.note(f"a part of the recording is not installed: {type(error).__name__}: {error}")
+            self._box.note(NoteCode.PART, f"a part of the recording is not installed: {type(error).__name__}: {error}")
         for call, function in around:
             call.put(function)
 

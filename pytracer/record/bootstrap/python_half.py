@@ -5,6 +5,7 @@ Every traced process that imports torch pays for what is imported here and in `t
 
 from __future__ import annotations
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap import torch_half
 from pytracer.record.bootstrap.import_hook import is_imported, when_torch_is_imported
 from pytracer.record.core import core
@@ -19,9 +20,14 @@ def start(level: str) -> None:
     started = True
     box = core()
     if not box.check_python():
-        box.note("the frames of this CPython are laid out differently: Python stacks are left out")
+        box.note(
+            NoteCode.PYTHON_LAYOUT, "the frames of this CPython are laid out differently: Python stacks are left out"
+        )
     elif not box.check_objects():
-        box.note("the objects of this CPython are laid out differently: who holds a storage is not looked for")
+        box.note(
+            NoteCode.PYTHON_LAYOUT,
+            "the objects of this CPython are laid out differently: who holds a storage is not looked for",
+        )
     exceptions.install(box)
     if not box.preloaded:  # else the core sees every handler and thread
         from pytracer.record.bootstrap import handlers, threads

@@ -10,6 +10,7 @@ import platform
 import sys
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import LEVELS, Entry
 from pytracer.record import config
 from pytracer.record.bootstrap import dynamo
@@ -37,7 +38,7 @@ def install(box: Core, level: str, *, late: bool = False) -> None:
         _install(box, level, late)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"the torch hooks are not installed: {type(error).__name__}: {error}")
+        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {type(error).__name__}: {error}")
 
 
 def arm_guard(box: Core) -> None:
@@ -112,7 +113,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     _install_without_native(box, late)
     reason = mismatch(torch.__version__)
     if reason is not None:
-        box.note(f"the torch hooks are not installed: {reason}")
+        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {reason}")
         return
     native: Any = importlib.import_module("pytracer._native")
 
@@ -127,7 +128,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     libraries = [path for path in libraries if path]
     for name, refusal in native.install(LEVELS[level], libraries):
         if refusal:
-            box.note(f"the hook {name} is not installed: {refusal}")
+            box.note(NoteCode.HOOK, f"the hook {name} is not installed: {refusal}", name)
     arm_guard(box)
     from pytracer.record.torch import names, optimizer
 

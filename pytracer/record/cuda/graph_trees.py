@@ -12,6 +12,7 @@ import re
 import threading
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -44,7 +45,7 @@ def _install(box: Core) -> None:
         manager = importlib.import_module(_MODULE).CUDAGraphTreeManager
         record = manager.record_function
     except AttributeError as error:
-        box.note(f"CUDA graphs of compiled functions get no names: {error}")
+        box.note(NoteCode.CUDA, f"CUDA graphs of compiled functions get no names: {error}")
         return
 
     @functools.wraps(record)

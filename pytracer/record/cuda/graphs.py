@@ -12,6 +12,7 @@ import warnings
 import weakref
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record import config
 from pytracer.record.bootstrap.dynamo import unseen
@@ -135,7 +136,7 @@ def _guarded(box: Core, act: Any, *args: Any) -> None:
         act(*args)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"a CUDA graph could not be noted: {type(error).__name__}: {error}")
+        box.note(NoteCode.CUDA, f"a CUDA graph could not be noted: {type(error).__name__}: {error}")
 
 
 def _warn(number: int, broken: int) -> None:

@@ -9,6 +9,7 @@ import functools
 import importlib
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
 
 _native_cuda: Any = None
@@ -24,7 +25,10 @@ def install(box: Core, native: Any, level: str) -> None:
     try:
         _native_cuda = importlib.import_module("pytracer._native_cuda")
     except ImportError as error:
-        box.note(f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found")
+        box.note(
+            NoteCode.CUDA,
+            f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found",
+        )
         return
     _native_cuda.set_who(native.who_address())
     from pytracer.record.cuda import graphs, streams
@@ -52,7 +56,7 @@ def _attach(box: Core, native_cuda: Any) -> None:
     try:
         refusal = native_cuda.attach()
         if refusal:
-            box.note(f"memory of CUDA devices is not followed: {refusal}")
+            box.note(NoteCode.CUDA, f"memory of CUDA devices is not followed: {refusal}")
         native_cuda.follow(True)
         native_cuda.install_stream_probe()
         from pytracer.record.cuda import poller
@@ -60,4 +64,4 @@ def _attach(box: Core, native_cuda: Any) -> None:
         poller.start(box, native_cuda)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"CUDA devices are not followed: {type(error).__name__}: {error}")
+        box.note(NoteCode.CUDA, f"CUDA devices are not followed: {type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
 from pytracer.record.cuda.nccl import Groups
 
@@ -64,7 +65,7 @@ class _Watch:
                 except Exception as error:
                     done = True
                     self._box.lib.pytracer_count_hook_error()
-                    self._box.note(f"it is not recorded {what}: {type(error).__name__}: {error}")
+                    self._box.note(NoteCode.CUDA, f"it is not recorded {what}: {type(error).__name__}: {error}")
                 if done:
                     del self._questions[what]
             self._native.progress_read()
@@ -74,7 +75,9 @@ class _Watch:
             return True
         if not self._native.is_deaf():
             return None
-        self._box.note("memory of CUDA devices is not followed: the allocator took the tracker and never calls it")
+        self._box.note(
+            NoteCode.CUDA, "memory of CUDA devices is not followed: the allocator took the tracker and never calls it"
+        )
         return True
 
     def _ask_streams(self) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -57,4 +58,4 @@ def _note(box: Core, loader: Any) -> None:
         )
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"a DataLoader could not be noted: {type(error).__name__}: {error}")
+        box.note(NoteCode.LOADER, f"a DataLoader could not be noted: {type(error).__name__}: {error}")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NoReturn
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -37,7 +38,7 @@ def install(box: Core) -> None:
                 _begin(box, signature.bind(*args, **kwargs).arguments)
         except Exception as error:
             box.lib.pytracer_count_hook_error()
-            box.note(f"the DataLoader worker could not be noted: {type(error).__name__}: {error}")
+            box.note(NoteCode.LOADER, f"the DataLoader worker could not be noted: {type(error).__name__}: {error}")
         return original(*args, **kwargs)
 
     _patches.replace(worker, "_worker_loop", _worker_loop)

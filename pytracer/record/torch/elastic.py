@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pytracer._printable import one_line
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -60,7 +61,7 @@ def _wrap(box: Core, errors: Any) -> None:
             if type(error).__name__ == "SignalException":  # torch's agent turns SIGTERM into it
                 raise
             box.lib.pytracer_count_hook_error()
-            box.note(f"torchrun's table was not completed: {type(error).__name__}: {error}")
+            box.note(NoteCode.ELASTIC, f"torchrun's table was not completed: {type(error).__name__}: {error}")
         build(self, name, failures)
 
     _patches.replace(errors.ProcessFailure, "__post_init__", remember_path)

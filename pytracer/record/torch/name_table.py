@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry, NameRole
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
@@ -184,7 +185,7 @@ class NameTable:
                 number = self._texts[text] = self._box.journal(Entry.NAME, text[-LONGEST_TEXT:])
             if not number and not self._complained:
                 self._complained = True
-                self._box.note("there is no room for more names: tensors that come later have none")
+                self._box.note(NoteCode.NAMES, "there is no room for more names: tensors that come later have none")
         return number or 0
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -36,7 +37,10 @@ def install(box: Core, objects: list[Any]) -> None:
     """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
     global _recorder
     if not layout_probe.learn(box):
-        box.note("tensors are not named: this torch, or this CPython, lays them out in a way that is not known")
+        box.note(
+            NoteCode.NAMES,
+            "tensors are not named: this torch, or this CPython, lays them out in a way that is not known",
+        )
         return
     _recorder = _Recorder(box)
     _recorder.install()
@@ -125,7 +129,7 @@ class _Recorder:
             self._box.lib.pytracer_count_hook_error()
             if not self._complained:
                 self._complained = True
-                self._box.note(f"some tensors are not named: {type(error).__name__}: {error}")
+                self._box.note(NoteCode.NAMES, f"some tensors are not named: {type(error).__name__}: {error}")
 
     def find_older(self, objects: list[Any]) -> None:
         """Modules and optimizers that were made before recording began."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
 
 BUDGET_NS = 200_000_000
@@ -27,4 +28,4 @@ def follow(box: Core, native: Any, objects: list[Any]) -> None:
         words += f"; {not_followed} more are not followed: nobody would see their end"
     if looked_at < total:
         words += f"; the search was given up after {(time.monotonic_ns() - begin) // 1_000_000} ms of {total} objects"
-    box.note(words)
+    box.note(NoteCode.PREEXISTING, words)

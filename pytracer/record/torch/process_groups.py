@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.patches import Patches
@@ -98,7 +99,7 @@ def note_rank(box: Core) -> None:
         note_group(box, dist.group.WORLD, list(range(dist.get_world_size())))
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"the rank could not be noted: {type(error).__name__}: {error}")
+        box.note(NoteCode.RANK, f"the rank could not be noted: {type(error).__name__}: {error}")
 
 
 @unseen
@@ -151,7 +152,7 @@ def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
         )
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(f"a process group could not be noted: {type(error).__name__}: {error}")
+        box.note(NoteCode.GROUP, f"a process group could not be noted: {type(error).__name__}: {error}")
 
 
 def _note_groups_of(box: Core, name: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import struct
 
+import msgspec
 import pytest
 
-from pytracer.blackbox import schema
-from pytracer.blackbox.codec import layout, split_type
+from pytracer.blackbox import schema, structures
+from pytracer.blackbox.codec import decode, layout, split_type
 
 C_TYPES = {
     "u8": ctypes.c_uint8,
@@ -97,18 +98,37 @@ def test_payloads_fit_into_a_record() -> None:
 
 def test_text_ends_at_the_first_nul_and_bad_bytes_are_marked() -> None:
     """`char[N]` decodes to what stands before the padding; bytes that are no UTF-8 become U+FFFD."""
-    decoded = layout(schema.TEXT_RECORD).decode(b"a\xffb\0rest".ljust(112, b"x"))
-    assert decoded == {"text": "a\ufffdb"}
+    decoded = decode(structures.TextRecord, b"a\xffb\0rest".ljust(112, b"x"))
+    assert decoded.text == "a\ufffdb"
 
 
 def test_arrays_are_tuples_and_byte_arrays_bytes() -> None:
     """`u64[5]` decodes to five numbers, `u8[32]` to 32 bytes."""
-    node = layout(schema.NODE_RECORD).decode(struct.pack("<48sqIIQ5Q", b"n", -1, 2, 0, 0, 2, 3, 4, 5, 6))
-    assert (node["sequence_nr"], node["storages"]) == (-1, (2, 3, 4, 5, 6))
-    assert layout(schema.CRASH_HEADER).decode(bytes(1024))["code_bytes"] == bytes(32)
+    packed = struct.pack("<48sqIIQ5Q", b"n", -1, 2, 0, 0, 2, 3, 4, 5, 6)
+    node = decode(structures.NodeRecord, packed)
+    assert (node.sequence_nr, node.storages) == (-1, (2, 3, 4, 5, 6))
+    assert decode(structures.CrashHeader, bytes(1024)).code_bytes == bytes(32)
 
 
 def test_short_input_is_refused() -> None:
     """Decoding never reads past the end."""
     with pytest.raises(struct.error):
-        layout(schema.GRAVE).decode(bytes(63))
+        decode(structures.Grave, bytes(63))
+
+
+@pytest.mark.parametrize("definition", schema.STRUCTS, ids=lambda item: item.name)
+def test_structure_has_the_fields_of_its_definition(definition: schema.Struct) -> None:
+    """In their order, so that values need no names."""
+    kind = getattr(structures, definition.name)
+    assert kind.__struct_fields__ == tuple(field.name for field in definition.fields)
+    assert isinstance(decode(kind, bytes(definition.nbytes)), kind)
+
+
+@pytest.mark.parametrize("definition", schema.STRUCTS, ids=lambda item: item.name)
+def test_single_number_is_that_of_the_whole_structure(definition: schema.Struct) -> None:
+    """Each field by its name, signed or not."""
+    data = bytes(range(3)) + bytes(255 - i % 256 for i in range(definition.nbytes))
+    whole = decode(getattr(structures, definition.name), data, 3)
+    for name, value in msgspec.structs.asdict(whole).items():
+        if isinstance(value, int):
+            assert layout(definition).number(name, data, 3) == value

@@ -148,3 +148,13 @@ def test_exception_text_is_not_markup(run: Path) -> None:
     """Brackets in a message are shown as they are."""
     box = s.rank(0).at(5).exception("ValueError", "[bold]x[/bold] :smile:", [("main", s.SCRIPT, 1)]).exit(1)
     assert "[bold]x[/bold] :smile:" in render_text(build_report(s.load(run, box)))
+
+
+def test_evidence_that_has_a_row_is_left_out_by_its_kind() -> None:
+    """Its words decide nothing."""
+    kept = r.Evidence("the Python code was at no place: SIGSEGV, the sender's command line")
+    said = [r.Evidence(f"in other words {kind}", kind) for kind in ("signal", "python-line", "sender-command")]
+    process = r.ProcessReport(pid=7, signal=r.Signal(name="SIGSEGV"))
+    verdict = r.Verdict(class_="unknown", pid=7, summary="It died.", evidence=[kept, *said])
+    text = render_text(r.Report(verdict=verdict, processes=[process]))
+    assert kept in text and "in other words" not in text

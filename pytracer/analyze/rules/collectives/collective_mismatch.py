@@ -23,6 +23,7 @@ from pytracer.analyze.collectives.description import at_place, call_words, capit
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.deaths.attribution import abort_words, account, nothing_to_compare, symptom_words, views_of
 from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.report.job import Evidence
 
 _LISTED = 4
 _ADVICE = {
@@ -135,12 +136,14 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
     if found.field == "size" and len({other.call.numel for other in found.variants}) == 1:
         return f"{ranks} expected {count_words(item.call.output_numel or 0, 'element')} in all"
     if found.field == "size":
-        return f"{ranks} passed {count_words(value or 0, 'element')} {list(item.call.sizes)}"
+        return f"{ranks} passed {count_words(item.call.numel or 0, 'element')} {list(item.call.sizes)}"
     return f"{ranks} passed {value}"
 
 
-def _side(item: Variant, match: GroupMatch) -> str:
-    return f"{span_words(item.ranks)}: {call_words(item.call, match)}{at_place(item.call)}, {item.call.state}"
+def _side(item: Variant, match: GroupMatch) -> Evidence:
+    call = call_words(item.call, match)
+    text = f"{span_words(item.ranks)}: {call}{at_place(item.call)}, {item.call.state}"
+    return Evidence(text, "call", ranks=tuple(item.ranks), call=call)
 
 
 def _more(found: Mismatch) -> str | None:

@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.report.job import Evidence
 
 MESSAGE_CHARACTERS = 160
 
@@ -76,12 +77,12 @@ def _words(view: ProcessView) -> str:
     return f"{exception.type}: {message.rstrip('.')}" if message else exception.type
 
 
-def _signal_later(view: ProcessView) -> str | None:
+def _signal_later(view: ProcessView) -> Evidence | None:
     """Torn down without its process group, a healthy rank may abort, too: gloo's threads outlive the interpreter."""
     signal = view.report.signal
     if view.process.status_kind != "signaled" or signal is None:
         return None
-    return f"{signal.name} ended the process later, while it was shutting down"
+    return Evidence(f"{signal.name} ended the process later, while it was shutting down", "signal")
 
 
 def _left_early(job: JobView, views: list[ProcessView]) -> str | None:

@@ -31,6 +31,7 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
+from pytracer.report.job import Evidence
 
 _ADVICE = (
     "The damage was done earlier and elsewhere: run it with MALLOC_CHECK_=3, under AddressSanitizer or valgrind, and "
@@ -62,7 +63,7 @@ class HeapCorruption:
             views,
             f"{subject_words(views)} {_what(damage)}{below}.",
             [
-                "SIGABRT, sent by the process itself" if is_abort(view) else fault_evidence(view),
+                Evidence("SIGABRT, sent by the process itself", "signal") if is_abort(view) else fault_evidence(view),
                 f"the C library printed: {damage.text}" if damage.text else None,
                 python_evidence(view),
                 collective_evidence(views),

@@ -43,6 +43,7 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
+from pytracer.report.job import Evidence
 
 _SANITIZER = (
     "Look at the native function: its pointer was overwritten, never set, or of another type. "
@@ -159,10 +160,11 @@ def _why_jump(jump: Jump) -> str | None:
     return "no code was mapped at the target"
 
 
-def _branch(jump: Jump) -> str:
+def _branch(jump: Jump) -> Evidence:
     """The branch that the processor refused; the kernel gives no address for it."""
     target = f" to {hex_addr(jump.target)}" if jump.target is not None else ""
-    return f"SIGSEGV (SI_KERNEL): {jump.how}{target}, where no process can have memory (not canonical on x86-64)"
+    where = "where no process can have memory (not canonical on x86-64)"
+    return Evidence(f"SIGSEGV (SI_KERNEL): {jump.how}{target}, {where}", "signal")
 
 
 def _not_null(view: ProcessView) -> str | None:

@@ -44,6 +44,7 @@ from pytracer.analyze.view import (
     not_found,
     subject_words,
 )
+from pytracer.report.job import Evidence
 
 MESSAGE_CHARACTERS = 200
 _EXCEPTION = "a C++ exception was not caught"
@@ -126,7 +127,10 @@ class Abort:
             views,
             f"{subject_words(views)} aborted: {how}{below}.",
             [
-                "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
+                Evidence(
+                    "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
+                    "signal",
+                ),
                 known.says if known else None,
                 f"the C library printed: {text}" if text else None,
                 python_evidence(view),

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.report.job import Evidence
 
 FPE_INTDIV, FPE_INTOVF = 1, 2
 _FLOAT = {
@@ -58,7 +59,7 @@ class Arithmetic(FaultRule):
             views,
             f"{subject_words(views)} {_what(code, division)}{in_function(view)}.",
             [
-                f"SIGFPE ({signal.code if signal else '?'}){text}",
+                Evidence(f"SIGFPE ({signal.code if signal else '?'}){text}", "signal"),
                 _operand(division),
                 _dividend(view, division),
                 python_evidence(view),

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.platform.signals import SIGSYS
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.report.job import Evidence
 
 SYS_SECCOMP = 1
 
@@ -46,7 +47,9 @@ class ForbiddenSystemCall(FaultRule):
             f"{subject_words(views)} made a system call that {by} forbids{f', {name}' if name else ''}"
             f"{',' if name and view.function else ''}{in_function(view)}.",
             [
-                f"SIGSYS ({signal.code if signal else '?'})" + (f", system call {name}" if name else ""),
+                Evidence(
+                    f"SIGSYS ({signal.code if signal else '?'})" + (f", system call {name}" if name else ""), "signal"
+                ),
                 python_evidence(view),
                 collective_evidence(views),
             ],

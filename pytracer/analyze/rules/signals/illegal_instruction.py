@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words, image_at
 from pytracer.analyze.platform.signals import SIGILL
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.report.job import Evidence
 
 _TRAPS = {b"\x0f\x0b": "ud2", b"\x0f\xb9": "ud1", b"\x0f\xff": "ud0"}
 _AVX512, _VEX3, _VEX2 = 0x62, 0xC4, 0xC5
@@ -73,7 +74,9 @@ class IllegalInstruction(FaultRule):
             views,
             f"{subject_words(views)} {reading.what}{in_function(view)}.",
             [
-                f"SIGILL ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}" if crash else None,
+                Evidence(f"SIGILL ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
+                if crash
+                else None,
                 reading.bytes_words,
                 python_evidence(view),
                 collective_evidence(views),

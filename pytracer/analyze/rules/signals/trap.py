@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGTRAP
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.report.job import Evidence
 
 _WHAT = {
     1: "hit a breakpoint instruction",
@@ -50,7 +51,9 @@ class Trap(FaultRule):
             views,
             f"{subject_words(views)} {_WHAT.get(code, 'was stopped by a trap')}{in_function(view)}.",
             [
-                f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}" if crash else None,
+                Evidence(f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
+                if crash
+                else None,
                 python_evidence(view),
                 collective_evidence(views),
             ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.lazy import Part
 from pytracer.record.bootstrap.patches import Patches
 
@@ -18,7 +19,10 @@ class Box:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.lib = types.SimpleNamespace(pytracer_count_hook_error=lambda: None)
-        self.note = self.notes.append
+
+    def note(self, code: NoteCode, text: str) -> None:
+        assert code == NoteCode.PART
+        self.notes.append(text)
 
 
 @pytest.fixture

@@ -1,0 +1,42 @@
+"""Records of the rings: what a thread did, decoded; `Event.data`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True):
+    """MARK, SAMPLE: the program's own words; what a DataLoader worker loads, empty when it is done."""
+
+    text: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """STEP. `source` is "pytracer.step" or "optimizer steps"."""
+
+    step: int
+    source: str | None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """NODE, OP, RANGE_BEGIN, RANGE_END. `device` and `stream` are None in a process that does not use CUDA."""
+
+    name: str
+    sequence_nr: int | None
+    input_count: int
+    stream: int | None
+    storages: tuple[int, ...]
+    device: int | None
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """STREAM: streams wait for each other, or the host for them."""
+
+    action: int
+    device: int
+    stream: int
+    event: int
+    other_stream: int
+
+
+Record = Text | Step | Node | Stream
