@@ -415,3 +415,50 @@ EXPORT int testing_decide(int installed, int fault, int blocked, int is_init) {
   return static_cast<int>(decide({static_cast<Installed>(installed), fault != 0, blocked != 0, is_init != 0}));
 }
 EXPORT void testing_default_action() { signal(SIGSEGV, SIG_DFL); }
+
+// ---- what the program believes is installed ----
+
+namespace {
+
+// An action that nobody calls; all of it follows from its number.
+struct sigaction numbered_action(uint64_t number) {
+  struct sigaction action{};
+  action.sa_sigaction = reinterpret_cast<void (*)(int, siginfo_t*, void*)>(number << 12);
+  action.sa_flags = SA_SIGINFO | (number % 2 != 0 ? SA_RESTART : 0) | (number % 3 != 0 ? SA_NODEFER : 0);
+  for (size_t at = 0; at + sizeof number <= sizeof action.sa_mask; at += sizeof number)
+    memcpy(reinterpret_cast<char*>(&action.sa_mask) + at, &number, sizeof number);
+  return action;
+}
+
+// 0: parts of several.
+uint64_t number_of(const struct sigaction& action) {
+  uint64_t number = reinterpret_cast<uint64_t>(action.sa_sigaction) >> 12;
+  struct sigaction whole = numbered_action(number);
+  constexpr int kFlags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
+  return memcmp(&whole.sa_mask, &action.sa_mask, sizeof whole.sa_mask) == 0 && whole.sa_flags == (action.sa_flags & kFlags) ? number : 0;
+}
+
+}  // namespace
+
+/// Threads that change the action for SIGSEGV at once. Returns how many changes were given back not exactly once, or in parts.
+EXPORT uint64_t testing_change_actions(uint32_t threads, uint64_t changes) {
+  std::vector<std::atomic<uint32_t>> given_back(threads * changes + 1);  // by number, from 1
+  std::atomic<uint64_t> parts{0};
+  struct sigaction first = numbered_action(threads * changes + 1), last{};
+  sigaction(SIGSEGV, &first, nullptr);
+  on_threads(threads, [&](uint32_t t) {
+    for (uint64_t n = 0; n < changes; n++) {
+      struct sigaction mine = numbered_action(t * changes + n + 1), old{}, seen{};
+      sigaction(SIGSEGV, &mine, &old);
+      sigaction(SIGSEGV, nullptr, &seen);
+      uint64_t number = number_of(old);
+      parts += number == 0 || number_of(seen) == 0;
+      given_back[number % given_back.size()]++;
+    }
+  });
+  sigaction(SIGSEGV, nullptr, &last);
+  given_back[number_of(last) % given_back.size()]++;
+  uint64_t wrong = parts;
+  for (auto& count : given_back) wrong += count != 1;
+  return wrong;
+}

@@ -2,7 +2,7 @@
 
     names_below_other_handlers.py HOW
 
-HOW is "handler" (the library's ends the process with status 11) or "mask" (the thread blocks every signal). Prints where
+HOW is "handler" (the library ends the process with status 11) or "mask" (the thread blocks every signal). Prints where
 the tensor that still lives has moved to.
 """
 
