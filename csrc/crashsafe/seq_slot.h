@@ -28,43 +28,46 @@
 
 namespace pytracer::crashsafe {
 
-/// The number alone, for bytes that are no item of their own. `Hidden`: what it is while they change.
-template <class Number, Number kHidden = 0>
+/// The number alone: for bytes that are no item of their own, and for two members that lie in one word.
+template <class Number>
 class SeqNumber {
  public:
-  explicit SeqNumber(Number& number) noexcept : number_(number) {}
+  explicit SeqNumber(Number& number) noexcept : number_(reinterpret_cast<Word*>(&number)) {}
 
-  void hide() noexcept {
-    number_.store(kHidden, std::memory_order_relaxed);
+  /// `hidden`: any value by which readers know that the bytes change.
+  void hide(Number hidden = 0) noexcept {
+    __atomic_store_n(number_, hidden, __ATOMIC_RELAXED);
     std::atomic_thread_fence(std::memory_order_release);
   }
-  void publish(Number number) noexcept { number_.store(number, std::memory_order_release); }
+  void publish(Number number) noexcept { __atomic_store_n(number_, number, __ATOMIC_RELEASE); }
 
-  Number begin_read() const noexcept { return number_.load(std::memory_order_acquire); }
+  Number begin_read() const noexcept { return __atomic_load_n(number_, __ATOMIC_ACQUIRE); }
   /// After the bytes were read.
   bool is_still(Number seen) const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);
-    return number_.load(std::memory_order_relaxed) == seen;
+    return __atomic_load_n(number_, __ATOMIC_RELAXED) == seen;
   }
 
  private:
-  std::atomic_ref<Number> number_;
+  using Word [[gnu::may_alias]] = Number;
+  Word* number_;
 };
 
 /// Copies to or from bytes that another thread may be changing.
 template <class Item>
 void copy_racing(Item& to, const Item& from) noexcept {
   static_assert(std::is_trivially_copyable_v<Item> && sizeof(Item) % sizeof(uint32_t) == 0 && alignof(Item) >= alignof(uint32_t));
-  auto* words = reinterpret_cast<uint32_t*>(&to);
-  auto* source = reinterpret_cast<const uint32_t*>(&from);
-  for (size_t i = 0; i < sizeof(Item) / sizeof(uint32_t); i++) {
+  using Word [[gnu::may_alias]] = uint32_t;
+  auto* words = reinterpret_cast<Word*>(&to);
+  auto* source = reinterpret_cast<const Word*>(&from);
+  for (size_t i = 0; i < sizeof(Item) / sizeof(Word); i++) {
     uint32_t word = __atomic_load_n(source + i, __ATOMIC_RELAXED);
     __atomic_store_n(words + i, word, __ATOMIC_RELAXED);
   }
 }
 
 /// An item of blackbox/layout.h, or of the process's own, with its number among its members.
-template <class Item, auto kNumber = &Item::order, auto kHidden = std::remove_cvref_t<decltype(std::declval<Item>().*kNumber)>{0}>
+template <class Item, auto kNumber = &Item::order>
 class SeqSlot {
  public:
   using Number = std::remove_cvref_t<decltype(std::declval<Item>().*kNumber)>;
@@ -74,14 +77,14 @@ class SeqSlot {
   /// `change` sees the item as it was, and changes it where it lies; it leaves the number alone.
   template <class Change>
   void write(Number number, Change change) noexcept {
-    SeqNumber<Number, kHidden> shown(item_.*kNumber);
+    SeqNumber shown(item_.*kNumber);
     shown.hide();
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer knows no fences: for it, the stores of 2 are atomic, too.
     Item changed;
     copy_racing(changed, item_);
     change(changed);
-    changed.*kNumber = kHidden;
+    changed.*kNumber = 0;
     copy_racing(item_, changed);
 #else
     change(item_);
@@ -89,13 +92,13 @@ class SeqSlot {
     shown.publish(number);
   }
 
-  /// The number of the item that is now in `copy`; the hidden one when there is none, or it changed meanwhile.
+  /// The number of the item that is now in `copy`; 0 when there is none, or it changed meanwhile.
   Number read(Item& copy) const noexcept {
-    SeqNumber<Number, kHidden> shown(item_.*kNumber);
+    SeqNumber shown(item_.*kNumber);
     Number seen = shown.begin_read();
-    if (seen == kHidden) return seen;
-    copy_racing(copy, const_cast<const Item&>(item_));
-    return shown.is_still(seen) ? seen : kHidden;
+    if (seen == 0) return 0;
+    copy_racing(copy, item_);
+    return shown.is_still(seen) ? seen : 0;
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "storage_lookup.h"
 
 #include "box.h"
+#include "seq_slot.h"
 
 #include <cstring>
 
@@ -54,15 +55,18 @@ Grave as_grave(const LiveStorage& slot, uint64_t key) {
 void consider_foreign(Best (&best)[kKinds], uint64_t addr) {
   ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
   for (uint32_t i = 0; slots != nullptr && i < kForeignStorages; i++) {
-    std::atomic_ref<uint32_t> state(slots[i].state);
-    uint32_t before = state.load(std::memory_order_acquire);
-    bool live = before == static_cast<uint32_t>(ForeignState::kLive);
-    if (!live && before != static_cast<uint32_t>(ForeignState::kFreed)) continue;
+    SeqNumber shown(reinterpret_cast<uint64_t&>(slots[i]));  // state and generation
+    uint64_t before = shown.begin_read();
+    auto state = static_cast<ForeignState>(static_cast<uint32_t>(before));
+    bool live = state == ForeignState::kLive;
+    if (!live && state != ForeignState::kFreed) continue;
     Grave life;
-    memcpy(&life, slots[i].life, sizeof life);
-    uint32_t generation = slots[i].generation;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (state.load(std::memory_order_relaxed) != before || slots[i].generation != generation) continue;  // changed under us
+    copy_racing(life, *reinterpret_cast<const Grave*>(slots[i].life));
+    if (!shown.is_still(before)) continue;  // changed under us
+    if (live) {                             // its end may be half written
+      life.free_epoch = life.alloc_epoch;
+      life.free_sequence = life.alloc_sequence;
+    }
     consider(best, addr, live ? kLiveCovering : kGraveCovering, life, live ? life.alloc_thread : life.free_thread);
   }
 }

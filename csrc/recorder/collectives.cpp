@@ -1,6 +1,7 @@
 #include "collectives.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "journal.h"
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace pytracer::recorder {
@@ -19,14 +22,44 @@ constexpr uint64_t kRecent = 256;                     // a backend's queue is sh
 constexpr uint32_t kPointToPoint = 1, kReturned = 8;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};
+// By slot, the number of the last collective whose call has returned: the flag in the slot does not say whose it is.
+std::atomic<uint64_t> returned[kCollectives] = {};
 // Those before this number have all been started: nobody looks at them again. May lag behind, never run ahead.
 std::atomic<uint64_t> first_waiting{1};
 
 CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
 
-bool is_of_group(const CollectiveSlot& slot, const char* group, size_t nbytes) {
-  if (slot.group_id == 0) return false;
-  const char* entry = g_box.journal.data + slot.group_id * 8ull + sizeof(EntryHeader);
+// Number and state of a slot lie in one word, and a state is only set where the number still is the one that was looked at: the ring may
+// have come round meanwhile. Others access the two halves by themselves, which the processors that we know keep in one order.
+struct Numbered {
+  uint32_t order, state;
+};
+static_assert(offsetof(CollectiveSlot, order) == 0 && offsetof(CollectiveSlot, state) == 4 && std::endian::native == std::endian::little);
+using Word [[gnu::may_alias]] = uint64_t;
+
+// acquire: who sees the number sees what was called
+Numbered number_and_state(CollectiveSlot& slot) { return std::bit_cast<Numbered>(__atomic_load_n(reinterpret_cast<Word*>(&slot), __ATOMIC_ACQUIRE)); }
+
+// release: who sees the state sees its time. `seen` becomes what is there instead.
+bool set_state(CollectiveSlot& slot, Numbered& seen, CollectiveState state) {
+  Numbered wanted{seen.order, static_cast<uint32_t>(state)};
+  return __atomic_compare_exchange_n(reinterpret_cast<Word*>(&slot), reinterpret_cast<Word*>(&seen), std::bit_cast<uint64_t>(wanted), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+void raise_to(std::atomic_ref<uint64_t> value, uint64_t least) {
+  uint64_t seen = value.load(std::memory_order_relaxed);
+  while (seen < least && !value.compare_exchange_weak(seen, least, std::memory_order_relaxed)) {
+  }
+}
+
+// A thread that the ring overtakes here stores a time before that of the newer collective's call, which readers ignore, and never in the
+// place of a later one.
+void note_time(uint64_t& member) { raise_to(std::atomic_ref(member), crashsafe::now_ns()); }
+
+bool is_of_group(uint32_t group_id, const char* group, size_t nbytes) {
+  if (group_id == 0) return false;
+  const char* entry = g_box.journal.data + group_id * 8ull + sizeof(EntryHeader);
   GroupEntry head;
   memcpy(&head, entry, sizeof head);
   return head.name_nbytes == nbytes && memcmp(entry + sizeof head, group, nbytes) == 0;
@@ -40,8 +73,14 @@ void each_of_group(const char* group, Visit visit) {
   size_t nbytes = strlen(group);
   for (uint64_t number = newest > kCollectives ? newest - kCollectives + 1 : 1; number <= newest; number++) {
     CollectiveSlot& slot = *slot_of(slots, number);
-    if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) continue;
-    if ((slot.flags & kPointToPoint) == 0 && is_of_group(slot, group, nbytes)) visit(slot);
+    crashsafe::SeqNumber order(slot.order);
+    if (order.begin_read() != static_cast<uint32_t>(number)) continue;
+    uint32_t state = std::atomic_ref(slot.state).load(std::memory_order_relaxed);
+    uint64_t sequence_nr = std::atomic_ref(slot.sequence_nr).load(std::memory_order_relaxed);
+    uint32_t group_id = std::atomic_ref(slot.group_id).load(std::memory_order_relaxed);
+    uint32_t flags = std::atomic_ref(slot.flags).load(std::memory_order_relaxed);
+    if (!order.is_still(static_cast<uint32_t>(number))) continue;  // the ring came round
+    if ((flags & kPointToPoint) == 0 && is_of_group(group_id, group, nbytes)) visit(number, sequence_nr, state);
   }
 }
 
@@ -84,14 +123,14 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
   bool none_waits = true;  // so far
   for (uint64_t number = first; number <= newest; number++) {
     CollectiveSlot& slot = *slot_of(slots, number);
-    auto scheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
-    std::atomic_ref state(slot.state);
-    bool written = std::atomic_ref(slot.order).load(std::memory_order_acquire) == static_cast<uint32_t>(number);
-    none_waits = none_waits && written && state.load() != scheduled;
+    constexpr auto kScheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
+    Numbered seen = number_and_state(slot);
+    bool written = seen.order == static_cast<uint32_t>(number);
+    none_waits = none_waits && written && seen.state != kScheduled;
     if (none_waits) first_waiting.store(number + 1, std::memory_order_relaxed);
-    if (!written || state.load() != scheduled || fits(&slot, argument) == 0) continue;
-    if (!state.compare_exchange_strong(scheduled, static_cast<uint32_t>(CollectiveState::kStarted), std::memory_order_acq_rel)) continue;
-    std::atomic_ref(slot.started_ns).store(crashsafe::now_ns(), std::memory_order_relaxed);
+    if (!written || seen.state != kScheduled || fits(&slot, argument) == 0) continue;
+    if (!set_state(slot, seen, CollectiveState::kStarted)) continue;
+    note_time(slot.started_ns);
     return number;
   }
   return 0;
@@ -101,32 +140,29 @@ void collective_reached(uint64_t number, CollectiveState state) noexcept {
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   if (slots == nullptr || number == 0) return;
   CollectiveSlot& slot = *slot_of(slots, number);
-  if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
-  uint64_t now = crashsafe::now_ns();
-  std::atomic_ref(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns).store(now, std::memory_order_relaxed);
+  Numbered seen = number_and_state(slot);
+  if (seen.order != static_cast<uint32_t>(number)) return;
+  note_time(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns);
   // An end is never taken back: a backend may report the start of a short collective after its end.
-  std::atomic_ref current(slot.state);
-  uint32_t seen = current.load(std::memory_order_relaxed);
-  while (seen < static_cast<uint32_t>(state) &&
-         !current.compare_exchange_weak(seen, static_cast<uint32_t>(state), std::memory_order_release, std::memory_order_relaxed)) {
+  while (seen.order == static_cast<uint32_t>(number) && seen.state < static_cast<uint32_t>(state) && !set_state(slot, seen, state)) {
   }
 }
 
 void group_reached(const char* group, uint64_t sequence_nr, CollectiveState state) noexcept {
-  each_of_group(group, [&](const CollectiveSlot& slot) {
-    if (slot.sequence_nr <= sequence_nr && slot.state < static_cast<uint32_t>(state)) collective_reached(slot.number, state);
+  each_of_group(group, [&](uint64_t number, uint64_t its_sequence_nr, uint32_t its_state) {
+    if (its_sequence_nr <= sequence_nr && its_state < static_cast<uint32_t>(state)) collective_reached(number, state);
   });
 }
 
 uint64_t group_scheduled(const char* group) noexcept {
   uint64_t last = 0;
-  bool returned = false;
-  each_of_group(group, [&](CollectiveSlot& slot) {
-    if (slot.sequence_nr <= last) return;
-    last = slot.sequence_nr;
-    returned = (std::atomic_ref(slot.flags).load(std::memory_order_acquire) & kReturned) != 0;
+  bool has_returned = false;
+  each_of_group(group, [&](uint64_t number, uint64_t sequence_nr, uint32_t) {
+    if (sequence_nr <= last) return;
+    last = sequence_nr;
+    has_returned = returned[(number - 1) % kCollectives].load(std::memory_order_acquire) == number;
   });
-  return returned ? last : 0;
+  return has_returned ? last : 0;
 }
 
 void collective_returned(uint64_t number) noexcept {
@@ -134,7 +170,12 @@ void collective_returned(uint64_t number) noexcept {
   if (slots == nullptr || number == 0) return;
   CollectiveSlot& slot = *slot_of(slots, number);
   if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
-  std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_release);
+  std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_relaxed);
+  // release: who sees the number sees what the backend did in the call
+  std::atomic<uint64_t>& latest = returned[(number - 1) % kCollectives];
+  uint64_t seen = latest.load(std::memory_order_relaxed);
+  while (seen < number && !latest.compare_exchange_weak(seen, number, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 void close_collectives() noexcept { ring.store(nullptr, std::memory_order_relaxed); }
@@ -143,7 +184,9 @@ void forget_collectives() noexcept {
   g_box.header->collectives = 0;
   first_waiting.store(1, std::memory_order_relaxed);
   CollectiveSlot* slots = ring.load(std::memory_order_relaxed);
-  if (slots != nullptr) memset(static_cast<void*>(slots), 0, sizeof(CollectiveSlot) * kCollectives);
+  if (slots == nullptr) return;
+  memset(static_cast<void*>(slots), 0, sizeof(CollectiveSlot) * kCollectives);
+  for (auto& number : returned) number.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace pytracer::recorder
