@@ -4,12 +4,15 @@
 #include "../crashsafe/handler.h"
 #include "../crashsafe/named_tensors.h"
 #include "../crashsafe/safe_read.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "core.h"
 #include "journal.h"
 #include "learn_torch.h"
 #include "recorder.h"
+
+#include <initializer_list>
 
 namespace pytracer::recorder {
 namespace {
@@ -47,6 +50,12 @@ NameSlot* new_slot(uint32_t& number) {
   number = used + 1;
   g_box.name_count.store(number, std::memory_order_release);
   return crashsafe::name_slot(number);
+}
+
+// The epochs first: without theirs, addresses are not read.
+void forget(NameSlot& slot) {
+  for (uint32_t* epoch : {&slot.epoch, &slot.grad_epoch, &slot.earlier_epoch, &slot.earlier_grad_epoch}) crashsafe::SeqNumber(*epoch).hide();
+  slot = {};
 }
 
 // Without handlers, nobody asks what lay where the process died.
@@ -87,15 +96,16 @@ uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t p
   if (!recorder::names_matter()) return 0;
   blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : recorder::new_slot(number);
   if (slot == nullptr) return 0;
-  if (slot->object == 0) *slot = {};  // what it was is forgotten
-  slot->object = 0;                   // not looked at while it changes
+  if (slot->object == 0) recorder::forget(*slot);
+  crashsafe::SeqNumber looked_at(slot->object);
+  looked_at.hide();
   slot->role = role;
   slot->name = name;
   slot->parent = parent;
   slot->flags = flags;
   slot->item_bytes = item_bytes;
   if (dict != 0) crashsafe::name_is_held(number, dict, key);
-  std::atomic_ref(slot->object).store(object, std::memory_order_release);
+  looked_at.publish(object);
   if (role == static_cast<uint32_t>(blackbox::NameRole::kModule)) return number;
   if (crashsafe::CheckedReads reads; reads.possible()) crashsafe::look_at_new_name(*slot, recorder::tick());
   return number;
@@ -103,7 +113,7 @@ uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t p
 
 void pytracer_name_gone(uint32_t number) {
   blackbox::NameSlot* slot = recorder::recording() ? crashsafe::name_slot(number) : nullptr;
-  if (slot != nullptr) std::atomic_ref(slot->object).store(0, std::memory_order_release);
+  if (slot != nullptr) crashsafe::SeqNumber(slot->object).hide();
 }
 
 uint64_t pytracer_refresh_names(void) { return recorder::names_matter() ? recorder::look() : 0; }
