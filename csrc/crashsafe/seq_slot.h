@@ -66,6 +66,16 @@ void copy_racing(Item& to, const Item& from) noexcept {
   }
 }
 
+/// One of the stores of 2, where they are not made by SeqSlot::write.
+template <class Member>
+void store_hidden(Member& member, std::type_identity_t<Member> value) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  __atomic_store_n(&member, value, __ATOMIC_RELAXED);  // see SeqSlot::write
+#else
+  member = value;
+#endif
+}
+
 /// An item of blackbox/layout.h, or of the process's own, with its number among its members.
 template <class Item, auto kNumber = &Item::order>
 class SeqSlot {
@@ -90,6 +100,13 @@ class SeqSlot {
     change(item_);
 #endif
     shown.publish(number);
+  }
+
+  /// All of it but the number becomes `value`.
+  void assign(Number number, const Item& value) noexcept {
+    Item hidden = value;
+    hidden.*kNumber = 0;  // else it would be there before the rest
+    write(number, [&](Item& item) { item = hidden; });
   }
 
   /// The number of the item that is now in `copy`; 0 when there is none, or it changed meanwhile.
@@ -117,6 +134,10 @@ class Ring {
   void write(uint64_t n, Change change) const noexcept {
     using Slot = SeqSlot<Item, kNumber>;
     Slot(at(n)).write(static_cast<typename Slot::Number>(n), change);
+  }
+  void assign(uint64_t n, const Item& value) const noexcept {
+    using Slot = SeqSlot<Item, kNumber>;
+    Slot(at(n)).assign(static_cast<typename Slot::Number>(n), value);
   }
 
  private:

@@ -79,25 +79,20 @@ void write_storage_hits(uint64_t addr) noexcept {
     const Tier& tier = g_box.tiers[t];
     if (tier.log2_slots > kLargestTier) return;
     for (uint64_t i = 0; i <= tier.mask; i++) {
-      LiveStorage& slot = tier.slots[i];
-      std::atomic_ref<uint64_t> key(slot.key);
-      uint64_t before = key.load(std::memory_order_acquire);
+      SeqNumber key(tier.slots[i].key);
+      uint64_t before = key.begin_read();
       if ((before & kKeyStateMask) != kKeyLive) continue;
+      LiveStorage slot;
+      copy_racing(slot, tier.slots[i]);
+      if (!key.is_still(before)) continue;  // changed under us
       Grave life = as_grave(slot, before);
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (key.load(std::memory_order_relaxed) != before) continue;  // changed under us
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }
   for (uint32_t chunk = 0; chunk < g_box.chunk_count.load(std::memory_order_acquire); chunk++)
     for (uint32_t i = 0; i < kThreadsPerChunk * kGravesPerThread; i++) {
-      Grave& grave = g_box.graves[chunk][i];
-      std::atomic_ref<uint32_t> order(grave.order);
-      uint32_t before = order.load(std::memory_order_acquire);
-      if (before == 0) continue;
-      Grave life = grave;
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (order.load(std::memory_order_relaxed) != before) continue;
+      Grave life;
+      if (SeqSlot(g_box.graves[chunk][i]).read(life) == 0) continue;
       consider(best, addr, kGraveCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
     }
   consider_foreign(best, addr);

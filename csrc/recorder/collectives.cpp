@@ -27,35 +27,26 @@ std::atomic<uint64_t> returned[kCollectives] = {};
 // Those before this number have all been started: nobody looks at them again. May lag behind, never run ahead.
 std::atomic<uint64_t> first_waiting{1};
 
-CollectiveSlot* slot_of(CollectiveSlot* slots, uint64_t number) { return slots + (number - 1) % kCollectives; }
+CollectiveSlot& slot_of(CollectiveSlot* slots, uint64_t number) { return crashsafe::Ring<CollectiveSlot, kCollectives>(slots).at(number); }
 
 // Number and state of a slot lie in one word, and a state is only set where the number still is the one that was looked at: the ring may
 // have come round meanwhile. Others access the two halves by themselves, which the processors that we know keep in one order.
-struct Numbered {
-  uint32_t order, state;
-};
 static_assert(offsetof(CollectiveSlot, order) == 0 && offsetof(CollectiveSlot, state) == 4 && std::endian::native == std::endian::little);
-using Word [[gnu::may_alias]] = uint64_t;
 
-// acquire: who sees the number sees what was called
-Numbered number_and_state(CollectiveSlot& slot) { return std::bit_cast<Numbered>(__atomic_load_n(reinterpret_cast<Word*>(&slot), __ATOMIC_ACQUIRE)); }
+// As it is while the slot has that number.
+uint64_t numbered(uint64_t number, CollectiveState state) { return static_cast<uint64_t>(state) << 32 | static_cast<uint32_t>(number); }
+bool has_number(uint64_t word, uint64_t number) { return static_cast<uint32_t>(word) == static_cast<uint32_t>(number); }
+
+uint64_t number_and_state(CollectiveSlot& slot) { return crashsafe::SeqNumber(reinterpret_cast<uint64_t&>(slot)).begin_read(); }
 
 // release: who sees the state sees its time. `seen` becomes what is there instead.
-bool set_state(CollectiveSlot& slot, Numbered& seen, CollectiveState state) {
-  Numbered wanted{seen.order, static_cast<uint32_t>(state)};
-  return __atomic_compare_exchange_n(reinterpret_cast<Word*>(&slot), reinterpret_cast<Word*>(&seen), std::bit_cast<uint64_t>(wanted), false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+bool set_state(CollectiveSlot& slot, uint64_t& seen, uint64_t wanted) {
+  using Word [[gnu::may_alias]] = uint64_t;
+  return __atomic_compare_exchange_n(reinterpret_cast<Word*>(&slot), &seen, wanted, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-void raise_to(std::atomic_ref<uint64_t> value, uint64_t least) {
-  uint64_t seen = value.load(std::memory_order_relaxed);
-  while (seen < least && !value.compare_exchange_weak(seen, least, std::memory_order_relaxed)) {
-  }
-}
-
-// A thread that the ring overtakes here stores a time before that of the newer collective's call, which readers ignore, and never in the
-// place of a later one.
-void note_time(uint64_t& member) { raise_to(std::atomic_ref(member), crashsafe::now_ns()); }
+// A thread that the ring overtakes here stores a time before that of the newer collective's call, which readers ignore.
+void note_time(uint64_t& member) { std::atomic_ref(member).store(crashsafe::now_ns(), std::memory_order_relaxed); }
 
 bool is_of_group(uint32_t group_id, const char* group, size_t nbytes) {
   if (group_id == 0) return false;
@@ -72,7 +63,7 @@ void each_of_group(const char* group, Visit visit) {
   if (slots == nullptr) return;
   size_t nbytes = strlen(group);
   for (uint64_t number = newest > kCollectives ? newest - kCollectives + 1 : 1; number <= newest; number++) {
-    CollectiveSlot& slot = *slot_of(slots, number);
+    CollectiveSlot& slot = slot_of(slots, number);
     crashsafe::SeqNumber order(slot.order);
     if (order.begin_read() != static_cast<uint32_t>(number)) continue;
     uint32_t state = std::atomic_ref(slot.state).load(std::memory_order_relaxed);
@@ -98,20 +89,17 @@ uint64_t collective_scheduled(const CollectiveSlot& described) noexcept {
   uint64_t number = std::atomic_ref(g_box.header->collectives).fetch_add(1, std::memory_order_relaxed) + 1;
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   if (slots == nullptr) return 0;
-  CollectiveSlot& slot = *slot_of(slots, number);
-  std::atomic_ref order(slot.order);
-  order.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new bytes sees order 0 before
-  constexpr size_t kAfterOrder = sizeof slot.order;
-  memcpy(reinterpret_cast<char*>(&slot) + kAfterOrder, reinterpret_cast<const char*>(&described) + kAfterOrder, sizeof slot - kAfterOrder);
-  slot.state = static_cast<uint32_t>(CollectiveState::kScheduled);
-  slot.number = number;
-  slot.scheduled_ns = crashsafe::now_ns();
-  slot.tid = crashsafe::sys_gettid();
-  slot.step = g_box.header->step;
-  slot.scope_id = current_scope();
-  slot.epoch = tick();
-  order.store(static_cast<uint32_t>(number), std::memory_order_release);
+  crashsafe::Ring<CollectiveSlot, kCollectives>(slots).write(number, [&](CollectiveSlot& slot) {
+    constexpr size_t kAfterOrder = sizeof slot.order;
+    memcpy(reinterpret_cast<char*>(&slot) + kAfterOrder, reinterpret_cast<const char*>(&described) + kAfterOrder, sizeof slot - kAfterOrder);
+    slot.state = static_cast<uint32_t>(CollectiveState::kScheduled);
+    slot.number = number;
+    slot.scheduled_ns = crashsafe::now_ns();
+    slot.tid = crashsafe::sys_gettid();
+    slot.step = std::atomic_ref(g_box.header->step).load(std::memory_order_relaxed);
+    slot.scope_id = current_scope();
+    slot.epoch = tick();
+  });
   return number;
 }
 
@@ -122,14 +110,12 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
   uint64_t first = std::max(first_waiting.load(std::memory_order_relaxed), newest > kRecent ? newest - kRecent + 1 : 1);
   bool none_waits = true;  // so far
   for (uint64_t number = first; number <= newest; number++) {
-    CollectiveSlot& slot = *slot_of(slots, number);
-    constexpr auto kScheduled = static_cast<uint32_t>(CollectiveState::kScheduled);
-    Numbered seen = number_and_state(slot);
-    bool written = seen.order == static_cast<uint32_t>(number);
-    none_waits = none_waits && written && seen.state != kScheduled;
+    CollectiveSlot& slot = slot_of(slots, number);
+    uint64_t seen = number_and_state(slot);
+    bool waits = seen == numbered(number, CollectiveState::kScheduled);
+    none_waits = none_waits && !waits && has_number(seen, number);
     if (none_waits) first_waiting.store(number + 1, std::memory_order_relaxed);
-    if (!written || seen.state != kScheduled || fits(&slot, argument) == 0) continue;
-    if (!set_state(slot, seen, CollectiveState::kStarted)) continue;
+    if (!waits || fits(&slot, argument) == 0 || !set_state(slot, seen, numbered(number, CollectiveState::kStarted))) continue;
     note_time(slot.started_ns);
     return number;
   }
@@ -139,12 +125,13 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
 void collective_reached(uint64_t number, CollectiveState state) noexcept {
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   if (slots == nullptr || number == 0) return;
-  CollectiveSlot& slot = *slot_of(slots, number);
-  Numbered seen = number_and_state(slot);
-  if (seen.order != static_cast<uint32_t>(number)) return;
+  CollectiveSlot& slot = slot_of(slots, number);
+  uint64_t seen = number_and_state(slot);
+  if (!has_number(seen, number)) return;
   note_time(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns);
-  // An end is never taken back: a backend may report the start of a short collective after its end.
-  while (seen.order == static_cast<uint32_t>(number) && seen.state < static_cast<uint32_t>(state) && !set_state(slot, seen, state)) {
+  // An end is never taken back: a backend may report the start of a short collective after its end. The state is the upper half.
+  uint64_t wanted = numbered(number, state);
+  while (seen < wanted && !set_state(slot, seen, wanted) && has_number(seen, number)) {
   }
 }
 
@@ -168,7 +155,7 @@ uint64_t group_scheduled(const char* group) noexcept {
 void collective_returned(uint64_t number) noexcept {
   CollectiveSlot* slots = ring.load(std::memory_order_acquire);
   if (slots == nullptr || number == 0) return;
-  CollectiveSlot& slot = *slot_of(slots, number);
+  CollectiveSlot& slot = slot_of(slots, number);
   if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
   std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_relaxed);
   // release: who sees the number sees what the backend did in the call
