@@ -46,7 +46,7 @@ bool set_state(CollectiveSlot& slot, uint64_t& seen, uint64_t wanted) {
 }
 
 // A thread that the ring overtakes here stores a time before that of the newer collective's call, which readers ignore.
-void note_time(uint64_t& member) { std::atomic_ref(member).store(crashsafe::now_ns(), std::memory_order_relaxed); }
+void note_time(uint64_t& member, uint64_t now) { std::atomic_ref(member).store(now, std::memory_order_relaxed); }
 
 bool is_of_group(uint32_t group_id, const char* group, size_t nbytes) {
   if (group_id == 0) return false;
@@ -116,7 +116,7 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
     none_waits = none_waits && !waits && has_number(seen, number);
     if (none_waits) first_waiting.store(number + 1, std::memory_order_relaxed);
     if (!waits || fits(&slot, argument) == 0 || !set_state(slot, seen, numbered(number, CollectiveState::kStarted))) continue;
-    note_time(slot.started_ns);
+    note_time(slot.started_ns, crashsafe::now_ns());
     return number;
   }
   return 0;
@@ -128,10 +128,11 @@ void collective_reached(uint64_t number, CollectiveState state) noexcept {
   CollectiveSlot& slot = slot_of(slots, number);
   uint64_t seen = number_and_state(slot);
   if (!has_number(seen, number)) return;
-  note_time(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns);
+  uint64_t now = crashsafe::now_ns();
+  note_time(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns, now);
   // An end is never taken back: a backend may report the start of a short collective after its end. The state is the upper half.
-  uint64_t wanted = numbered(number, state);
-  while (seen < wanted && !set_state(slot, seen, wanted) && has_number(seen, number)) {
+  uint64_t wanted = numbered(seen, state);
+  while (seen < wanted && !set_state(slot, seen, wanted) && has_number(seen, wanted)) {
   }
 }
 
