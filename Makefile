@@ -21,11 +21,13 @@ TORCH_STAMP := $(VENV)/.torch-$(subst /,_,$(subst =,_,$(firstword $(TORCH))))
 CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
 CUDA_TREE := build/cuda-tree
 FAKECUDA := build/fakecuda
+ASAN_TREE := build/asan-tree
+TSAN_TREE := build/tsan-tree
 SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +38,8 @@ help:
 	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
+	@echo "make test-tsan  threads on all that is published without locks, below ThreadSanitizer"
+	@echo "make test-asan  the same below AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
@@ -95,6 +99,20 @@ $(CUDA_STAMP): | tools
 	@# Aside: a real libcudart among the installed packages would be found before the fake one.
 	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
 	@rm -f $(CUDA_VENV)/.torch-* && touch $@
+
+# The core below the sanitizers, without torch, in trees of their own: what is published without locks, worked on by real threads
+# (csrc/testing/stress.cpp), and tests/native with a core whose undefined behaviour traps. On two cores 1 and 3 minutes, and one more
+# when they are built for the first time. Two tests that take a minute each are about how much the tables hold, not about other code.
+test-tsan: build
+	$(BIN)/python scripts/second_tree.py $(TSAN_TREE)
+	cd $(TSAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_SANITIZE=thread $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd $(TSAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers $(ARGS)
+
+test-asan: build
+	$(BIN)/python scripts/second_tree.py $(ASAN_TREE)
+	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_SANITIZE=address $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
+	    -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
 # Each input in a process with 5 s and 512 MiB. What fails lies in build/fuzz, with a line how to replay it.
 fuzz: build

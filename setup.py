@@ -60,6 +60,21 @@ CORE_LINK = [
     "-lpthread",
 ]
 
+# make test-tsan and make test-asan build the core in a second tree, and with it a program for the sanitizer in which
+# threads work on all that is published without locks (csrc/testing/stress.cpp). The preloaded library itself cannot be
+# AddressSanitizer's or ThreadSanitizer's: both want to stand before it, and the signals that it is there for. Its
+# undefined behaviour traps.
+SANITIZE = os.environ.get("PYTRACER_SANITIZE")
+SANITIZERS = {
+    "thread": ["-fsanitize=thread", "-Wno-tsan"],  # that it knows no fences: csrc/crashsafe/seq_slot.h has an answer
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+}
+TRAPS = {"address": ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]}
+# Not for the sanitizers: destructors of threads, which run after ThreadSanitizer has forgotten the thread.
+AFTER_THREADS = ("alternate_stack.cpp",)
+# Its own definitions of libc's functions are not for the runtimes, which start before it.
+STRESS_LINK = ["-pie", "-ldl", "-lpthread", f"-Wl,--version-script={CSRC / 'testing' / 'stress.map'}"]
+
 
 def quote(words: list[str]) -> str:
     """Words for a ninja variable that a shell will read."""
@@ -89,7 +104,15 @@ class Ninja:
         self.targets: list[str] = []
 
     def library(
-        self, target: Path, sources: list[Path], compiler: str, flags: list[str], link: list[str], after: list[Path]
+        self,
+        target: Path,
+        sources: list[Path],
+        compiler: str,
+        flags: list[str],
+        link: list[str],
+        after: list[Path],
+        *,
+        sanitizer: tuple[str, ...] = (),
     ) -> None:
         """One linked file; `after` are files that must be linked before it."""
         objects = []
@@ -99,13 +122,13 @@ class Ninja:
             self.lines += [
                 f"build {place(name)}: cxx {place(source)}",
                 f"  compiler = {compiler}",
-                f"  flags = {quote(flags)}",
+                f"  flags = {quote([*flags, *(() if source.name in AFTER_THREADS else sanitizer)])}",
             ]
         order = " | " + " ".join(map(place, after)) if after else ""
         self.lines += [
             f"build {place(target)}: link {' '.join(map(place, objects))}{order}",
             f"  compiler = {compiler}",
-            f"  flags = {quote(link)}",
+            f"  flags = {quote([*link, *sanitizer])}",
         ]
         self.targets.append(place(target))
 
@@ -161,14 +184,15 @@ class BuildWithNinja(build_ext):
         cc = os.environ.get("CC", "gcc")
         ninja = Ninja(ROOT / "build" / f"ninja-{sys.version_info[0]}.{sys.version_info[1]}")
         core = package / "libpytracer_core.so"
-        ninja.library(
-            core,
-            [source for room in ("crashsafe", "recorder", "guard") for source in sorted((CSRC / room).glob("*.cpp"))],
-            cc,
-            CORE,
-            CORE_LINK,
-            [],
-        )
+        sources = [
+            source for room in ("crashsafe", "recorder", "guard") for source in sorted((CSRC / room).glob("*.cpp"))
+        ]
+        ninja.library(core, sources, cc, [*CORE, *TRAPS.get(SANITIZE or "", [])], CORE_LINK, [])
+        if SANITIZE is not None:
+            stress = [*sources, CSRC / "testing" / "stress.cpp"]
+            ninja.library(
+                package / "_stress", stress, compiler, CORE, STRESS_LINK, [], sanitizer=tuple(SANITIZERS[SANITIZE])
+            )
         # An executable: its own process beside the job, which must not be a process of the job.
         ninja.library(package / "_helper", sorted((CSRC / "helper").glob("*.cpp")), cc, CORE, ["-pie"], [])
         info = {

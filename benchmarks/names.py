@@ -83,7 +83,7 @@ def measure(tensors: int) -> list[tuple[str, str]]:
         optimizer.step()  # notes everything, once after the hooks were put back
         stepped[True].append(median_of(steps, 1) / 20)
         stepped[False].append(without(steps) / 20)
-    looks = [box.lib.pytracer_refresh_names() / 1000 for _ in range(ROUNDS)]
+    looks = [box.held.pytracer_refresh_names() / 1000 for _ in range(ROUNDS)]
     recorder = names._recorder
     assert recorder is not None
     again = median_of(lambda: recorder._note_all(optimizer))

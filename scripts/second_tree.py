@@ -1,4 +1,4 @@
-"""Copies what is needed to build and test into a second tree, so that it is built there for another torch.
+"""Copies what is needed to build and test into a second tree, to be built there for another torch or a sanitizer.
 
     python scripts/second_tree.py build/cuda-tree
 
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("csrc", "pytracer", "scripts", "tests", "examples", "setup.py", "pyproject.toml", "README.md")
 BUILT = (".so", ".pyc")
-BUILT_NAMES = ("_helper", "_build_info.json")
+BUILT_NAMES = ("_helper", "_stress", "_build_info.json")
 
 
 def main(target: Path) -> None:

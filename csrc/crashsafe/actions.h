@@ -11,7 +11,11 @@ namespace pytracer::crashsafe {
 struct sigaction action_of(int signal) noexcept;
 Installed installed_of(const struct sigaction& action) noexcept;
 
-/// The same, and `act` replaces it. For the interposed sigaction; the kernel is not asked.
-void exchange_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept;
+/// `act` replaces it, and `old` is what it replaced. For the interposed sigaction; the kernel is not asked. Any thread, also in a handler
+/// that interrupted this.
+void exchange_action(int signal, const struct sigaction& act, struct sigaction* old) noexcept;
+
+/// SA_RESETHAND: the default action from now on, unless another thread has replaced the one that is being delivered.
+void reset_action(int signal, const struct sigaction& delivered) noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -272,11 +272,7 @@ void give_to_program(int signal, siginfo_t* info, ucontext_t* context, bool repo
   if ((action.sa_flags & static_cast<int>(SA_NODEFER)) == 0 || unwatched) delivery.mask |= to_kernel(bit_of(signal));
   DeliveredFrame frame{};
   if (!make_frame(delivery, frame)) return;
-  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 && sys_getpid() == g_box_pid) {
-    struct sigaction reset = action;
-    reset.sa_handler = SIG_DFL;
-    exchange_action(signal, &reset, nullptr);
-  }
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 && sys_getpid() == g_box_pid) reset_action(signal, action);
   if (!is_inside(context, t_delivered)) t_delivered = frame.base;
   if (reported) {
     noted.base = frame.base;
@@ -450,7 +446,7 @@ void install_handlers(int (*libc_sigaction)(int, const struct sigaction*, struct
   for (int signal : kSignals) {
     struct sigaction old{};
     if (libc_sigaction(signal, nullptr, &old) != 0) continue;
-    exchange_action(signal, &old, nullptr);  // before ours is live
+    exchange_action(signal, old, nullptr);  // before ours is live
     struct sigaction as_default{};
     struct sigaction action = handler_for(signal, as_default);
     if (libc_sigaction(signal, &action, nullptr) != 0) continue;

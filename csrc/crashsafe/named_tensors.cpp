@@ -2,6 +2,7 @@
 
 #include "box.h"
 #include "python_objects.h"
+#include "seq_slot.h"
 #include "sys.h"
 #include "torch_objects.h"
 
@@ -20,21 +21,20 @@ struct Place {
   uint32_t &epoch, &earlier_epoch;
 };
 
-// Epoch 0 while the addresses change: whoever kills us in between leaves no name at a wrong place.
+// An epoch is the number of two addresses, not of a slot: a slot has four such pairs, which change by themselves. Whoever kills us in
+// between leaves no name at a wrong place. A crash handler may look while another thread does: both find the same addresses.
 void move(Place place, uint64_t addr, uint64_t base, uint32_t epoch) {
-  std::atomic_ref valid(place.epoch);
+  SeqNumber valid(place.epoch), earlier(place.earlier_epoch);
   if (base != place.base) {
-    place.earlier_epoch = 0;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    earlier.hide();
     place.earlier_addr = place.addr;
     place.earlier_base = place.base;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    place.earlier_epoch = place.epoch;
+    earlier.publish(place.epoch);
   }
-  valid.store(0, std::memory_order_release);
+  valid.hide();
   place.addr = addr;
   place.base = base;
-  valid.store(epoch, std::memory_order_release);
+  valid.publish(epoch);
 }
 
 void look_at_gradient(NameSlot& slot, uint64_t meta, uint32_t epoch) {

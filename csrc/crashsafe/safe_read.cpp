@@ -1,6 +1,7 @@
 #include "safe_read.h"
 
 #include "arch.h"
+#include "own_stack.h"
 #include "process_status.h"
 #include "sys.h"
 
@@ -64,18 +65,51 @@ namespace pytracer::crashsafe {
 namespace {
 
 bool debugged = false;
+constinit thread_local bool t_by_kernel __attribute__((tls_model("initial-exec"))) = false;  // a CheckedReads found no handler of ours
+
+enum class Copied { kAll, kUnreadable, kRefused };
+
+Copied copy_by_kernel(void* to, uint64_t from, size_t nbytes) {
+  iovec here{to, nbytes}, there{reinterpret_cast<void*>(from), nbytes};
+  long n = syscall(SYS_process_vm_readv, sys_getpid(), &here, 1, &there, 1, 0);
+  if (n == static_cast<long>(nbytes)) return Copied::kAll;
+  return n >= 0 || errno == EFAULT ? Copied::kUnreadable : Copied::kRefused;
+}
+
+// Asked each time: what we installed says nothing about what is installed.
+bool faults_reach_us() {
+  uint64_t blocked = 0;
+  if (sys_mask(SIG_BLOCK, nullptr, &blocked) != 0 || (blocked & (bit_of(SIGSEGV) | bit_of(SIGBUS))) != 0) return false;
+  constexpr int kOfReads[] = {SIGSEGV, SIGBUS};
+  for (int signal : kOfReads) {
+    KernelAction now{};
+    if (sys_action(signal, nullptr, &now) != 0 || now.handler != reinterpret_cast<void*>(pytracer_enter_fault)) return false;
+  }
+  return true;
+}
 
 }  // namespace
+
+CheckedReads::CheckedReads() noexcept : errno_(errno), before_(t_by_kernel) {
+  if (faults_reach_us()) return;
+  uint64_t word = 0;
+  possible_ = t_by_kernel = copy_by_kernel(&word, reinterpret_cast<uint64_t>(&word), sizeof word) == Copied::kAll;
+}
+
+CheckedReads::~CheckedReads() noexcept {
+  t_by_kernel = before_;
+  errno = errno_;
+}
 
 void choose_reads() noexcept { debugged = read_status("/proc/self/status").debugged; }
 
 bool read_bytes(void* to, uint64_t from, size_t nbytes) noexcept {
-  if (debugged && from > 4095) {
-    iovec here{to, nbytes}, there{reinterpret_cast<void*>(from), nbytes};
-    long n = syscall(SYS_process_vm_readv, sys_getpid(), &here, 1, &there, 1, 0);
-    if (n >= 0 || errno == EFAULT) return n == static_cast<long>(nbytes);
+  if (from < 4096) return false;
+  if (debugged || t_by_kernel) {
+    Copied copied = copy_by_kernel(to, from, nbytes);
+    if (copied != Copied::kRefused || t_by_kernel) return copied == Copied::kAll;
   }
-  return from > 4095 && pytracer_copy_bytes(to, reinterpret_cast<const void*>(from), nbytes) == 0;
+  return pytracer_copy_bytes(to, reinterpret_cast<const void*>(from), nbytes) == 0;
 }
 
 bool recover_read(ucontext_t* context) noexcept {

@@ -1,6 +1,7 @@
 #include "storage_lookup.h"
 
 #include "box.h"
+#include "seq_slot.h"
 
 #include <cstring>
 
@@ -54,15 +55,18 @@ Grave as_grave(const LiveStorage& slot, uint64_t key) {
 void consider_foreign(Best (&best)[kKinds], uint64_t addr) {
   ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
   for (uint32_t i = 0; slots != nullptr && i < kForeignStorages; i++) {
-    std::atomic_ref<uint32_t> state(slots[i].state);
-    uint32_t before = state.load(std::memory_order_acquire);
-    bool live = before == static_cast<uint32_t>(ForeignState::kLive);
-    if (!live && before != static_cast<uint32_t>(ForeignState::kFreed)) continue;
+    SeqNumber shown(reinterpret_cast<uint64_t&>(slots[i]));  // state and generation
+    uint64_t before = shown.begin_read();
+    auto state = static_cast<ForeignState>(static_cast<uint32_t>(before));
+    bool live = state == ForeignState::kLive;
+    if (!live && state != ForeignState::kFreed) continue;
     Grave life;
-    memcpy(&life, slots[i].life, sizeof life);
-    uint32_t generation = slots[i].generation;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (state.load(std::memory_order_relaxed) != before || slots[i].generation != generation) continue;  // changed under us
+    copy_racing(life, *reinterpret_cast<const Grave*>(slots[i].life));
+    if (!shown.is_still(before)) continue;  // changed under us
+    if (live) {                             // its end may be half written
+      life.free_epoch = life.alloc_epoch;
+      life.free_sequence = life.alloc_sequence;
+    }
     consider(best, addr, live ? kLiveCovering : kGraveCovering, life, live ? life.alloc_thread : life.free_thread);
   }
 }
@@ -75,25 +79,20 @@ void write_storage_hits(uint64_t addr) noexcept {
     const Tier& tier = g_box.tiers[t];
     if (tier.log2_slots > kLargestTier) return;
     for (uint64_t i = 0; i <= tier.mask; i++) {
-      LiveStorage& slot = tier.slots[i];
-      std::atomic_ref<uint64_t> key(slot.key);
-      uint64_t before = key.load(std::memory_order_acquire);
+      SeqNumber key(tier.slots[i].key);
+      uint64_t before = key.begin_read();
       if ((before & kKeyStateMask) != kKeyLive) continue;
+      LiveStorage slot;
+      copy_racing(slot, tier.slots[i]);
+      if (!key.is_still(before)) continue;  // changed under us
       Grave life = as_grave(slot, before);
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (key.load(std::memory_order_relaxed) != before) continue;  // changed under us
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }
   for (uint32_t chunk = 0; chunk < g_box.chunk_count.load(std::memory_order_acquire); chunk++)
     for (uint32_t i = 0; i < kThreadsPerChunk * kGravesPerThread; i++) {
-      Grave& grave = g_box.graves[chunk][i];
-      std::atomic_ref<uint32_t> order(grave.order);
-      uint32_t before = order.load(std::memory_order_acquire);
-      if (before == 0) continue;
-      Grave life = grave;
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (order.load(std::memory_order_relaxed) != before) continue;
+      Grave life;
+      if (SeqSlot(g_box.graves[chunk][i]).read(life) == 0) continue;
       consider(best, addr, kGraveCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
     }
   consider_foreign(best, addr);

@@ -1,6 +1,7 @@
 #include "ledger.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "../recorder/box_file.h"
 #include "../recorder/journal.h"
@@ -67,9 +68,6 @@ void Ledger::retire(uint32_t slot) noexcept {
 void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
   if (records_ == nullptr) return;
   const Slot& slot = slots_[index];
-  GuardedStorage& record = records_[index];
-  set_state(record, GuardedState::kEmpty);
-  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees EMPTY before
   GuardedStorage born{};
   born.base = address(slot.base);
   born.nbytes = slot.nbytes;
@@ -81,8 +79,7 @@ void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
   born.alloc_who_id = who.id;
   born.alloc_who_where = who.where;
   born.alloc_epoch = epoch_now();
-  memcpy(static_cast<void*>(&record), &born, sizeof record);
-  set_state(record, GuardedState::kLive);
+  crashsafe::SeqSlot<GuardedStorage, &GuardedStorage::state>(records_[index]).assign(static_cast<uint32_t>(GuardedState::kLive), born);
 }
 
 void Ledger::write_end(uint32_t index, pytracer_who who) noexcept {

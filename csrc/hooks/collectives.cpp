@@ -7,6 +7,7 @@
 #include "../blackbox/layout.h"
 #include "../recorder/core_cuda.h"
 #include "hooks.h"
+#include "per_process.h"
 #include "tensors.h"
 #include "who.h"
 
@@ -17,7 +18,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -60,10 +60,8 @@ struct Group {
   std::unordered_map<int64_t, uint64_t> point_to_point;  // by peer and direction
 };
 
-// Held for a map look-up: collectives take microseconds at least.
-std::mutex groups_mutex;
-std::unordered_map<std::string, Group> groups;  // by name, which c10d keeps unique in a process
-int groups_pid = 0;
+// By name, which c10d keeps unique in a process. Held for a look-up: collectives take microseconds at least. A forked child counts anew.
+PerProcess<std::unordered_map<std::string, Group>> groups;
 
 uint32_t write_group(c10d::ProcessGroup& group) {
   const std::string &name = group.getGroupName(), &description = group.getGroupDesc();
@@ -80,20 +78,17 @@ uint32_t write_group(c10d::ProcessGroup& group) {
 }
 
 void number_in_group(c10d::ProcessGroup& group, CollectiveSlot& slot) {
-  std::lock_guard lock(groups_mutex);
-  if (groups_pid != getpid()) {  // a forked child counts anew
-    groups.clear();
-    groups_pid = getpid();
-  }
-  Group& known = groups[group.getGroupName()];
-  if (known.journal_id == 0) known.journal_id = write_group(group);
-  slot.group_id = known.journal_id;
-  if ((slot.flags & kPointToPoint) != 0) {
-    bool sends = strncmp(slot.name, "send", 4) == 0;
-    slot.sequence_nr = ++known.point_to_point[static_cast<int64_t>(slot.peer) * 2 + (sends ? 1 : 0)];
-  } else {
-    slot.sequence_nr = ++known.collectives;
-  }
+  groups.with([&](auto& by_name) {
+    Group& known = by_name[group.getGroupName()];
+    if (known.journal_id == 0) known.journal_id = write_group(group);
+    slot.group_id = known.journal_id;
+    if ((slot.flags & kPointToPoint) != 0) {
+      bool sends = strncmp(slot.name, "send", 4) == 0;
+      slot.sequence_nr = ++known.point_to_point[static_cast<int64_t>(slot.peer) * 2 + (sends ? 1 : 0)];
+    } else {
+      slot.sequence_nr = ++known.collectives;
+    }
+  });
 }
 
 // ---- arguments ----

@@ -7,6 +7,7 @@
 #include "../recorder/core.h"
 #include "collectives.h"
 #include "hooks.h"
+#include "per_process.h"
 #include "redirect.h"
 #include "stream.h"
 #include "tensors.h"
@@ -17,7 +18,6 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -35,7 +35,8 @@ using blackbox::RecordKind;
 constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
 enum class State { kOff, kReady, kWatched, kWatchedGlobally };
 std::atomic<State> state{State::kOff};
-std::mutex state_mutex;
+struct Changes {};
+PerProcess<Changes> changes;        // of the state: one at a time
 thread_local bool came_by = false;  // a range was made through us
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
@@ -49,18 +50,18 @@ struct Range final : at::ObserverContext {
 
 // Names of scopes are journalled once. Units have a handful each; a program that makes up new ones for ever is cut off.
 constexpr size_t kScopeNames = 16384;
-std::mutex scopes_mutex;
-std::unordered_map<std::string, uint32_t> scopes;
+PerProcess<std::unordered_map<std::string, uint32_t>> scopes;
 
 uint32_t scope_named(const char* name) {
   if (strncmp(name, "FSDP::", 6) != 0) return 0;
-  std::lock_guard lock(scopes_mutex);
-  auto found = scopes.find(name);
-  if (found != scopes.end()) return found->second;
-  if (scopes.size() >= kScopeNames) return 0;
-  uint32_t id = pytracer_journal(static_cast<uint32_t>(blackbox::EntryKind::kScope), name, strlen(name));
-  if (id != 0) scopes.emplace(name, id);
-  return id;
+  return scopes.with([&](auto& ids) -> uint32_t {
+    auto found = ids.find(name);
+    if (found != ids.end()) return found->second;
+    if (ids.size() >= kScopeNames) return 0;
+    uint32_t id = pytracer_journal(static_cast<uint32_t>(blackbox::EntryKind::kScope), name, strlen(name));
+    if (id != 0) ids.emplace(name, id);
+    return id;
+  });
 }
 
 bool is_collective(const char* name) {
@@ -189,20 +190,22 @@ const char* install(Level level) {
 }
 
 void uninstall() {
-  std::lock_guard lock(state_mutex);
-  if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatchedGlobally) at::removeCallback(handle);
-  redirect({{kThere.to, kThere.from}});
+  changes.with([](Changes&) {
+    if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatchedGlobally) at::removeCallback(handle);
+    redirect({{kThere.to, kThere.from}});
+  });
 }
 
 }  // namespace
 
 void watch_ranges() {
   if (state.load(std::memory_order_relaxed) != State::kReady) return;  // asked at each collective
-  std::lock_guard lock(state_mutex);
-  if (state.load(std::memory_order_relaxed) != State::kReady) return;
-  if (torch_comes_by()) return state.store(State::kWatched, std::memory_order_relaxed);
-  handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
-  state.store(State::kWatchedGlobally, std::memory_order_relaxed);
+  changes.with([](Changes&) {
+    if (state.load(std::memory_order_relaxed) != State::kReady) return;
+    if (torch_comes_by()) return state.store(State::kWatched, std::memory_order_relaxed);
+    handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
+    state.store(State::kWatchedGlobally, std::memory_order_relaxed);
+  });
 }
 
 const Hook kRanges{"ranges", install, uninstall, redirections};

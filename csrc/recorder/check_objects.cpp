@@ -1,6 +1,7 @@
 // The offsets of CPython's objects, tried on objects of the caller's before anything rests on them.
 #include "../crashsafe/python_objects.h"
 #include "../crashsafe/python_stack.h"
+#include "../crashsafe/safe_read.h"
 #include "core.h"
 
 namespace pytracer::recorder {
@@ -39,7 +40,8 @@ extern "C" int pytracer_check_objects(uint64_t wanted) {
   using namespace pytracer::recorder;
   FrameView frame{};
   uint32_t found = 0;
-  if (python_objects() == nullptr || own_frames(&frame, 1) != 1) return 0;
+  CheckedReads reads;
+  if (!reads.possible() || python_objects() == nullptr || own_frames(&frame, 1) != 1) return 0;
   uint64_t name = 0, value = 0;
   bool in_cell = false;
   PythonText text{};

@@ -2,6 +2,7 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/large.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "device_memory.h"
@@ -64,11 +65,11 @@ void compact() {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < input_count; i++) {
     if (!in_use(inputs[i])) continue;
-    if (kept != i) write_item(inputs[kept], inputs[i].order, [&](GraphInput& input) { input = inputs[i]; });
+    if (kept != i) crashsafe::SeqSlot(inputs[kept]).assign(inputs[i].order, inputs[i]);
     kept++;
   }
   for (uint32_t i = kept; i < input_count; i++)
-    write_item(inputs[i], 0, [](GraphInput& input) { input.state = static_cast<uint16_t>(InputState::kEmpty); });
+    crashsafe::SeqSlot(inputs[i]).write(0, [](GraphInput& input) { input.state = static_cast<uint16_t>(InputState::kEmpty); });
   input_count = kept;
   for (uint32_t& head : heads) head = kNone;
   for (uint32_t i = 0; i < input_count; i++) add_to_chain(i);
@@ -93,7 +94,7 @@ bool open_cuda_graphs() noexcept {
 void graph_memory_freed(const DeviceBlock& life) noexcept {
   for (uint32_t i = heads[head_of(life.addr)]; i != kNone; i = next_input[i]) {
     if (inputs[i].addr != life.addr || !is(inputs[i], InputState::kLive) || !in_use(inputs[i])) continue;
-    write_item(inputs[i], life.free_sequence, [&](GraphInput& input) {
+    crashsafe::SeqSlot(inputs[i]).write(life.free_sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kFreed);
       input.free_who_id = life.free_who_id;
       input.free_who_where = life.free_who_where;
@@ -110,7 +111,7 @@ void graph_memory_allocated(const pytracer_device_event& event, uint32_t sequenc
     if (!is(inputs[i], InputState::kFreed) || !in_use(inputs[i])) continue;
     left--;
     if (event.addr >= inputs[i].addr + inputs[i].nbytes || inputs[i].addr >= event.addr + event.nbytes) continue;
-    write_item(inputs[i], sequence, [&](GraphInput& input) {
+    crashsafe::SeqSlot(inputs[i]).write(sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kReallocated);
       input.new_who_id = event.who_id;
       input.new_who_where = event.who_where;
@@ -135,7 +136,7 @@ uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture) {
   DeviceLock lock;
   uint32_t number = ++graph_count;
   if (number > kCudaGraphs && graph_of(number - kCudaGraphs) != nullptr) retire_inputs(number - kCudaGraphs);  // its slot is taken
-  write_item(graphs[(number - 1) % kCudaGraphs], number, [&](CudaGraph& graph) {
+  crashsafe::SeqSlot(graphs[(number - 1) % kCudaGraphs]).write(number, [&](CudaGraph& graph) {
     memset(static_cast<void*>(&graph), 0, sizeof graph);
     graph.state = static_cast<uint32_t>(GraphState::kCapturing);
     graph.number = number;
@@ -168,7 +169,7 @@ void pytracer_graph_input(uint32_t number, uint64_t addr) {
     graph->inputs_dropped++;
     return;
   }
-  write_item(inputs[at], graph->capture_sequence != 0 ? graph->capture_sequence : 1, [&](GraphInput& input) {
+  crashsafe::SeqSlot(inputs[at]).write(graph->capture_sequence != 0 ? graph->capture_sequence : 1, [&](GraphInput& input) {
     memset(static_cast<void*>(&input), 0, sizeof input);
     input.state = static_cast<uint16_t>(InputState::kLive);
     input.device = block->device;

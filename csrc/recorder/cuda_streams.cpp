@@ -1,10 +1,12 @@
 #include "cuda_streams.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "device_memory.h"
 
+#include <atomic>
 #include <cstring>
 
 namespace pytracer::recorder {
@@ -41,7 +43,7 @@ void note_stream(uint32_t device, uint64_t stream, StreamState state, int32_t er
     if (streams == nullptr || stream_count >= kCudaStreams) return;
     known = &streams[stream_count++];
   }
-  write_item(*known, known->order + 1, [&](CudaStream& item) {
+  crashsafe::SeqSlot(*known).write(known->order + 1, [&](CudaStream& item) {
     uint64_t now = crashsafe::now_ns();
     item.device = static_cast<uint16_t>(device);
     item.stream = stream;

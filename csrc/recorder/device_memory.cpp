@@ -2,6 +2,7 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/large.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "cuda_graphs.h"
@@ -10,6 +11,7 @@
 #include "journal.h"
 
 #include <sched.h>
+#include <atomic>
 #include <cstring>
 
 namespace pytracer::recorder {
@@ -60,7 +62,7 @@ void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t e
   DeviceBlock* room = find(event.addr);  // its free was missed: taken over
   if (room == nullptr) room = find_room(event.addr);
   if (room == nullptr) return count(g_box.header->device_blocks_dropped);
-  write_item(*room, sequence != 0 ? sequence : 1, [&](DeviceBlock& block) {
+  crashsafe::SeqSlot(*room).write(sequence != 0 ? sequence : 1, [&](DeviceBlock& block) {
     memset(static_cast<void*>(&block), 0, sizeof block);
     block.state = static_cast<uint16_t>(state);
     block.device = static_cast<uint16_t>(event.device);
@@ -88,7 +90,7 @@ void set_freed(DeviceBlock& block, const pytracer_device_event& event, uint32_t 
 void await_block(const pytracer_device_event& event, uint32_t sequence) {
   DeviceBlock* found = find(event.addr);
   if (found == nullptr) return;  // its end will tell
-  write_item(*found, sequence, [&](DeviceBlock& block) {
+  crashsafe::SeqSlot(*found).write(sequence, [&](DeviceBlock& block) {
     block.state = static_cast<uint16_t>(BlockState::kAwaited);
     set_freed(block, event, sequence);
   });
@@ -105,8 +107,8 @@ void free_block(const pytracer_device_event& event, uint32_t sequence) {
   life.state = static_cast<uint16_t>(BlockState::kFreed);
   graph_memory_freed(life);
   grave_count++;
-  write_item(graves[(grave_count - 1) % kDeviceGraves], grave_count, [&](DeviceBlock& grave) { grave = life; });
-  write_item(*found, 0, [](DeviceBlock& block) { block.state = static_cast<uint16_t>(BlockState::kEmpty); });
+  crashsafe::Ring<DeviceBlock, kDeviceGraves>(graves).assign(grave_count, life);
+  crashsafe::SeqSlot(*found).write(0, [](DeviceBlock& block) { block.state = static_cast<uint16_t>(BlockState::kEmpty); });
 }
 
 DeviceSegment* segment_room() {
@@ -125,7 +127,7 @@ DeviceSegment* segment_room() {
 void add_segment(const DeviceSegment& values, uint32_t sequence) {
   DeviceSegment* room = segment_room();
   if (room == nullptr) return count(g_box.header->device_blocks_dropped);
-  write_item(*room, sequence, [&](DeviceSegment& segment) { segment = values; });
+  crashsafe::SeqSlot(*room).assign(sequence, values);
 }
 
 void begin_segment(const pytracer_device_event& event, uint32_t sequence, bool expandable) {
@@ -159,7 +161,7 @@ void end_segment(const pytracer_device_event& event, uint32_t sequence) {
     gone.nbytes = high - low;
     gone.end_epoch = now();
     gone.end_sequence = sequence;
-    write_item(segments[i], sequence, [&](DeviceSegment& segment) { segment = gone; });
+    crashsafe::SeqSlot(segments[i]).assign(sequence, gone);
     for (auto [from, to] : {std::pair{whole.addr, low}, std::pair{high, whole_end}}) {
       if (from == to) continue;
       DeviceSegment rest = whole;

@@ -2,6 +2,7 @@
 
 #include "../crashsafe/box.h"
 #include "../crashsafe/make_box.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 
 #include <cstring>
@@ -13,12 +14,10 @@ using namespace blackbox;
 uint32_t tick() noexcept {
   uint32_t epoch = std::atomic_ref(g_box.header->epoch).fetch_add(1, std::memory_order_relaxed) + 1;
   Epoch& slot = g_box.epochs.data[epoch % g_box.epochs.items];
-  std::atomic_ref which(slot.epoch);
-  which.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  slot.mono_ns = crashsafe::now_ns();
-  slot.step = g_box.header->step;
-  which.store(epoch, std::memory_order_release);
+  crashsafe::SeqSlot<Epoch, &Epoch::epoch>(slot).write(epoch, [](Epoch& begun) {
+    begun.mono_ns = crashsafe::now_ns();
+    begun.step = std::atomic_ref(g_box.header->step).load(std::memory_order_relaxed);
+  });
   return epoch;
 }
 
@@ -52,7 +51,7 @@ uint32_t append(EntryKind kind, const Piece* pieces, size_t count) noexcept {
     if (pieces[i].nbytes != 0) memcpy(to, pieces[i].data, pieces[i].nbytes);
     to += pieces[i].nbytes;
   }
-  std::atomic_ref(entry->published).store(1, std::memory_order_release);
+  std::atomic_ref(entry->published).store(1, std::memory_order_release);  // no SeqSlot: an entry is written once, and never changed
   return static_cast<uint32_t>(at / 8);
 }
 

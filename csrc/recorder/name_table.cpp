@@ -3,12 +3,16 @@
 #include "../crashsafe/box.h"
 #include "../crashsafe/handler.h"
 #include "../crashsafe/named_tensors.h"
+#include "../crashsafe/safe_read.h"
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "core.h"
 #include "journal.h"
 #include "learn_torch.h"
 #include "recorder.h"
+
+#include <initializer_list>
 
 namespace pytracer::recorder {
 namespace {
@@ -48,10 +52,19 @@ NameSlot* new_slot(uint32_t& number) {
   return crashsafe::name_slot(number);
 }
 
-// Checked reads need the handlers.
-bool can_look() { return recording() && crashsafe::handlers_installed(); }
+// The epochs first: without theirs, addresses are not read.
+void forget(NameSlot& slot) {
+  for (uint32_t* epoch : {&slot.epoch, &slot.grad_epoch, &slot.earlier_epoch, &slot.earlier_grad_epoch}) crashsafe::SeqNumber(*epoch).hide();
+  slot = {};
+}
 
+// Without handlers, nobody asks what lay where the process died.
+bool names_matter() { return recording() && crashsafe::handlers_installed(); }
+
+// What has a slot may be dead, and its memory given back.
 uint64_t look() {
+  crashsafe::CheckedReads reads;
+  if (!reads.possible()) return 0;
   uint64_t start = crashsafe::now_ns();
   crashsafe::look_at_named_tensors(tick());
   uint64_t end = crashsafe::now_ns();
@@ -62,7 +75,7 @@ uint64_t look() {
 }  // namespace
 
 void refresh_names_sometimes() noexcept {
-  if (g_box.name_count.load(std::memory_order_relaxed) != 0 && can_look() && crashsafe::now_ns() >= next_look_ns) look();
+  if (g_box.name_count.load(std::memory_order_relaxed) != 0 && names_matter() && crashsafe::now_ns() >= next_look_ns) look();
 }
 
 void recount_names() noexcept { next_look_ns = 0; }
@@ -74,32 +87,35 @@ using namespace pytracer;
 extern "C" {
 
 int pytracer_learn_torch(const pytracer_torch_probe* first, const pytracer_torch_probe* second) {
-  return recorder::can_look() && recorder::learn_torch(*first, *second);
+  crashsafe::CheckedReads reads;
+  return recorder::names_matter() && reads.possible() && recorder::learn_torch(*first, *second);
 }
 
 uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object, uint32_t item_bytes,
                        uint64_t dict, uint64_t key) {
-  if (!recorder::can_look()) return 0;
+  if (!recorder::names_matter()) return 0;
   blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : recorder::new_slot(number);
   if (slot == nullptr) return 0;
-  if (slot->object == 0) *slot = {};  // what it was is forgotten
-  slot->object = 0;                   // not looked at while it changes
+  if (slot->object == 0) recorder::forget(*slot);
+  crashsafe::SeqNumber looked_at(slot->object);
+  looked_at.hide();
   slot->role = role;
   slot->name = name;
   slot->parent = parent;
   slot->flags = flags;
   slot->item_bytes = item_bytes;
   if (dict != 0) crashsafe::name_is_held(number, dict, key);
-  std::atomic_ref(slot->object).store(object, std::memory_order_release);
-  if (role != static_cast<uint32_t>(blackbox::NameRole::kModule)) crashsafe::look_at_new_name(*slot, recorder::tick());
+  looked_at.publish(object);
+  if (role == static_cast<uint32_t>(blackbox::NameRole::kModule)) return number;
+  if (crashsafe::CheckedReads reads; reads.possible()) crashsafe::look_at_new_name(*slot, recorder::tick());
   return number;
 }
 
 void pytracer_name_gone(uint32_t number) {
   blackbox::NameSlot* slot = recorder::recording() ? crashsafe::name_slot(number) : nullptr;
-  if (slot != nullptr) std::atomic_ref(slot->object).store(0, std::memory_order_release);
+  if (slot != nullptr) crashsafe::SeqNumber(slot->object).hide();
 }
 
-uint64_t pytracer_refresh_names(void) { return recorder::can_look() ? recorder::look() : 0; }
+uint64_t pytracer_refresh_names(void) { return recorder::names_matter() ? recorder::look() : 0; }
 
 }  // extern "C"

@@ -148,6 +148,8 @@ void after_fork_in_child() {
 // interpreter's main one: otherwise the interpreter has just ended in order, and there is nothing to tell.
 __attribute__((noinline)) void keep_exit_place(int code, bool at_once) {
   if (g_box.header->python_minor == 0) return;
+  crashsafe::CheckedReads reads;  // not of the frames of an interpreter that has ended, when that would be the end of the process
+  if (!reads.possible()) return;
   crashsafe::FrameView frame;
   bool in_order = at_once ? code == 0 : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
   ucontext_t here;
@@ -369,7 +371,8 @@ void pytracer_count_hook_error(void) {
 int pytracer_check_python(const char* function) {
   if (!recorder::recording() || recorder::find_python() == 0) return 0;
   crashsafe::FrameView frames[2];
-  bool right = crashsafe::own_frames(frames, 2) > 0 && crashsafe::code_is_named(frames[0].code, function);
+  crashsafe::CheckedReads reads;
+  bool right = reads.possible() && crashsafe::own_frames(frames, 2) > 0 && crashsafe::code_is_named(frames[0].code, function);
   g_box.header->python_minor = static_cast<uint32_t>(recorder::find_python());
   g_box.header->python_offsets_ok = right;
   if (!right) crashsafe::distrust_python();

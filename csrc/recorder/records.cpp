@@ -1,5 +1,6 @@
 #include "records.h"
 
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "thread_context.h"
 
@@ -10,21 +11,26 @@ namespace pytracer::recorder {
 
 using namespace blackbox;
 
+namespace {
+
+struct Record : RecordHeader {
+  char payload[kRecordBytes - sizeof(RecordHeader)];
+};
+static_assert(sizeof(Record) == kRecordBytes);
+
+}  // namespace
+
 void write_record(RecordKind kind, const void* payload, size_t nbytes) noexcept {
-  constexpr size_t kRoom = kRecordBytes - sizeof(RecordHeader);
-  if (nbytes > kRoom) nbytes = kRoom;
+  if (nbytes > sizeof(Record::payload)) nbytes = sizeof(Record::payload);
   ThreadContext& context = this_thread();
-  uint64_t count = context.head->record_count;
-  auto* record = reinterpret_cast<RecordHeader*>(context.records + (count % kRecordsPerThread) * kRecordBytes);
-  std::atomic_ref order(record->order);
-  order.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new bytes sees order 0 before
-  record->kind = static_cast<uint16_t>(kind);
-  record->nbytes = static_cast<uint16_t>(sizeof(RecordHeader) + nbytes);
-  record->mono_ns = crashsafe::now_ns();
-  memcpy(record + 1, payload, nbytes);
-  order.store(static_cast<uint32_t>(count + 1), std::memory_order_release);
-  std::atomic_ref(context.head->record_count).store(count + 1, std::memory_order_relaxed);
+  uint64_t number = context.head->record_count + 1;
+  crashsafe::Ring<Record, kRecordsPerThread, &RecordHeader::order>(reinterpret_cast<Record*>(context.records)).write(number, [&](Record& record) {
+    record.kind = static_cast<uint16_t>(kind);
+    record.nbytes = static_cast<uint16_t>(sizeof(RecordHeader) + nbytes);
+    record.mono_ns = crashsafe::now_ns();
+    memcpy(record.payload, payload, nbytes);
+  });
+  std::atomic_ref(context.head->record_count).store(number, std::memory_order_relaxed);
 }
 
 }  // namespace pytracer::recorder

@@ -1,5 +1,6 @@
 #include "scopes.h"
 
+#include "../crashsafe/seq_slot.h"
 #include "../crashsafe/sys.h"
 #include "box_file.h"
 #include "journal.h"
@@ -41,21 +42,17 @@ void scoped_tensors(TensorRole role, const ScopedTensor* tensors, size_t count) 
   uint32_t epoch = tick();
   uint64_t now = crashsafe::now_ns();
   uint64_t number = newest.fetch_add(count, std::memory_order_relaxed);
-  for (size_t i = 0; i < count; i++) {
-    ScopedTensor& slot = slots[number++ % kScopedTensors];
-    std::atomic_ref order(slot.order);
-    order.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new bytes sees order 0 before
-    slot.role = static_cast<uint32_t>(role);
-    slot.addr = tensors[i].addr;
-    slot.nbytes = tensors[i].nbytes;
-    slot.scope_id = t_scope;
-    slot.epoch = epoch;
-    slot.index = static_cast<uint32_t>(i);
-    slot.count = static_cast<uint32_t>(count);
-    slot.mono_ns = now;
-    order.store(static_cast<uint32_t>(number), std::memory_order_release);
-  }
+  for (size_t i = 0; i < count; i++)
+    crashsafe::Ring<ScopedTensor, kScopedTensors>(slots).write(++number, [&](ScopedTensor& slot) {
+      slot.role = static_cast<uint32_t>(role);
+      slot.addr = tensors[i].addr;
+      slot.nbytes = tensors[i].nbytes;
+      slot.scope_id = t_scope;
+      slot.epoch = epoch;
+      slot.index = static_cast<uint32_t>(i);
+      slot.count = static_cast<uint32_t>(count);
+      slot.mono_ns = now;
+    });
 }
 
 void close_scoped_tensors() noexcept { ring.store(nullptr, std::memory_order_relaxed); }

@@ -100,11 +100,7 @@ void on_sent(int signal, siginfo_t* info, void* context) {
     errno = saved_errno;
     return;
   }
-  if (action.sa_flags & static_cast<int>(SA_RESETHAND)) {
-    struct sigaction reset = action;
-    reset.sa_handler = SIG_DFL;
-    crashsafe::exchange_action(signal, &reset, nullptr);
-  }
+  if (action.sa_flags & static_cast<int>(SA_RESETHAND)) crashsafe::reset_action(signal, action);
   errno = saved_errno;
   if (action.sa_flags & SA_SIGINFO)
     action.sa_sigaction(signal, info, context);
@@ -124,7 +120,7 @@ void watch_sent_signals() noexcept {
   for (int signal : kSignals) {
     struct sigaction action{};
     if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) continue;
-    crashsafe::exchange_action(signal, &action, nullptr);  // before ours is live
+    crashsafe::exchange_action(signal, action, nullptr);  // before ours is live
     struct sigaction ours = in_kernel(action);
     if (action.sa_handler == SIG_DFL) ours.sa_flags |= SA_RESTART;
     PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
@@ -144,11 +140,11 @@ int set_sent_action(int signal, const struct sigaction* act, struct sigaction* o
   struct sigaction before = crashsafe::action_of(signal);
   if (act != nullptr) {
     struct sigaction answer = as_libc_answers(*act);
-    crashsafe::exchange_action(signal, &answer, nullptr);
+    crashsafe::exchange_action(signal, answer, &before);
     struct sigaction ours = in_kernel(*act);
     int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
     if (error != 0) {
-      crashsafe::exchange_action(signal, &before, nullptr);
+      crashsafe::exchange_action(signal, before, nullptr);
       return error;
     }
   }

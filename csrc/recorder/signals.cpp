@@ -45,11 +45,11 @@ int set_fault_action(int signal, const struct sigaction* act, struct sigaction* 
     bool ignored = act->sa_handler == SIG_IGN;
     if (ignored) recorder::hide_ignored(signal, true);
     struct sigaction answer = recorder::as_libc_answers(*act);
-    crashsafe::exchange_action(signal, &answer, nullptr);
+    crashsafe::exchange_action(signal, answer, &before);
     struct sigaction ours = crashsafe::handler_for(signal, *act);
     int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
     if (error != 0) {
-      crashsafe::exchange_action(signal, &before, nullptr);
+      crashsafe::exchange_action(signal, before, nullptr);
       return error;
     }
     if (!ignored) recorder::hide_ignored(signal, false);

@@ -1,6 +1,7 @@
 #include "storage_table.h"
 
 #include "../crashsafe/box.h"
+#include "../crashsafe/seq_slot.h"
 #include "box_file.h"
 #include "core.h"
 #include "journal.h"
@@ -81,17 +82,23 @@ struct Death {
   pytracer_who_in_detail in_detail;
 };
 
+// No SeqSlot: the key is what the table is searched by, and threads claim slots from each other. It goes EMPTY -> BUSY -> LIVE -> EMPTY, and
+// is another one for each life, since it has 16 bits of the sequence: readers take it as a SeqNumber. No fence after BUSY: what a
+// claim reads is what all others see or have seen (x86 and ARMv8 are multi-copy atomic), so that nobody sees our fields below an earlier
+// LIVE. By the letter of the language that takes a release fence, which would cost ARM a barrier for each storage.
+
 // acquire: the fields must not be written before the slot is ours
 inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
   return std::atomic_ref(slot.key).compare_exchange_strong(seen, addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
 inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth, uint32_t epoch) {
-  slot.size_thread = birth.nbytes | static_cast<uint64_t>(context.index) << 48;
-  slot.who_id = birth.who.id;
-  slot.who_where = birth.who.where;
-  slot.epoch = epoch;
-  slot.sequence = context.sequence;
+  using crashsafe::store_hidden;
+  store_hidden(slot.size_thread, birth.nbytes | static_cast<uint64_t>(context.index) << 48);
+  store_hidden(slot.who_id, birth.who.id);
+  store_hidden(slot.who_where, birth.who.where);
+  store_hidden(slot.epoch, epoch);
+  store_hidden(slot.sequence, context.sequence);
   // release: whoever sees LIVE sees the fields
   std::atomic_ref(slot.key).store(
       static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
@@ -141,25 +148,21 @@ inline bool is_large(const LiveStorage& slot) { return size_of(slot) >= kLargeSt
 
 inline void bury(const ThreadContext& context, Grave* graves, uint64_t& count, const LiveStorage& slot, uint64_t key, pytracer_who who,
                  uint32_t epoch) {
-  Grave& grave = graves[count % kHalf];
-  std::atomic_ref order(grave.order);
-  order.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new fields sees order 0 before
-  grave.base = key & kKeyAddrMask;
-  grave.nbytes = size_of(slot);
-  grave.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
-  grave.free_thread = context.index;
-  grave.alloc_who_id = slot.who_id;
-  grave.alloc_who_where = slot.who_where;
-  grave.free_who_id = who.id;
-  grave.free_who_where = who.where;
-  grave.alloc_epoch = slot.epoch;
-  grave.alloc_sequence = slot.sequence;
-  grave.free_epoch = epoch;
-  grave.free_sequence = context.sequence;
-  grave.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
-  count++;
-  order.store(static_cast<uint32_t>(count), std::memory_order_release);
+  crashsafe::Ring<Grave, kHalf>(graves).write(++count, [&](Grave& grave) {
+    grave.base = key & kKeyAddrMask;
+    grave.nbytes = size_of(slot);
+    grave.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
+    grave.free_thread = context.index;
+    grave.alloc_who_id = slot.who_id;
+    grave.alloc_who_where = slot.who_where;
+    grave.free_who_id = who.id;
+    grave.free_who_where = who.where;
+    grave.alloc_epoch = slot.epoch;
+    grave.alloc_sequence = slot.sequence;
+    grave.free_epoch = epoch;
+    grave.free_sequence = context.sequence;
+    grave.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
+  });
 }
 
 inline bool is_at(uint64_t key, uint64_t addr) { return (key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive); }

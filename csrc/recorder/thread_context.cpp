@@ -165,10 +165,9 @@ void forget_threads() noexcept {
   pthread_setspecific(end_key, nullptr);
   if (g_box.chunk_count.load(std::memory_order_relaxed) == 0) return;  // most forked children: they do not pay for touching pages
   for (uint32_t i = 0; i < kThreadLimit; i++) contexts[i].sequence = 0;
-  // The chunks stay where they are, zeroed in the new file; hand them out from the start.
-  next_index.store(0, std::memory_order_relaxed);
-  for (uint32_t i = 0; i < g_box.chunk_count.load(std::memory_order_relaxed) * kThreadsPerChunk; i++) head_of(i).ended = kEnded;
+  // The chunks stay where they are, zeroed in the new file: all of their contexts are those of threads that have ended.
   uint32_t have = g_box.chunk_count.load(std::memory_order_relaxed) * kThreadsPerChunk;
+  for (uint32_t i = 0; i < have; i++) head_of(i).ended = kEnded;
   next_index.store(have, std::memory_order_relaxed);
   g_box.header->thread_count = have;
 }

@@ -415,3 +415,130 @@ EXPORT int testing_decide(int installed, int fault, int blocked, int is_init) {
   return static_cast<int>(decide({static_cast<Installed>(installed), fault != 0, blocked != 0, is_init != 0}));
 }
 EXPORT void testing_default_action() { signal(SIGSEGV, SIG_DFL); }
+
+// ---- what the program believes is installed ----
+
+namespace {
+
+// An action that nobody calls; all of it follows from its number.
+struct sigaction numbered_action(uint64_t number) {
+  struct sigaction action{};
+  action.sa_sigaction = reinterpret_cast<void (*)(int, siginfo_t*, void*)>(number << 12);
+  action.sa_flags = SA_SIGINFO | (number % 2 != 0 ? SA_RESTART : 0) | (number % 3 != 0 ? SA_NODEFER : 0);
+  for (size_t at = 0; at + sizeof number <= sizeof action.sa_mask; at += sizeof number)
+    memcpy(reinterpret_cast<char*>(&action.sa_mask) + at, &number, sizeof number);
+  return action;
+}
+
+// 0: parts of several.
+uint64_t number_of(const struct sigaction& action) {
+  uint64_t number = reinterpret_cast<uint64_t>(action.sa_sigaction) >> 12;
+  struct sigaction whole = numbered_action(number);
+  constexpr int kFlags = SA_SIGINFO | SA_RESTART | SA_NODEFER;
+  return memcmp(&whole.sa_mask, &action.sa_mask, sizeof whole.sa_mask) == 0 && whole.sa_flags == (action.sa_flags & kFlags) ? number : 0;
+}
+
+}  // namespace
+
+/// Threads that change the action for SIGSEGV at once. Returns how many changes were given back not exactly once, or in parts.
+EXPORT uint64_t testing_change_actions(uint32_t threads, uint64_t changes) {
+  std::vector<std::atomic<uint32_t>> given_back(threads * changes + 1);  // by number, from 1
+  std::atomic<uint64_t> parts{0};
+  struct sigaction first = numbered_action(threads * changes + 1), last{};
+  sigaction(SIGSEGV, &first, nullptr);
+  on_threads(threads, [&](uint32_t t) {
+    for (uint64_t n = 0; n < changes; n++) {
+      struct sigaction mine = numbered_action(t * changes + n + 1), old{}, seen{};
+      sigaction(SIGSEGV, &mine, &old);
+      sigaction(SIGSEGV, nullptr, &seen);
+      uint64_t number = number_of(old);
+      parts += number == 0 || number_of(seen) == 0;
+      given_back[number % given_back.size()]++;
+    }
+  });
+  sigaction(SIGSEGV, nullptr, &last);
+  given_back[number_of(last) % given_back.size()]++;
+  uint64_t wrong = parts;
+  for (auto& count : given_back) wrong += count != 1;
+  return wrong;
+}
+
+// ---- items that are taken again while another thread is about to change them ----
+
+namespace {
+
+template <class Item>
+Item* region(RegionKind kind) {
+  char* base = pytracer_make_box() != 0 ? place_of(0) : nullptr;
+  auto* header = reinterpret_cast<FileHeader*>(base);
+  auto* regions = reinterpret_cast<RegionEntry*>(base + sizeof(FileHeader));
+  for (uint32_t i = 0; base != nullptr && i < header->region_count; i++)
+    if (regions[i].kind == static_cast<uint32_t>(kind)) return reinterpret_cast<Item*>(place_of(regions[i].offset));
+  return nullptr;
+}
+
+// In every second lap of the ring, collectives end; in the others, none does.
+bool ends(uint64_t number) { return (number - 1) / kCollectives % 2 == 0; }
+
+pytracer_who nobody() { return {0, 0}; }
+
+}  // namespace
+
+/// One thread calls collectives; others end those that the ring is about to take again. Returns how many ended that nobody ended.
+EXPORT uint64_t testing_overtake_collectives(uint32_t threads, uint64_t calls) {
+  pytracer_open_collectives();
+  auto* slots = region<CollectiveSlot>(RegionKind::kCollectives);
+  std::atomic<uint64_t> newest{0}, wrong{0};
+  std::atomic<bool> done{false};
+  on_threads(threads + 1, [&](uint32_t t) {
+    if (t != 0) {
+      while (!done) {
+        uint64_t last = newest, oldest = last > kCollectives ? last - kCollectives + 1 : 1;
+        if (ends(oldest)) pytracer_collective_reached(oldest, static_cast<uint32_t>(CollectiveState::kCompleted));
+      }
+      return;
+    }
+    CollectiveSlot slot{};
+    for (uint64_t n = 1; n <= calls; n++) {
+      CollectiveSlot& before = slots[(n - 1) % kCollectives];
+      if (n > kCollectives && !ends(n - kCollectives) && std::atomic_ref(before.state) != static_cast<uint32_t>(CollectiveState::kScheduled)) wrong++;
+      newest = pytracer_collective_scheduled(&slot);
+    }
+    done = true;
+  });
+  return wrong;
+}
+
+/// One thread records storages in foreign memory and their ends; others free numbers that are no longer valid. All but one slot are
+/// taken, so that the next storage gets the same one. Returns how many storages were gone before their end.
+EXPORT uint64_t testing_free_twice(uint32_t threads, uint64_t lives) {
+  pytracer_foreign birth{};
+  for (uint64_t i = 1; i < kForeignStorages; i++) {
+    birth.addr = birth.identity = i << 20;
+    birth.nbytes = 4096;
+    pytracer_foreign_allocated(&birth);
+  }
+  std::atomic<uint64_t> freed{0}, wrong{0};
+  std::atomic<bool> done{false};
+  on_threads(threads + 1, [&](uint32_t t) {
+    while (t != 0 && !done) pytracer_foreign_freed(freed, nobody);
+    if (t != 0) return;
+    pytracer_foreign life{};
+    for (uint64_t n = 0; n < lives; n++) {
+      life.addr = life.identity = (kForeignStorages + n) << 20;
+      life.nbytes = 4096;
+      uint64_t number = pytracer_foreign_allocated(&life);
+      freed = number;  // too early, for the others
+      while (pytracer_foreign_of(life.identity) == number) std::this_thread::yield();
+      number = pytracer_foreign_allocated(&life);
+      for (int looks = 0; looks < 20; looks++)
+        if (pytracer_foreign_of(life.identity) != number) {
+          wrong++;
+          break;
+        }
+      pytracer_foreign_freed(number, nobody);
+    }
+    done = true;
+  });
+  return wrong;
+}

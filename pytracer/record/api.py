@@ -129,7 +129,7 @@ def step(n: int) -> None:
     and in a function that torch.compile compiles: call it outside.
     """
     if not is_compiling() and is_enabled():
-        core().lib.pytracer_step(int(n), STEP_CALLED)
+        core().held.pytracer_step(int(n), STEP_CALLED)
 
 
 def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:

@@ -34,12 +34,12 @@ class Core:
         self.lib.pytracer_mark.restype = None
         self.lib.pytracer_record.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
         self.lib.pytracer_record.restype = None
-        self.lib.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]
-        self.lib.pytracer_step.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
-        self.lib.pytracer_refresh_names.restype = ctypes.c_uint64
         self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
+        self.held.pytracer_refresh_names.restype = ctypes.c_uint64
+        self.held.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]  # looks where named tensors lie
+        self.held.pytracer_step.restype = None
         self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [
             ctypes.c_uint64,
             ctypes.c_uint32,

@@ -173,3 +173,13 @@ def test_name_without_torch_does_nothing() -> None:
     """It neither imports torch nor complains."""
     code = "import pytracer, sys; assert pytracer.name([1], 'x') == [1]; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment(PYTHONPATH=str(ROOT)))
+
+
+@pytest.mark.parametrize("how", ["handler", "mask"])
+def test_looking_at_names_is_safe_without_our_handler(how: str, run: Path) -> None:
+    """A library takes SIGSEGV, or a thread blocks it: dead tensors end nothing, live ones are followed."""
+    done = victim("names_below_other_handlers.py", how, run=run, way="enable")
+    assert done.status == 0, done.stderr
+    base, looked = done.stdout.split()
+    assert looked == "True"
+    assert [named.name for named in done.box.named[int(base)] if not named.earlier] == ["parameter 1.weight"]

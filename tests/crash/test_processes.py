@@ -168,3 +168,10 @@ def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
     (main,) = [p for p in report.processes if p.pid == done.pid]
     assert main.status.kind == "exception"
     assert main.primary is False
+
+
+@needs_native
+def test_child_that_is_forked_beside_a_collective_calls_its_own(run: Path) -> None:
+    """Another thread is counting its collective at the fork, and does not exist in the child: nobody waits for it."""
+    done = victim("fork_beside_collectives.py", run=run, way="enable")
+    assert (done.status, done.stdout) == (0, "40 40\n"), done.stderr

@@ -17,7 +17,7 @@ pytestmark = needs_core
 
 PROLOGUE = """
 import random, mmap
-from pytracer.record.guard import Settings
+from pytracer.record.guard_mode import Settings
 def arm(**words):
     known = dict(every=1, budget_bytes=1 << 32, budget_mappings=16000, alignment=64, records=4096)
     error = ctypes.create_string_buffer(256)

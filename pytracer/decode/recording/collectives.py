@@ -99,8 +99,8 @@ class Collectives:
             op=plain_op(c.name),
             backend=group.backend if group else c.name.partition(":")[0] if ":" in c.name else None,
             state=_STATES.get(c.state, "scheduled"),
-            started_ns=c.started_ns or None,
-            completed_ns=c.ended_ns or None,
+            started_ns=_since_call(c, c.started_ns),
+            completed_ns=_since_call(c, c.ended_ns),
             buffer_addr=c.buffer_addr or None,
             storage_addr=c.storage_addr or None,
             numel=c.numel,
@@ -131,6 +131,11 @@ class Collectives:
             stream=self._streams.get(c.stream) if on_device else None,
             cuda_graph=c.graph or None,
         )
+
+
+def _since_call(c: raw.CollectiveSlot, time_ns: int) -> int | None:
+    """A time before the call is that of the slot's earlier collective, stored while the ring came round."""
+    return time_ns if time_ns and time_ns >= c.scheduled_ns else None
 
 
 def _last_slots(box: BoxFile, extent: Extent, most: int) -> list[int]:

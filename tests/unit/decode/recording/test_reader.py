@@ -182,6 +182,15 @@ def test_failed_collective_is_neither_open_nor_completed(tmp_path: Path) -> None
     assert c.started_ns is not None and c.completed_ns is not None
 
 
+def test_time_of_an_overtaken_collective_is_not_that_of_the_newer_one(tmp_path: Path) -> None:
+    """A thread that the ring overtook stored its time in a slot that was another collective's by then."""
+    box = Box()
+    box.collective("gloo:all_reduce", ended_ns=box.now)
+    (c,) = read(box, tmp_path).collectives
+    assert c.state == "started" and c.started_ns is not None
+    assert c.completed_ns is None
+
+
 def test_waits_tell_exit_codes_from_signals(tmp_path: Path) -> None:
     """Wait status and siginfo mean the same; a stopped child has not ended."""
     box = Box().wait(1, exit_code=3).wait(2, signal=9).wait(3, exit_code=4, waitid=True).wait(4, signal=6, waitid=True)
