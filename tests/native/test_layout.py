@@ -41,8 +41,8 @@ def test_every_field_lies_where_the_codec_reads_it(built: Path, tmp_path: Path) 
         "CrashState": schema.CrashState,
     }
     for name, enum in enums.items():
-        for member in enum:
-            word = "k" + "".join(part.capitalize() for part in member.name.split("_"))
+        for member in enum.__members__:
+            word = "k" + "".join(part.capitalize() for part in member.split("_"))
             lines.append(f'printf("{name}::{word} %u 0\\n", static_cast<unsigned>({name}::{word}));')
             expected[f"{name}::{word}"] = (int(member), 0)
     for name in ("RECORDS_PER_THREAD", "GRAVES_PER_THREAD", "THREADS_PER_CHUNK", "JOURNAL_BYTES", "HEADER_BYTES"):
