@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytracer._errors import RecordingError
 from pytracer._private_files import made_directory, private_directory
+from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.run_directory import GPU_CORES
 
 _ENABLE, _FILE = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE"
@@ -24,9 +25,7 @@ _FLAGS, _LIGHT, _HOST = (
 _LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort"
 
 
-def gpu_core_variables(
-    directory: Path | None, base: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, object], list[str]]:
+def gpu_core_variables(directory: Path | None, base: Mapping[str, str]) -> tuple[dict[str, str], JsonObject, list[str]]:
     """What to set for the job, what run.json says about it, and lines for the user.
 
     `directory` is the run directory, in which the folder for the dumps is made; None: only look.

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from pytracer.launcher.json_object import JsonObject
+
 ROOT = Path("/")
 _UNLIMITED = 1 << 62  # version 1 writes the largest multiple of a page instead of "max"
 _V1_FILES = {
@@ -38,7 +40,7 @@ _SCHEDULER_NAMES = (
 )
 
 
-def counters(groups: Mapping[tuple[int, str], Path] | None = None, root: Path = ROOT) -> dict[str, object]:
+def counters(groups: Mapping[tuple[int, str], Path] | None = None, root: Path = ROOT) -> JsonObject:
     """All counters now.
 
     Args:
@@ -95,9 +97,9 @@ def memory_groups(pid: int | str, root: Path = ROOT) -> tuple[dict[tuple[int, st
     return (found, None) if found else ({}, "no memory cgroup is mounted here")
 
 
-def read_group(version: int, path: str, directory: Path) -> dict[str, object]:
+def read_group(version: int, path: str, directory: Path) -> JsonObject:
     """The counters of one memory cgroup."""
-    group: dict[str, object] = {
+    group: JsonObject = {
         "version": version, "path": path, "oom_kill": None, "oom_group_kill": None, "oom": None, "max": None,
         "current": None, "peak": None, "limit": None, "limit_hits": None, "why": None,
     }  # fmt: skip
@@ -142,7 +144,7 @@ def usage(group: tuple[tuple[int, str], Path]) -> int | None:
     return _number(directory / (_V1_FILES if version == 1 else _V2_FILES)["current"])[0]
 
 
-def killers(root: Path = ROOT) -> list[dict[str, object]] | None:
+def killers(root: Path = ROOT) -> list[JsonObject] | None:
     """Running programs that kill when memory gets short; None when /proc cannot be listed."""
     found = []
     try:

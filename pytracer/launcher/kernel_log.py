@@ -14,6 +14,8 @@ import os
 import re
 import time
 
+from pytracer.launcher.json_object import JsonObject
+
 WANTED = re.compile(
     r"out of memory|oom-kill|oom_reaper|oom-killer|Killed process|segfault at|traps: |general protection|NVRM: Xid"
     r"|hung_task|blocked for more than|Hardware Error|EDAC |memory failure|I/O error",
@@ -34,7 +36,7 @@ class KernelLog:
         self._descriptor = -1
         self._last = ""
         self._syslog = False
-        self._lines: list[dict[str, object]] = []
+        self._lines: list[JsonObject] = []
         self._left_out = 0
         self._lost = 0
         self.why: str | None = None
@@ -85,7 +87,7 @@ class KernelLog:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> JsonObject:
         """For run.json: the last lines, and how many before them were left out, or lost in the kernel."""
         return {
             "readable": self.why is None,

@@ -21,6 +21,7 @@ from pathlib import Path
 from pytracer.blackbox import codec, schema
 from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
 from pytracer.launcher import host_counters
+from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.kernel_log import KernelLog
 from pytracer.launcher.run_directory import BOX_SUFFIX, Run
 
@@ -60,7 +61,7 @@ class Seen:
     how: str | None = None
     command: list[str] | None = None
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> JsonObject:
         """For run.json."""
         return {name: value for name, value in vars(self).items() if name != "descriptor" and value is not None}
 
@@ -86,11 +87,11 @@ class Watch:
         self._groups: _Groups
         self._groups, self._groups_why = host_counters.memory_groups("self")
         self._own = next(iter(self._groups.items()), None)
-        self._samples: deque[dict[str, object]] = deque(maxlen=_SAMPLES)
+        self._samples: deque[JsonObject] = deque(maxlen=_SAMPLES)
         self._log = KernelLog()
         self._before = self._counters()
-        self._after: dict[str, object] | None = None
-        self._killers: list[dict[str, object]] | None = None
+        self._after: JsonObject | None = None
+        self._killers: list[JsonObject] | None = None
         self._ended = False
         self._began = self._saved = time.monotonic()
         self._orphans: list[Seen] = []
@@ -129,7 +130,7 @@ class Watch:
         orphan.ended(status, "reaped")
         self._orphans = [*self._orphans, orphan][-_MOST_PROCESSES:]
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> JsonObject:
         """The value of "witness" in run.json."""
         return {
             "before": self._before,
@@ -143,7 +144,7 @@ class Watch:
             "first_pid_namespace": host_counters.in_first_pid_namespace(),
         }
 
-    def _counters(self) -> dict[str, object]:
+    def _counters(self) -> JsonObject:
         try:
             now = host_counters.counters(self._groups)
             now["cgroups_why"] = self._groups_why
@@ -158,7 +159,7 @@ class Watch:
             if seen.how is None and seen.descriptor >= 0:
                 _look_at(seen)
         available, swap = host_counters.free_memory()
-        sample: dict[str, object] = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
+        sample: JsonObject = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
         sample["cgroup_current"] = host_counters.usage(self._own) if self._own else None
         sample["rss"] = sum(seen.rss or 0 for seen in self._seen.values() if seen.gone_mono_ns is None)
         self._samples.append(sample)
@@ -220,9 +221,7 @@ class Watch:
         for key, directory in groups.items():
             if key not in self._groups and len(self._groups) < _MOST_GROUPS:
                 self._groups[key] = directory
-                known = self._before.setdefault("cgroups", [])
-                if isinstance(known, list):
-                    known.append(host_counters.read_group(*key, directory))
+                self._before.setdefault("cgroups", []).append(host_counters.read_group(*key, directory))
 
 
 def box_writer(path: Path) -> tuple[int, int] | None:

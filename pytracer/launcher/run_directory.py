@@ -25,6 +25,7 @@ from pytracer._paths import RUNS, built_core, command_word, file_system, is_remo
 from pytracer._private_files import copy_private, made_directory, private_directory, write_private
 from pytracer._version import __version__
 from pytracer.blackbox.numbers import LEVELS
+from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.redact import redact_words
 
 CUDA_GRAPHS = ("warn",)
@@ -167,7 +168,7 @@ def seccomp_filters() -> int | None:
     return None
 
 
-def start_record(command: Sequence[str]) -> dict[str, object]:
+def start_record(command: Sequence[str]) -> JsonObject:
     """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
 
     What is no UTF-8 in the command is written as its bytes in hex, and the exact bytes of it all are kept beside it.

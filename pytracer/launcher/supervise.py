@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from pytracer.launcher.group_signals import Bystander
 from pytracer.launcher.job_control import stop_as_well
+from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.signal_wait import EVERY, SI_KERNEL, Received, next_signal
 from pytracer.launcher.start import Job
 
@@ -35,7 +36,7 @@ class Ending:
     exit_code: int | None
     signal: int | None
     interrupted: bool
-    usage: dict[str, object] = field(default_factory=dict)
+    usage: JsonObject = field(default_factory=dict)
 
     @property
     def status(self) -> int:
@@ -134,7 +135,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> dict[str, object]:
+def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> JsonObject:
     return {
         "maxrss": used.ru_maxrss * 1024,  # of the largest process
         "user_seconds": used.ru_utime,

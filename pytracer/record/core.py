@@ -7,7 +7,6 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode, coded
 from pytracer.blackbox.numbers import Entry
@@ -105,7 +104,7 @@ class Core:
             raise OSError(error, f"{problem.value.decode()}: {os.strerror(error)}", str(directory))
 
     @unseen
-    def journal(self, kind: int, data: dict[str, Any] | str) -> int:
+    def journal(self, kind: int, data: dict[str, object] | str) -> int:
         """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)
         payload = text.encode("utf-8", "replace")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pytracer
+from pytracer.report.job import PythonFrame
 from tests.conditions import needs_capstone, needs_compiler, needs_core, needs_native
 from tests.support.crash import line_of, victim
 
@@ -30,7 +31,7 @@ def test_overrun_is_told_from_the_pointer_that_was_indexed(index: int, run: Path
         ("index", f"is {index}, times 4 = {index * 4} bytes"),
     ]
     allocated = fault.storage.allocated and fault.storage.allocated.python
-    assert allocated is not None and allocated.line == line_of("overrun.py", "weights = torch")
+    assert isinstance(allocated, PythonFrame) and allocated.line == line_of("overrun.py", "weights = torch")
 
 
 def test_every_address_of_a_crash_can_be_asked_for(run: Path) -> None:

@@ -125,7 +125,7 @@ def test_py_spy_shows_what_is_not_recorded(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
         try:
-            (seen,) = attached(process.pid, tmp_path)["processes"]
+            (seen,) = attached(str(process.pid), tmp_path)["processes"]
         finally:
             os.kill(process.pid, signal.SIGKILL)
     assert seen["stacks_by"] == "py-spy"
@@ -136,7 +136,7 @@ def test_attach_to_a_process_that_is_not_recorded(tmp_path: Path) -> None:
     """Its threads are shown, and that there is no record; it is not asked by a signal, which would end it."""
     with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:
         try:
-            report = attached(process.pid, tmp_path)
+            report = attached(str(process.pid), tmp_path)
             assert process.poll() is None
         finally:
             os.kill(process.pid, signal.SIGKILL)

@@ -51,7 +51,7 @@ def line_of(text: str) -> int:
 
 def is_line(frame: dict[str, Any], text: str) -> bool:
     """Whether a frame stands on the line of the example that holds `text`."""
-    return os.path.realpath(frame["file"]) == str(EXAMPLE) and frame["line"] == line_of(text)
+    return bool(os.path.realpath(frame["file"]) == str(EXAMPLE) and frame["line"] == line_of(text))
 
 
 def test_status_is_torchruns(job: Ended) -> None:

@@ -150,8 +150,9 @@ def test_uncaught_exception_is_recorded_and_printed_as_before(run: Path) -> None
     report = done.report
     assert report.verdict is not None
     assert report.verdict.class_ == "python-exception"
-    (process,) = report.processes
-    assert process.status.kind == "exception"
+    (process,) = list(report.processes or ())
+    assert process.status is not None and process.status.kind == "exception"
+    assert process.exception is not None and process.exception.python_stack
     assert (process.exception.type, process.exception.message) == ("RuntimeError", "no shard 7")
     assert process.exception.python_stack[0].line == line_of(program, "raise RuntimeError")
     assert [frame.function for frame in process.exception.python_stack] == ["main", "<module>"]

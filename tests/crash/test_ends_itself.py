@@ -57,7 +57,7 @@ def test_worker_whose_work_has_ended_did_not_ask_for_it(run: Path) -> None:
     assert done.status == 5
     report = done.report
     assert all(item.id != "ended-itself" for item in report.findings or [])
-    assert all(item.python_stack is None for item in report.processes)
+    assert all(item.python_stack is None for item in report.processes or ())
     assert report.verdict is not None
     assert report.verdict.class_ == "unknown"
 

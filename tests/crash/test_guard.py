@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ SILENT = [
 NAMES = [f"{program[6:-3]}{'-'.join(['', *words])}{more}" for program, words, more, *_ in SILENT]
 
 
-def guarded(program: str, *arguments: str, run: Path, words: str = "all", **options: str) -> Ended:
+def guarded(program: str, *arguments: str, run: Path, words: str = "all", **options: Any) -> Ended:
     """A victim below guard mode."""
     return victim(program, *arguments, run=run, PYTRACER_GUARD=words, **options)
 

@@ -58,7 +58,7 @@ def test_preloaded_process_is_walked_by_the_libgcc_of_its_tables(how: str, table
 @pytest.mark.parametrize("registered", [0, 1])
 def test_enabled_process_is_walked_by_its_libgcc(registered: int, built: Path, run: Path) -> None:
     """Without preload the registration passes by us: libgcc_s is used from the start."""
-    command = [sys.executable, "-c", CRASH_ENABLED, run, built / "library.so", str(registered)]
+    command: list[str | Path] = [sys.executable, "-c", CRASH_ENABLED, run, built / "library.so", str(registered)]
     assert crossed(ended(command, environment(), run)) == bool(registered)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pytracer.decode.types.records import Node, Step
 from tests.conditions import needs_core, needs_native
 from tests.support.crash import Ended, new_store, victim
+from tests.support.records import data_of
 
 pytestmark = [needs_core, needs_native]
 
@@ -24,7 +26,7 @@ def ran(what: str, run: Path, *arguments: str, level: str = "default") -> tuple[
 
 
 def names(events: list[Any]) -> list[str]:
-    return [event.data.name for event in events]
+    return [node.name for node in data_of(events, Node)]
 
 
 @pytest.mark.parametrize("level", ["default", "ops"])
@@ -39,9 +41,9 @@ def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, 
     )
     assert names(asked) == ["SumBackward0"]
     assert names(everything) == ["SumBackward0", "ExpBackward0", "AddBackward0", "DoubledBackward", "AccumulateGrad"]
-    assert [event.data.sequence_nr for event in everything[:4]] == truth["numbers"][:4]
-    assert everything[0].data.storages == (truth["gradient"],)
-    assert [event.data.input_count for event in everything] == [1] * 5
+    assert [node.sequence_nr for node in data_of(everything, Node)][:4] == truth["numbers"][:4]
+    assert data_of(everything, Node)[0].storages == (truth["gradient"],)
+    assert [node.input_count for node in data_of(everything, Node)] == [1] * 5
     assert names(elsewhere) == ["SumBackward0", "MulBackward0", "AccumulateGrad"]
     assert len({event.tid for event in elsewhere}) == 1 and elsewhere[0].tid != everything[0].tid
     assert done.box.counts["hook_errors"] == 0
@@ -55,14 +57,14 @@ def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str
     """
     done, truth = ran("ranges", run, new_store(run), level=level)
     assert truth["global_callbacks"] is (level == "ops")
-    begun = {event.data.name for event in done.box.events if event.kind == "RANGE_BEGIN"}
+    begun = set(names([event for event in done.box.events if event.kind == "RANGE_BEGIN"]))
     assert begun & {"before", "after"} == set(seen.split())
 
 
 def test_steps_of_one_optimizer_are_counted_and_of_the_next_when_it_is_gone(run: Path) -> None:
     """Three of the first, then two of the second; those that lie where the first one lay are not taken for it."""
     done, _ = ran("steps", run)
-    counted = [event.data.step for event in done.box.events if event.kind == "STEP"]
+    counted = [step.step for step in data_of(done.box.events, Step)]
     assert counted[:5] == [1, 2, 3, 4, 5]
     assert counted == list(range(1, len(counted) + 1))
     assert done.box.step == 5

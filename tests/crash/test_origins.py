@@ -8,6 +8,7 @@ import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def storage_of(done: Ended) -> tuple[dict[str, int], StorageReport]:
     """What the victim printed about its storage, and what the report says about the one of the fault."""
     assert done.status in (-signal.SIGSEGV, -signal.SIGBUS), done.stderr
     printed: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    process = next(p for p in done.report.processes if p.pid == done.pid)
+    process = next(p for p in done.report.processes or () if p.pid == done.pid)
     assert process.fault is not None
     assert int(process.fault.addr or "0", 16) == printed["base"] + printed["offset"]
     assert process.fault.storage is not None, process.fault
@@ -209,7 +210,7 @@ def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str,
 @pytest.mark.parametrize("way", ["preload", "enable"])
 def test_storage_that_outlives_python_ends_as_before(way: str, kind: str, blob_library: str, run: Path) -> None:
     """Nothing of the interpreter is read when it has ended: its memory is filled with garbage as it is given back."""
-    more = {"BLOB_LIBRARY": blob_library, "MALLOC_PERTURB_": "165"}
+    more: dict[str, Any] = {"BLOB_LIBRARY": blob_library, "MALLOC_PERTURB_": "165"}
     plain = victim("outlives_python.py", kind, run=run, way="untraced", **more)
     assert plain.status == 0, plain.stderr
     done = victim("outlives_python.py", kind, run=run, way=way, **more)

@@ -23,7 +23,7 @@ PROGRAM = "other_threads.py"
 
 def launched(*arguments: str, run: Path, before: tuple[str | Path, ...] = ()) -> Ended:
     """The victim below `pytracer run`, itself below the command `before`."""
-    python = [sys.executable, PROGRAMS / PROGRAM, *arguments]
+    python: list[str | Path] = [sys.executable, PROGRAMS / PROGRAM, *arguments]
     return ended(
         [*before, sys.executable, "-m", "pytracer", "run", "-o", run, "--no-report", "--", *python], environment(), run
     )
@@ -210,8 +210,7 @@ def test_helper_ends_with_its_launcher(run: Path) -> None:
     child = os.fork()
     if child == 0:
         os.chdir(run.parent)
-        output = os.open(run.parent / "output", os.O_WRONLY | os.O_CREAT)
-        os.dup2(output, 1)
+        os.dup2(os.open(run.parent / "output", os.O_WRONLY | os.O_CREAT), 1)
         command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", sys.executable, "-c", code]
         os.execve(command[0], command, environment())
     output = run.parent / "output"

@@ -49,7 +49,18 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
                 folder = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
                 options.append(f"-Wl,-rpath,{folder}/lib/linux")
             path = tmp_path_factory.mktemp("sanitized") / "program"
-            command = [compiler, "-g", "-O1", "-w", "-pthread", *options, *more, "-o", path, PROGRAMS / "sanitized.c"]
+            command: list[str | Path] = [
+                compiler,
+                "-g",
+                "-O1",
+                "-w",
+                "-pthread",
+                *options,
+                *more,
+                "-o",
+                path,
+                PROGRAMS / "sanitized.c",
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.skip(f"{compiler} cannot link with {options[0]}: {done.stderr[:200]}")
@@ -87,7 +98,7 @@ def test_program_with_a_sanitizer_runs_as_untraced(kind: str, build: Build, tmp_
 def test_child_of_an_ordinary_program_may_have_a_sanitizer(way: list[str], build: Build, tmp_path: Path) -> None:
     """The shell that starts it knows nothing of it; AddressSanitizer finds its error and says so."""
     program = build("gcc address")
-    command = ["sh", "-c", f"'{program}' 'use after free'; exit $?"]
+    command: list[str | Path] = ["sh", "-c", f"'{program}' 'use after free'; exit $?"]
     untraced = result(command, tmp_path)
     assert untraced[2] == ["AddressSanitizer: heap-use-after-free"]
     assert result([*way, *command], tmp_path) == untraced
@@ -102,7 +113,11 @@ def test_extension_with_a_preloaded_runtime_works_in_python(
     library = build("gcc address", "-shared", "-fPIC")
     words = ["gcc", "-print-file-name=libasan.so"]
     runtime = os.path.realpath(subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip())
-    command = [sys.executable, "-c", f"import ctypes; print(ctypes.CDLL('{library}').touch({int(freed)}))"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-c",
+        f"import ctypes; print(ctypes.CDLL('{library}').touch({int(freed)}))",
+    ]
     variables = {"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
     untraced = result(command, tmp_path, **variables)
     assert untraced[0] == int(freed)

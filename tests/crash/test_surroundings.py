@@ -43,11 +43,11 @@ def test_each_program_of_one_process_has_a_box(run: Path) -> None:
     assert [box.argv[-1] for box in boxes[1:]] == ["1", "2"]
     assert [box.state for box in boxes] == ["RECORDING", "RECORDING", "CRASHED"]
     report = done.report
-    (process,) = report.processes
-    assert process.status.signal == signal.SIGSEGV
+    (process,) = list(report.processes or ())
+    assert process.status is not None and process.status.signal == signal.SIGSEGV
     assert report.verdict is not None
     assert report.verdict.class_ == "null-dereference"
-    assert len(done.job.extra["replaced_by_exec"]) == 2
+    assert len(done.job.replaced_by_exec) == 2
 
 
 @needs_native

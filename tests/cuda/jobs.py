@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pytracer.report.job import Finding, ProcessReport, Report
 from tests.support.crash import Ended, torchrun, traced_run
@@ -18,9 +19,9 @@ def program(name: str, *words: str, run: Path, options: tuple[str, ...] = (), **
     return traced_run(sys.executable, PROGRAMS / f"{name}.py", *words, run=run, options=options, **extra)
 
 
-def job(name: str, function: str, *, run: Path, **extra: str) -> Ended:
+def job(name: str, function: str, *, run: Path, **extra: Any) -> Ended:
     """The same on two ranks over NCCL."""
-    return traced_run(*torchrun(PROGRAMS / f"{name}.py", function), run=run, **NCCL, **extra)
+    return traced_run(*torchrun(PROGRAMS / f"{name}.py", function), run=run, **{**NCCL, **extra})
 
 
 def line_of(name: str, text: str) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytracer.decode.types.records import Stream
 from pytracer.report.job import Fault, StorageReport
 from tests.cuda.jobs import PROGRAMS, finding, line_of, only_victim, program
 from tests.support.crash import Ended, ended, environment, traced_run
+from tests.support.records import data_of
 
 SIGSEGV_STATUS = 128 + signal.SIGSEGV
 
@@ -85,7 +88,7 @@ def test_memory_from_before_recording_is_known(run: Path) -> None:
 @pytest.mark.parametrize("backend", ["cudaMallocAsync", "pluggable"])
 def test_other_allocators_are_told_and_harm_nothing(run: Path, backend: str) -> None:
     """They throw where a tracker is attached: the program goes on, and a note says what is missing."""
-    settings = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"} if backend == "cudaMallocAsync" else {}
+    settings: dict[str, Any] = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"} if backend == "cudaMallocAsync" else {}
     done = program("other_allocators", backend, run=run, **settings)
     assert done.status == 0, done.stderr
     assert done.stdout == "[0.0, 0.0]\n"
@@ -129,5 +132,5 @@ def test_waits_between_streams_are_records_at_level_ops(run: Path) -> None:
     """Event recorded, stream waits for event and stream, the host waited."""
     done = traced_run(sys.executable, PROGRAMS / "streams_wait.py", run=run, options=("--level", "ops"))
     assert done.status == 0, done.stderr
-    actions = [event.data.action for box in done.boxes for event in box.events if event.kind == "STREAM"]
+    actions = [item.action for box in done.boxes for item in data_of(box.events, Stream)]
     assert actions[:2] == [1, 2] and 3 in actions and actions[-2:] == [4, 5]

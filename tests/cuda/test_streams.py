@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.decode.types.records import Node
 from tests.cuda.jobs import only_victim, program
+from tests.support.records import data_of
 
 pytestmark = pytest.mark.fake_cuda
 
@@ -20,10 +22,10 @@ def test_records_carry_the_current_stream_of_their_thread(run: Path, level: str)
     handle, child = done.stdout.split()
     assert child == "0"
     parent = next(box for box in done.boxes if box.crash is not None)
-    nodes = [event.data for event in parent.events if event.kind == "NODE" and event.data.name.startswith("Mul")]
+    nodes = [node for node in data_of(parent.events, Node) if node.name.startswith("Mul")]
     assert (nodes[-1].device, nodes[-1].stream) == (1, int(handle, 16))
     if level == "ops":
-        ops = {(event.data.device, event.data.stream) for event in parent.events if event.kind == "OP"}
+        ops = {(op.device, op.stream) for op in data_of([e for e in parent.events if e.kind == "OP"], Node)}
         assert (1, int(handle, 16)) in ops
     assert parent.counts["hook_errors"] == 0
     current = only_victim(done.report).current_stream

@@ -27,7 +27,7 @@ def test_gpu_check_says_what_it_skipped(run: Path) -> None:
     """Green, and each check that needs kernels is skipped with its reason."""
     out = run.with_suffix(".json")
     # Measuring takes as long as everything else, and says nothing here.
-    command = [sys.executable, ROOT / "scripts" / "gpu_check.py", "--out", out, "--skip", "costs"]
+    command: list[str | Path] = [sys.executable, ROOT / "scripts" / "gpu_check.py", "--out", out, "--skip", "costs"]
     done = ended(command, environment(), run)
     assert done.status == 0, done.stderr
     found = json.loads(out.read_text(encoding="utf-8"))

@@ -68,7 +68,7 @@ def test_hook_of_the_users_own(run: Path) -> None:
     truth, storage = done.truth, done.fault.storage
     assert storage is not None
     assert (done.fault.addr, done.fault.kind, storage.base) == (truth["addr"], truth["kind"], truth["base"])
-    assert (storage.offset_bytes, (storage.names or [None])[0]) == (truth["offset"], truth["name"])
+    assert (storage.offset_bytes, next(iter(storage.names or ()), None)) == (truth["offset"], truth["name"])
     assert _sent(done)[:2] == [truth["name"], "DDP bucket 0 of Net (generation 1)"]
     assert [module.hook for module in done.process.ddp or []] == ["_Halved"]
 

@@ -30,7 +30,10 @@ def _is_told(done: Faulted) -> None:
 
 def _buffers(done: Faulted) -> dict[str | None, tuple[str | None, str | None]]:
     found = done.process.recent_collectives or []
-    return {item.op: (item.buffer and item.buffer.what, item.output and item.output.what) for item in found}
+    return {
+        item.op: (item.buffer.what if item.buffer else None, item.output.what if item.output else None)
+        for item in found
+    }
 
 
 @pytest.mark.parametrize(

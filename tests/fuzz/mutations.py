@@ -36,7 +36,8 @@ STRUCTS: dict[int, schema.Struct] = {
     schema.Region.GRAPH_INPUTS: schema.GRAPH_INPUT, schema.Region.CUDA_STREAMS: schema.CUDA_STREAM,
     schema.Region.GUARD: schema.GUARD_REGION, schema.Region.GUARDED: schema.GUARDED_STORAGE,
     schema.Region.NAMES: schema.NAME_SLOT, schema.Region.RECORDS: schema.RECORD_HEADER,
-} | {kind: item for kind, item, _ in schema.CRASH_REGIONS if item is not None}  # fmt: skip
+    **{int(kind): item for kind, item, _ in schema.CRASH_REGIONS if item is not None},
+}  # fmt: skip
 _PAYLOADS: dict[int, schema.Struct] = {
     schema.Entry.CODE: schema.CODE_ENTRY, schema.Entry.SITE: schema.SITE_ENTRY, schema.Entry.STACK: schema.STACK_ENTRY,
     schema.Entry.WAIT: schema.WAIT_ENTRY, schema.Entry.GROUP_SEEN: schema.GROUP_ENTRY,

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_kept_inputs_are_read_within_the_bounds() -> None:
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_first_inputs_of_each_target_are_survived(target: str, tmp_path: Path) -> None:
     """A few, so that a broken target shows here."""
-    assert fuzz.fuzz([target], 1, fuzz.time.monotonic() + 120, 20, tmp_path / "aside") == (20, 0)
+    assert fuzz.fuzz([target], 1, time.monotonic() + 120, 20, tmp_path / "aside") == (20, 0)
     assert input_of(target, 5) == input_of(target, 5)
 
 
@@ -64,7 +65,7 @@ def test_fuzzer_notices_and_goes_on(
     """Time, memory, exceptions, deaths: one line each, with the input kept."""
     monkeypatch.setitem(TARGETS, "text", Target(TARGETS["text"].make, read))  # type: ignore[arg-type]
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 0 if read is _hang else 5)
-    done, failures = fuzz.fuzz(["text"], 7, fuzz.time.monotonic() + 120, 2, tmp_path)
+    done, failures = fuzz.fuzz(["text"], 7, time.monotonic() + 120, 2, tmp_path)
     assert (done, failures) == (2, 2)
     told = capfd.readouterr().out
     assert re.search(words if read is not _hang else "more than 0 s", told), told

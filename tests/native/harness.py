@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def life_of(storage: Storage) -> int:
     return (storage.nbytes & (1 << 40) - 1) >> 4 if large else (storage.nbytes - 1) >> 4
 
 
-def inconsistent(storages: tuple[Storage, ...]) -> list[Storage]:
+def inconsistent(storages: Iterable[Storage]) -> list[Storage]:
     """Storages that no thread of testing.cpp ever had: parts of different lives."""
     return [s for s in storages if not _consistent(s)]
 

@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox.schema import Region, Step
+from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Crash, Snapshot
 from pytracer.render.text import render_text
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.native.harness import CSRC, Native
 from tests.support.crash import Ended, ended
+from tests.support.records import data_of
 
 pytestmark = needs_core
 
 STEPS = {step.name for step in Step}
 # own_stack.h promises that measured use stays below a quarter of this.
-ALTERNATE_STACK_BYTES = (
-    int(re.search(r"kOwnStackBytes = (\d+) << 10", (CSRC / "crashsafe/own_stack.h").read_text())[1]) << 10
-)  # type: ignore[index]
+(_KIB,) = re.findall(r"kOwnStackBytes = (\d+) << 10", (CSRC / "crashsafe/own_stack.h").read_text())
+ALTERNATE_STACK_BYTES = int(_KIB) << 10
 WAYS = {
     "null": ("t.testing_null()", -11),
     "abort": ("t.testing_abort()", -6),
@@ -152,7 +153,7 @@ def test_watcher_notices_an_allocation_in_the_handler(native: Native) -> None:
 
 def fault_to_complete_ns(box: Snapshot) -> int:
     """From the instruction before the fault to the end of the last step."""
-    (text,) = [e.data.text for e in box.events if e.kind == "MARK" and e.data.text.startswith("fault ")]
+    (text,) = [mark.text for mark in data_of(box.events, Text) if mark.text.startswith("fault ")]
     assert box.crash is not None
     return box.crash.step_ns[Step.MAPS.name] - int(text.split()[1])
 

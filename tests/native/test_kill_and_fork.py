@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 from pytracer.decode.recording.reader import read_box
+from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native, base_of, inconsistent, thread_of
+from tests.support.records import data_of
 
 pytestmark = needs_core
 
@@ -92,7 +94,7 @@ t.testing_stop()
             continue
         own = {s.base for s in box.storages if thread_of(s) == 16}
         assert own == {base_of(16, i, False) for i in range(20)}
-        assert [e.data.text for e in box.events] == ["0 0", "0 1", "0 2"]
+        assert [mark.text for mark in data_of(box.events, Text)] == ["0 0", "0 1", "0 2"]
         assert box.ppid == done.pid
         assert all(s.state == "live" for s in box.storages)  # graves are the parent's
         inherited += sum(thread_of(s) < 2 for s in box.storages)

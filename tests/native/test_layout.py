@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from enum import IntEnum
 from pathlib import Path
 
 from pytracer.blackbox import schema
@@ -32,7 +33,7 @@ def test_every_field_lies_where_the_codec_reads_it(built: Path, tmp_path: Path) 
             member = f"{definition.name}::{field}"
             lines.append(f'printf("{name} %zu %zu\\n", sizeof({member}), offsetof({definition.name}, {field}));')
             expected[name] = (end - offset, offset)
-    enums = {
+    enums: dict[str, type[IntEnum]] = {
         "State": schema.State,
         "RegionKind": schema.Region,
         "RecordKind": schema.Record,
@@ -41,10 +42,10 @@ def test_every_field_lies_where_the_codec_reads_it(built: Path, tmp_path: Path) 
         "CrashState": schema.CrashState,
     }
     for name, enum in enums.items():
-        for member in enum:
-            word = "k" + "".join(part.capitalize() for part in member.name.split("_"))
+        for item in enum:
+            word = "k" + "".join(part.capitalize() for part in item.name.split("_"))
             lines.append(f'printf("{name}::{word} %u 0\\n", static_cast<unsigned>({name}::{word}));')
-            expected[f"{name}::{word}"] = (int(member), 0)
+            expected[f"{name}::{word}"] = (int(item), 0)
     for name in ("RECORDS_PER_THREAD", "GRAVES_PER_THREAD", "THREADS_PER_CHUNK", "JOURNAL_BYTES", "HEADER_BYTES"):
         word = "k" + "".join(part.capitalize() for part in name.split("_"))
         lines.append(f'printf("{word} %zu 0\\n", static_cast<size_t>({word}));')

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Snapshot
 from tests.conditions import needs_core
 from tests.native.harness import Native
@@ -20,7 +21,7 @@ def marks(box: Snapshot) -> dict[int, list[tuple[int, int]]]:
     """Kernel thread to its marks (thread of testing.cpp, number), oldest first."""
     found: dict[int, list[tuple[int, int]]] = {}
     for event in box.events:
-        assert event.kind == "MARK"
+        assert isinstance(event.data, Text)
         thread, number = event.data.text.split()
         found.setdefault(event.tid, []).append((int(thread), int(number)))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytracer.analyze.engine import build_report
 from pytracer.decode.types.journal import CppException, Fact
-from pytracer.decode.types.snapshot import Crash, Job, LoadedImage, MemoryBlock, NativeFrame, Process
+from pytracer.decode.types.snapshot import Crash, FrameFound, Job, LoadedImage, MemoryBlock, NativeFrame, Process
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
 from tests.support.report_schema import validated
@@ -20,7 +20,7 @@ PROGRAM = (0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)
 LIBC_SO = "/usr/lib/x86_64-linux-gnu/libc.so.6"
 STDCPP = "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"
 TORCH_PYTHON = f"{s.TORCH}/lib/libtorch_python.so"
-Stack = Sequence[tuple[str | None, str | None] | tuple[str | None, str | None, str]]
+Stack = Sequence[tuple[str | None, str | None] | tuple[str | None, str | None, FrameFound]]
 _OF_CRASH = {item.name for item in fields(Crash)} - {"signal", "code", "pc", "stack", "registers", "mappings"}
 
 
@@ -63,7 +63,7 @@ def _completed(
     return replace(job, processes=tuple(complete(process) for process in job.processes))
 
 
-def _frame(number: int, pc: int, image: str | None, function: str | None, found: str = "unwound") -> NativeFrame:
+def _frame(number: int, pc: int, image: str | None, function: str | None, found: FrameFound = "unwound") -> NativeFrame:
     pc = pc if number == 0 else 0x7000_0000_0000 + number
     return NativeFrame(pc, image, 0x1000 + number if image else None, None, found if number else "exact", function)
 

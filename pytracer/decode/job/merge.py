@@ -89,11 +89,10 @@ def load_job(
     processes.sort(key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
     for snapshot in snapshots:
         damage.extend(snapshot.damage)
-    replaced = [b.path for lineage in lineages for b in lineage.boxes[:-1]]
-    extra: dict[str, object] = {"replaced_by_exec": replaced} if replaced else {}
+    replaced = tuple(b.path for lineage in lineages for b in lineage.boxes[:-1])
     cores = _gpu_cores(directory, launcher) if target.is_dir() else ()
     return Job(
-        os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), extra, gpu_cores=cores
+        os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), replaced, gpu_cores=cores
     )
 
 

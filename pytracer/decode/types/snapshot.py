@@ -536,7 +536,7 @@ class Job:
     launcher: LauncherRecord | None
     processes: tuple[Process, ...]
     damage: tuple[Damage, ...] = ()
-    extra: dict[str, object] = field(default_factory=dict)
+    replaced_by_exec: tuple[str, ...] = ()  # boxes of programs that executed another one
     flight: tuple[FlightUse, ...] = ()
     gpu_cores: tuple[GpuCore, ...] = ()
 

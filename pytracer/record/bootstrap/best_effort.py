@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Care:
@@ -17,10 +20,10 @@ class Care:
         self._told: set[str] = set()
 
     @unseen
-    def __call__(self, box: Core, subject: str, act: Callable[..., Any], *args: Any) -> Any:
+    def __call__(self, box: Core, subject: str, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """What `act` returns; None when it failed. `subject` begins the note, e.g. "DDP's buckets"."""
         try:
-            return act(*args)
+            return act(*args, **kwargs)
         except Exception as error:
             box.lib.pytracer_count_hook_error()
             if subject not in self._told:

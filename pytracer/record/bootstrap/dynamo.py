@@ -63,7 +63,7 @@ def begin(note: Callable[[NoteCode, str], object]) -> None:
     _waiting.clear()
 
 
-def _hide(function: Any, with_callees: bool) -> None:
+def _hide(function: object, with_callees: bool) -> None:
     if isinstance(function, FunctionType):  # what is written in C has no frame
         for code in _codes(function.__code__):
             if _mark is None:

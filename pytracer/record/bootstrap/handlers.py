@@ -40,7 +40,7 @@ def _wrap(box: Core, patches: Patches, module: Any, name: str) -> None:
     original = getattr(module, name)
 
     @functools.wraps(original)
-    def install_and_cover(*args: Any, **kwargs: Any) -> Any:
+    def install_and_cover(*args: object, **kwargs: object) -> object:
         result = original(*args, **kwargs)
         if box.recording:
             box.lib.pytracer_stop()

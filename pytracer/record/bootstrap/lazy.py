@@ -25,7 +25,7 @@ class Part:
         self._entrances = Patches()
         self._calls: list[_Entrance] = []
 
-    def at_call(self, owner: Any, *names: str) -> Part:
+    def at_call(self, owner: object, *names: str) -> Part:
         """Waits for the first call of `owner.name`. Whatever this torch does not have is left out."""
         for name in names:
             original = getattr(owner, name, None)
@@ -70,7 +70,7 @@ class Part:
 class _Entrance:
     """A function whose first call is waited for. Whoever keeps the stand-in comes to the part's function through it."""
 
-    def __init__(self, part: Part, owner: Any, name: str, original: Any) -> None:
+    def __init__(self, part: Part, owner: object, name: str, original: Any) -> None:
         self._owner, self._name, self.original, self.to = owner, name, original, original
 
         @unseen
@@ -79,7 +79,7 @@ class _Entrance:
             return self.to
 
         @functools.wraps(original)
-        def stand_in(*args: Any, **kwargs: Any) -> Any:
+        def stand_in(*args: object, **kwargs: object) -> object:
             return (original if is_compiling() else function_by_now())(*args, **kwargs)
 
         self.stand_in = stand_in
@@ -87,5 +87,5 @@ class _Entrance:
     def current(self) -> Any:
         return getattr(self._owner, self._name)
 
-    def put(self, function: Any) -> None:
+    def put(self, function: object) -> None:
         setattr(self._owner, self._name, function)

@@ -13,15 +13,15 @@ class Patches:
     """A stack of replacements. Putting back skips what somebody else has replaced since."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[Any, str, Any, Any]] = []
+        self._made: list[tuple[object, str, object, object]] = []
 
-    def replace(self, owner: Any, name: str, replacement: Any) -> None:
+    def replace(self, owner: object, name: str, replacement: Callable[..., object]) -> None:
         """Sets `owner.name`, remembering what was there. torch.compile does not compile the replacement."""
         unseen_frame(replacement)
         self._made.append((owner, name, owner.__dict__.get(name, getattr(owner, name)), replacement))
         setattr(owner, name, replacement)
 
-    def after(self, owner: Any, name: str, note: Callable[[Any], Any]) -> None:
+    def after(self, owner: object, name: str, note: Callable[[Any], Any]) -> None:
         """Lets `note(self)` follow each call of a method. Where torch.compile traces one, it is the method alone.
 
         What the wrapper refers to are plain functions: of a method of an object that is made in compiled code, dynamo
@@ -31,7 +31,7 @@ class Patches:
         unseen(note)
 
         @functools.wraps(original)
-        def and_note(thing: Any, *args: Any, **kwargs: Any) -> Any:
+        def and_note(thing: Any, *args: object, **kwargs: object) -> object:
             result = original(thing, *args, **kwargs)
             if not is_compiling():
                 note(thing)

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import sys
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -115,7 +116,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     if reason is not None:
         box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {reason}")
         return
-    native: Any = importlib.import_module("pytracer._native")
+    native: ModuleType = importlib.import_module("pytracer._native")
 
     _native = native
     libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
@@ -164,8 +165,8 @@ def _install_without_native(box: Core, late: bool) -> None:
 
         elastic.install(box)
 
-    data: Any = importlib.import_module("torch.utils.data")
-    worker: Any = importlib.import_module("torch.utils.data._utils.worker")
+    data = importlib.import_module("torch.utils.data")
+    worker = importlib.import_module("torch.utils.data._utils.worker")
     if not box.preloaded:
         from pytracer.record.bootstrap import handlers
 
@@ -176,7 +177,7 @@ def _install_without_native(box: Core, late: bool) -> None:
         _wait(Part(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
 
 
-def _watch_groups(box: Core, native: Any, late: bool) -> None:
+def _watch_groups(box: Core, native: ModuleType, late: bool) -> None:
     """Process groups, and DistributedDataParallel, which needs one."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d

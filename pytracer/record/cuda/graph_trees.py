@@ -49,7 +49,7 @@ def _install(box: Core) -> None:
         return
 
     @functools.wraps(record)
-    def record_function(self: Any, new_inputs: Any, function_id: Any, *args: Any, **kwargs: Any) -> Any:
+    def record_function(self: Any, new_inputs: Any, function_id: Any, *args: object, **kwargs: object) -> object:
         _now.name = _name(self, function_id)
         try:
             return record(self, new_inputs, function_id, *args, **kwargs)

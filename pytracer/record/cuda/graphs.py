@@ -10,6 +10,7 @@ import functools
 import inspect
 import warnings
 import weakref
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -28,7 +29,7 @@ class CudaGraphWarning(UserWarning):
     """A CUDA graph is replayed although memory that it uses was freed."""
 
 
-def install(box: Core, native_cuda: Any) -> None:
+def install(box: Core, native_cuda: ModuleType) -> None:
     """Wraps capture_begin, capture_end, replay and reset."""
     from torch.cuda import CUDAGraph
 
@@ -37,7 +38,7 @@ def install(box: Core, native_cuda: Any) -> None:
     warned: set[int] = set()
 
     @functools.wraps(begin)
-    def capture_begin(self: Any, pool: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def capture_begin(self: Any, pool: Any = None, *args: object, **kwargs: object) -> object:
         native_cuda.lock_streams(True)  # until capture_end: a question about a stream could spoil the capture
         try:
             result = begin(self, pool, *args, **kwargs)
@@ -48,7 +49,7 @@ def install(box: Core, native_cuda: Any) -> None:
         return result
 
     @functools.wraps(end)
-    def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def capture_end(self: Any, *args: object, **kwargs: object) -> object:
         try:
             result = end(self, *args, **kwargs)
         except BaseException:
@@ -83,14 +84,14 @@ def install(box: Core, native_cuda: Any) -> None:
     else:
 
         @functools.wraps(replay)
-        def replay_and_count(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def replay_and_count(self: Any, *args: object, **kwargs: object) -> object:
             broken = replayed(self.__dict__.get(_NUMBER, 0))
             if broken:
                 warn(self, broken)
             return replay(self, *args, **kwargs)
 
     @functools.wraps(reset)
-    def reset_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def reset_and_note(self: Any, *args: object, **kwargs: object) -> object:
         number = self.__dict__.pop(_NUMBER, None)
         result = reset(self, *args, **kwargs)
         if number is not None:
@@ -110,7 +111,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, native_cuda: Any, graph: Any, pool: Any) -> None:
+def _begin(box: Core, native_cuda: ModuleType, graph: Any, pool: Any) -> None:
     first, second = getattr(pool, "id", pool) or (0, 0)  # a MemPool, or the pool of another graph
     number = native_cuda.begin_capture(int(first), int(second))
     if number:
@@ -122,7 +123,7 @@ def _begin(box: Core, native_cuda: Any, graph: Any, pool: Any) -> None:
         weakref.finalize(graph, native_cuda.reset, number).atexit = False
 
 
-def _end(native_cuda: Any, graph: Any, captured: bool) -> None:
+def _end(native_cuda: ModuleType, graph: Any, captured: bool) -> None:
     number = graph.__dict__.get(_NUMBER)
     if number is None:
         return
@@ -131,7 +132,7 @@ def _end(native_cuda: Any, graph: Any, captured: bool) -> None:
 
 
 @unseen
-def _guarded(box: Core, act: Any, *args: Any) -> None:
+def _guarded(box: Core, act: Any, *args: object) -> None:
     try:
         act(*args)
     except Exception as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -15,7 +16,7 @@ from pytracer.record.core import Core
 _native_cuda: Any = None
 
 
-def install(box: Core, native: Any, level: str) -> None:
+def install(box: Core, native: ModuleType, level: str) -> None:
     """Prepares everything; without CUDA in torch, or without `_native_cuda`, a note says what is missing."""
     global _native_cuda
     import torch
@@ -51,7 +52,7 @@ def uninstall() -> None:
     _native_cuda.follow(False)
 
 
-def _attach(box: Core, native_cuda: Any) -> None:
+def _attach(box: Core, native_cuda: ModuleType) -> None:
     """Runs inside torch's initialization of CUDA, which an exception would break."""
     try:
         refusal = native_cuda.attach()

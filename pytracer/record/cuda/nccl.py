@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pickle
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.numbers import CollectiveState
@@ -22,7 +23,7 @@ _WORDS = (
 class Groups:
     """Copies the progress of each process group into the box."""
 
-    def __init__(self, native_cuda: Any) -> None:
+    def __init__(self, native_cuda: ModuleType) -> None:
         self._native = native_cuda
         self._told: dict[tuple[str, int], int] = {}
 
@@ -34,7 +35,7 @@ class Groups:
             return True
         if not dist.is_initialized():
             return None
-        c10d: Any = importlib.import_module("torch._C._distributed_c10d")
+        c10d = importlib.import_module("torch._C._distributed_c10d")
 
         before = {name: self._native.group_scheduled(name) for name in dist.distributed_c10d._world.pg_names.values()}
         dump = pickle.loads(c10d._dump_nccl_trace(includeCollectives=True, includeStackTraces=False, onlyActive=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
@@ -23,7 +23,7 @@ _thread: threading.Thread | None = None
 _stop = threading.Event()
 
 
-def start(box: Core, native_cuda: Any) -> None:
+def start(box: Core, native_cuda: ModuleType) -> None:
     """Starts the thread, once."""
     global _thread
     if _thread is not None and _thread.is_alive():
@@ -47,7 +47,7 @@ def stop() -> None:
 class _Watch:
     """What is asked each time; a question that fails is not asked again."""
 
-    def __init__(self, box: Core, native_cuda: Any) -> None:
+    def __init__(self, box: Core, native_cuda: ModuleType) -> None:
         self._box, self._native = box, native_cuda
         groups = Groups(native_cuda)
         self._questions: dict[str, Callable[[], bool | None]] = {

@@ -53,7 +53,7 @@ def _stream(stream: Any) -> int:
 
 
 @unseen
-def _guarded(box: Core, note: Callable[..., None], *args: Any) -> None:
+def _guarded(box: Core, note: Callable[..., None], *args: object) -> None:
     if is_compiling():
         return
     try:
@@ -62,11 +62,11 @@ def _guarded(box: Core, note: Callable[..., None], *args: Any) -> None:
         box.lib.pytracer_count_hook_error()
 
 
-def _before(box: Core, owner: Any, name: str, note: Callable[..., None]) -> None:
+def _before(box: Core, owner: object, name: str, note: Callable[..., None]) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def noted(self: Any, *args: object, **kwargs: object) -> object:
         _guarded(box, note, self, *args, *kwargs.values())
         return original(self, *args, **kwargs)
 

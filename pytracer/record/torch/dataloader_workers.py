@@ -27,12 +27,12 @@ _patches = Patches()
 
 def install(box: Core) -> None:
     """Wraps the function that a worker runs. Its name and module stay, since spawn pickles it by them."""
-    worker: Any = importlib.import_module("torch.utils.data._utils.worker")
+    worker = importlib.import_module("torch.utils.data._utils.worker")
     original = worker._worker_loop
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+    def _worker_loop(*args: object, **kwargs: object) -> object:
         try:
             if box.recording:
                 _begin(box, signature.bind(*args, **kwargs).arguments)
@@ -49,7 +49,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, arguments: dict[str, Any]) -> None:
+def _begin(box: Core, arguments: dict[str, object]) -> None:
     """Says which worker this process is, and has its fetchers recorded. The process is the worker's own."""
     number, seed = arguments.get("worker_id"), arguments.get("base_seed")
     dataset = arguments.get("dataset")
@@ -69,7 +69,7 @@ def _begin(box: Core, arguments: dict[str, Any]) -> None:
     create = kinds.create_fetcher
 
     @functools.wraps(create)
-    def create_fetcher(*args: Any, **kwargs: Any) -> Any:
+    def create_fetcher(*args: object, **kwargs: object) -> object:
         fetcher = create(*args, **kwargs)
         fetcher.fetch = _recorded(box, fetcher.fetch)
         return fetcher
@@ -91,7 +91,7 @@ def _note_exit(box: Core) -> None:
 
 def _recorded(box: Core, fetch: Any) -> Any:
     @functools.wraps(fetch)
-    def fetch_and_record(indices: Any) -> Any:
+    def fetch_and_record(indices: object) -> Any:
         try:
             _sample(box, batch_words(indices))
         except Exception:  # an index with a broken __repr__
@@ -110,7 +110,7 @@ def _sample(box: Core, words: str) -> None:
         box.lib.pytracer_record(Record.SAMPLE, payload, len(payload))
 
 
-def batch_words(indices: Any) -> str:
+def batch_words(indices: object) -> str:
     """How many samples, a space, then as many of their indices as fit: `8 0-3,7,9,12-13`; `4 -` without indices."""
     batch = indices if isinstance(indices, (list, tuple)) else [indices]
     limit = TEXT_RECORD_BYTES - 1

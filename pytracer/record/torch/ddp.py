@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
@@ -49,7 +50,7 @@ class _Wrapped:
         weakref.finalize(module, _forwards_to_skip.pop, id(module), None).atexit = False
 
 
-def install(box: Core, native: Any) -> None:
+def install(box: Core, native: ModuleType) -> None:
     """Wraps methods of DistributedDataParallel, and how a communication hook reaches the Reducer."""
     import torch.distributed as dist
     from torch.compiler import is_compiling  # straight: here torch is there, and ours is one frame more
@@ -61,7 +62,7 @@ def install(box: Core, native: Any) -> None:
     original = DistributedDataParallel._pre_forward  # which rebuilds the buckets when it is time
 
     @functools.wraps(original)
-    def pre_forward_and_look(module: Any, *args: Any, **kwargs: Any) -> Any:
+    def pre_forward_and_look(module: Any, *args: object, **kwargs: object) -> object:
         result = original(module, *args, **kwargs)
         if not is_compiling():
             left = _forwards_to_skip.get(id(module), 0)
@@ -77,14 +78,14 @@ def install(box: Core, native: Any) -> None:
     _install_hooks(box, dist)
 
 
-def _install_join(box: Core, native: Any, kind: Any) -> None:
+def _install_join(box: Core, native: ModuleType, kind: Any) -> None:
     """A rank that has joined rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
     original = getattr(kind, "_match_all_reduce_for_bwd_pass", None)
     if original is None:
         return
 
     @functools.wraps(original)
-    def send_zeros(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def send_zeros(self: Any, *args: object, **kwargs: object) -> object:
         _care(box, _BUCKETS, _refresh, box, native, self)
         wrapped = _wrapped.get(self)
         name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")
@@ -93,7 +94,7 @@ def _install_join(box: Core, native: Any, kind: Any) -> None:
     _patches.replace(kind, "_match_all_reduce_for_bwd_pass", send_zeros)
 
 
-def _install_hooks(box: Core, dist: Any) -> None:
+def _install_hooks(box: Core, dist: ModuleType) -> None:
     """Only what the Reducer calls is wrapped: the module keeps the hook that it was given."""
     register, builtin = getattr(dist, "_register_comm_hook", None), getattr(dist, "_register_builtin_comm_hook", None)
     if register is not None:
@@ -149,7 +150,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note_module(box: Core, native: Any, module: Any) -> None:
+def _note_module(box: Core, native: ModuleType, module: Any) -> None:
     process_groups.note_rank(box)
     wrapped = _wrapped[module] = _Wrapped(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
@@ -166,7 +167,7 @@ def _note_module(box: Core, native: Any, module: Any) -> None:
     _write_layout(box, native, module, wrapped)
 
 
-def _describe(role: str, fqn: str, tensor: Any) -> dict[str, Any]:
+def _describe(role: str, fqn: str, tensor: Any) -> dict[str, object]:
     storage = tensor.untyped_storage()
     return {
         "fqn": fqn,
@@ -180,7 +181,7 @@ def _describe(role: str, fqn: str, tensor: Any) -> dict[str, Any]:
     }
 
 
-def _refresh(box: Core, native: Any, module: Any) -> None:
+def _refresh(box: Core, native: ModuleType, module: Any) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
         _note_module(box, native, module)  # wrapped before enable()
@@ -191,7 +192,7 @@ def _refresh(box: Core, native: Any, module: Any) -> None:
     _write_layout(box, native, module, wrapped)
 
 
-def _write_layout(box: Core, native: Any, module: Any, wrapped: _Wrapped) -> None:
+def _write_layout(box: Core, native: ModuleType, module: Any, wrapped: _Wrapped) -> None:
     buckets = native.buckets(module.reducer)
     if buckets == wrapped.layout:  # with its parameters: a new bucket may lie where an old one of the same size did
         return

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen
@@ -22,8 +22,8 @@ MESSAGE_CHARACTERS = 4000
 FRAMES = 64
 
 _patches = Patches()
-_installed: Callable[..., Any] | None = None
-_previous: Callable[..., Any] | None = None
+_installed: Callable[..., object] | None = None
+_previous: Callable[..., object] | None = None
 
 
 def install(box: Core) -> None:
@@ -42,7 +42,7 @@ def install(box: Core) -> None:
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
 
 
-def _wrap_processes(box: Core, hook: Callable[..., Any]) -> None:
+def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
     if _installed is not hook:  # taken back meanwhile
         return
     from multiprocessing.process import BaseProcess
@@ -103,7 +103,7 @@ def _message(error: BaseException) -> str:
         return "(its message could not be made)"
 
 
-def _stack(trace: TracebackType | None) -> list[dict[str, Any]]:
+def _stack(trace: TracebackType | None) -> list[dict[str, object]]:
     frames = []
     while trace is not None:
         code = trace.tb_frame.f_code

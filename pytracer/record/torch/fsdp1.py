@@ -20,7 +20,7 @@ _SUBJECT = "the units of FullyShardedDataParallel"
 _WRAPPED = "_fsdp_wrapped_module"
 
 patches = Patches()
-_units: weakref.WeakKeyDictionary[Any, Unit] = weakref.WeakKeyDictionary()  # by FlatParamHandle
+_units: weakref.WeakKeyDictionary[object, Unit] = weakref.WeakKeyDictionary()  # by FlatParamHandle
 
 
 def install(box: Core) -> None:
@@ -32,12 +32,12 @@ def install(box: Core) -> None:
     init, unshard, reduce_grad = _ExecOrderData.init, FlatParamHandle.unshard, runtime._reduce_grad
 
     @functools.wraps(init)
-    def init_and_name(self: Any, state: Any, root_module: Any, *args: Any, **kwargs: Any) -> Any:
+    def init_and_name(self: Any, state: Any, root_module: Any, *args: object, **kwargs: object) -> object:
         care(box, _SUBJECT, _name_units, root_module)
         return init(self, state, root_module, *args, **kwargs)
 
     @functools.wraps(unshard)
-    def unshard_in_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def unshard_in_scope(self: Any, *args: object, **kwargs: object) -> object:
         if is_compiling():
             return unshard(self, *args, **kwargs)
         unit = care(box, _SUBJECT, _unit_of, box, self)
@@ -46,7 +46,7 @@ def install(box: Core) -> None:
         return within(box, unit.scope("FSDP::all_gather", box), unshard, self, *args, **kwargs)
 
     @functools.wraps(reduce_grad)
-    def reduce_grad_in_scope(state: Any, handle: Any, *args: Any, **kwargs: Any) -> Any:
+    def reduce_grad_in_scope(state: Any, handle: Any, *args: object, **kwargs: object) -> object:
         unit = None if is_compiling() else _units.get(handle)
         if unit is None:
             return reduce_grad(state, handle, *args, **kwargs)
@@ -80,7 +80,7 @@ def _unit_of(box: Core, handle: Any) -> Unit:
     return unit
 
 
-def _describe(handle: Any, unit: Unit) -> dict[str, Any]:
+def _describe(handle: Any, unit: Unit) -> dict[str, object]:
     flat = handle.flat_param
     shard = getattr(flat, "_local_shard", flat)
     parameters, offset, names = [], 0, iter(flat._fqns)

@@ -20,8 +20,8 @@ from pytracer.record.torch.scopes import within
 _SUBJECT = "the units of fully_shard"
 
 patches = Patches()
-_units: weakref.WeakKeyDictionary[Any, Unit] = weakref.WeakKeyDictionary()  # by FSDPParamGroup
-_roots: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # by FSDPState
+_units: weakref.WeakKeyDictionary[object, Unit] = weakref.WeakKeyDictionary()  # by FSDPParamGroup
+_roots: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()  # by FSDPState
 
 
 class _Tensor(ctypes.Structure):
@@ -91,7 +91,7 @@ def _note_unit(box: Core, group: Any, unit: Unit) -> None:
     )
 
 
-def _describe(param: Any) -> dict[str, Any]:
+def _describe(param: Any) -> dict[str, object]:
     data = param._sharded_param_data
     return {
         "fqn": param._param_fqn or "?",

@@ -32,7 +32,7 @@ class Unit:
         self.module, self.fqn = module, fqn
         self.calls = 0
         self.by_hand = False  # FSDP2: see fsdp2.py
-        self._noted: dict[str, Any] | None = None
+        self._noted: dict[str, object] | None = None
         self._generation = -1
 
     def is_time(self) -> bool:
@@ -45,7 +45,7 @@ class Unit:
         """The scope that FSDP2's own range of that name would be, e.g. `FSDP::all_gather (layers.0)`."""
         return scope(box, f"{step} ({self.fqn})" if self.fqn else step)
 
-    def note(self, box: Core, described: dict[str, Any]) -> None:
+    def note(self, box: Core, described: dict[str, object]) -> None:
         """Writes UNIT when it differs from what was written last."""
         if described == self._noted or self._generation + 1 >= MOST_GENERATIONS:
             return

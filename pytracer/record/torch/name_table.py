@@ -31,7 +31,7 @@ class _Owner:
 
     __slots__ = ("ref", "slot", "tensors")
 
-    def __init__(self, slot: int, ref: weakref.ref[Any]) -> None:
+    def __init__(self, slot: int, ref: weakref.ref[object]) -> None:
         self.slot, self.ref = slot, ref
         self.tensors: dict[Any, tuple[int, int]] = {}  # key -> slot, id of the tensor
 
@@ -150,7 +150,7 @@ class NameTable:
     def _owner(self, owners: dict[int, _Owner], thing: Any, role: int, text: str) -> _Owner:
         key = id(thing)
 
-        def gone(ref: weakref.ref[Any]) -> None:
+        def gone(ref: weakref.ref[object]) -> None:
             owner = owners.get(key)
             if owner is not None and owner.ref is ref:
                 del owners[key]

@@ -33,7 +33,7 @@ _table: NameTable | None = None
 _recorder: _Recorder | None = None
 
 
-def install(box: Core, objects: list[Any]) -> None:
+def install(box: Core, objects: list[object]) -> None:
     """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
     global _recorder
     if not layout_probe.learn(box):
@@ -121,7 +121,7 @@ class _Recorder:
         self._after(Optimizer, "load_state_dict", self._note_state)
 
     @unseen
-    def guarded(self, act: Callable[..., Any], *args: Any) -> None:
+    def guarded(self, act: Callable[..., object], *args: object) -> None:
         """An error costs names, never the program."""
         try:
             act(*args)
@@ -131,7 +131,7 @@ class _Recorder:
                 self._complained = True
                 self._box.note(NoteCode.NAMES, f"some tensors are not named: {type(error).__name__}: {error}")
 
-    def find_older(self, objects: list[Any]) -> None:
+    def find_older(self, objects: list[object]) -> None:
         """Modules and optimizers that were made before recording began."""
         module, optimizer = self._torch.nn.Module, self._torch.optim.Optimizer
         for thing in objects:
@@ -154,7 +154,7 @@ class _Recorder:
             elif depth < DEEPEST and isinstance(value, dict):
                 todo += [(f"{said}[{key!r}]", item, depth + 1) for key, item in value.items()]
 
-    def _after(self, owner: Any, attribute: str, note: Callable[[Any], None]) -> None:
+    def _after(self, owner: object, attribute: str, note: Callable[[Any], None]) -> None:
         _patches.after(owner, attribute, lambda thing: self.guarded(note, thing))
 
     @unseen

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from pytracer.record.bootstrap.dynamo import unseen
 
 _handle: Any = None
 _native: Any = None
-_followed: dict[int, weakref.ref[Any]] = {}
+_followed: dict[int, weakref.ref[object]] = {}
 
 
-def install(native: Any, attend: Callable[[Any], int]) -> None:
+def install(native: ModuleType, attend: Callable[[Any], int]) -> None:
     """Registers torch's global post-step hook. `attend` is given an optimizer; it says when to be called again (ns)."""
     global _handle, _native
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -50,7 +51,7 @@ def uninstall() -> None:
         _handle = None
 
 
-def _follow(native: Any, optimizer: Any) -> None:
+def _follow(native: ModuleType, optimizer: Any) -> None:
     """The hook knows optimizers by their addresses: one that dies must be forgotten, before another one lies there."""
     key = id(optimizer)
     known = _followed.get(key)
@@ -58,7 +59,7 @@ def _follow(native: Any, optimizer: Any) -> None:
         return
 
     @unseen
-    def gone(ref: weakref.ref[Any]) -> None:
+    def gone(ref: weakref.ref[object]) -> None:
         if _followed.get(key) is ref:
             del _followed[key]
             native.forget_optimizer(key)

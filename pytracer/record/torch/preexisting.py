@@ -8,7 +8,7 @@ met later, as arguments of autograd nodes and collectives, or never.
 from __future__ import annotations
 
 import time
-from typing import Any
+from types import ModuleType
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
@@ -16,7 +16,7 @@ from pytracer.record.core import Core
 BUDGET_NS = 200_000_000
 
 
-def follow(box: Core, native: Any, objects: list[Any]) -> None:
+def follow(box: Core, native: ModuleType, objects: list[object]) -> None:
     """Adds those among `objects`, which are the garbage collector's, to the tables; a note says what was left out."""
     begin = time.monotonic_ns()
     looked_at, followed, not_followed = native.follow_older(objects, BUDGET_NS)

@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -25,7 +26,7 @@ _noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked
 LEAVING = "destroy_process_group"
 
 
-def install(box: Core, native: Any) -> None:
+def install(box: Core, native: ModuleType) -> None:
     """Wraps init_process_group and torch.multiprocessing's entry function."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
@@ -38,7 +39,7 @@ def install(box: Core, native: Any) -> None:
     original = distributed_c10d.init_process_group
 
     @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+    def init_process_group(*args: object, **kwargs: object) -> object:
         result = original(*args, **kwargs)
         note_rank(box)
         native.watch_ranges()
@@ -50,7 +51,7 @@ def install(box: Core, native: Any) -> None:
     destroy = distributed_c10d.destroy_process_group
 
     @functools.wraps(destroy)
-    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+    def destroy_process_group(*args: object, **kwargs: object) -> object:
         group = kwargs.get("group", args[0] if args else None)
         if group is None or group is dist.group.WORLD:
             note_leaving(box)
@@ -65,9 +66,9 @@ def install(box: Core, native: Any) -> None:
     wrap = spawn._wrap
 
     @functools.wraps(wrap)
-    def wrap_and_record(fn: Any, *args: Any) -> Any:
+    def wrap_and_record(fn: Any, *args: object) -> object:
         @functools.wraps(fn)
-        def recorded(*inner: Any, **kwargs: Any) -> Any:
+        def recorded(*inner: object, **kwargs: object) -> Any:
             try:
                 return fn(*inner, **kwargs)
             except Exception as error:
@@ -120,7 +121,7 @@ def note_leaving(box: Core) -> None:
         box.lib.pytracer_count_hook_error()
 
 
-def _rank() -> dict[str, Any]:
+def _rank() -> dict[str, object]:
     import torch.distributed as dist
 
     local = os.environ.get("LOCAL_RANK")
@@ -165,7 +166,7 @@ def _note_groups_of(box: Core, name: str) -> None:
         return
 
     @functools.wraps(original)
-    def make_group(*args: Any, **kwargs: Any) -> Any:
+    def make_group(*args: object, **kwargs: object) -> object:
         given = kwargs.get("ranks", args[0] if args else None)
         ranks = [int(rank) for rank in given] if isinstance(given, (list, tuple, range)) else None
         if ranks is not None and not kwargs.get("use_local_synchronization"):

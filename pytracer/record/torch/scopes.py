@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
@@ -31,7 +30,7 @@ def scope(box: Core, name: str) -> int:
 
 
 @unseen_frame
-def within(box: Core, scope_id: int, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def within(box: Core, scope_id: int, act: Callable[..., object], *args: object, **kwargs: object) -> object:
     """Calls `act` in a scope, and returns or raises what it does."""
     before = box.lib.pytracer_scope(scope_id)
     try:

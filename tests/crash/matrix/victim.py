@@ -141,7 +141,7 @@ def _to_the_end(process: subprocess.Popen[bytes]) -> tuple[int, str, str, int]:
     ended_ns = 0
     with selectors.DefaultSelector() as selector:
         for stream in said:
-            selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
+            selector.register(stream, selectors.EVENT_READ)
         while not ended_ns:
             for key, _ in selector.select(0.01):
                 data = os.read(key.fd, 1 << 16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pytracer.blackbox import schema, structures
 from pytracer.blackbox.codec import decode, layout, split_type
 
-C_TYPES = {
+C_TYPES: dict[str, Any] = {
     "u8": ctypes.c_uint8,
     "u16": ctypes.c_uint16,
     "u32": ctypes.c_uint32,
@@ -63,7 +64,7 @@ OFFSETS = {
 
 
 def _c_structure(definition: schema.Struct) -> type[ctypes.Structure]:
-    fields = []
+    fields: list[tuple[str, Any]] = []
     for field in definition.fields:
         kind, count = split_type(field.type)
         fields.append((field.name, C_TYPES[kind] * count if count else C_TYPES[kind]))

@@ -12,6 +12,7 @@ import pytest
 
 from pytracer import cli
 from pytracer._errors import InputError
+from pytracer._version import __version__
 from tests.support.cli import clean_environment, only_line, pytracer
 
 
@@ -41,7 +42,7 @@ def test_every_command_has_help_with_an_example(name: str, tmp_path: Path) -> No
 def test_version_is_the_packages(tmp_path: Path) -> None:
     """`--version` names the version."""
     done = pytracer("--version", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"pytracer, version {cli.__version__}\n")
+    assert (done.returncode, done.stdout) == (0, f"pytracer, version {__version__}\n")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,13 @@ while True:
 """
 
 
-def start(*command: str, cwd: Path, **options: object) -> subprocess.Popen[str]:
+def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
     """`pytracer run --no-report -- COMMAND`, still running."""
-    return subprocess.Popen(
+    process: subprocess.Popen[str] = subprocess.Popen(
         [sys.executable, "-m", "pytracer", "run", "--no-report", "--quiet", "--", *command],
-        env=clean_environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,  # type: ignore[call-overload]
+        env=clean_environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
     )  # fmt: skip
+    return process
 
 
 def signals_in(status: str) -> dict[str, int]:

@@ -131,7 +131,7 @@ def test_run_is_kept_on_disk_now_and_then(run: Run, monkeypatch: pytest.MonkeyPa
     """In case the launcher is killed: every 30 s, not at every look."""
     saved: list[float] = []
     now = [100.0]
-    monkeypatch.setattr(process_monitor.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{process_monitor.__name__}.time.monotonic", lambda: now[0])
     watched = Watch(run, lambda: saved.append(now[0]))
     for _ in range(40):
         now[0] += 2
@@ -154,7 +154,7 @@ def test_boxes_that_vanish_do_not_stop_the_launcher(run: Run) -> None:
 def test_first_looks_come_early(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job may die young."""
     now = [0.0]
-    monkeypatch.setattr(process_monitor.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{process_monitor.__name__}.time.monotonic", lambda: now[0])
     watched = Watch(run, lambda: None)
     steps = []
     for _ in range(9):

@@ -16,7 +16,7 @@ from tests.support.synth import Box
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be moved by hand."""
     now = [0.0]
-    monkeypatch.setattr(stall_detector.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{stall_detector.__name__}.time.monotonic", lambda: now[0])
     return now
 
 

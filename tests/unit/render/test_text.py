@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,9 @@ def exception(run: Path) -> Job:
 def killed(run: Path) -> Job:
     """Rank 1 gets SIGKILL; twelve ranks are ended by the agent."""
     boxes = [s.rank(number).at(500).mark("step") for number in range(12)]
-    endings = [(101 + number, {"signal": 9 if number == 1 else 15}) for number in range(12)]
+    endings: list[tuple[int, dict[str, Any]]] = [
+        (101 + number, {"signal": 9 if number == 1 else 15}) for number in range(12)
+    ]
     killer = s.agent(*endings[1:2], at=900)
     for pid, ending in (endings[0], *endings[2:]):
         killer.at(1400).wait(pid, **ending)

@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.analyze.collectives.stall import find_waits, live_process
 from pytracer.decode.job.merge import load_job
-from pytracer.decode.types.snapshot import Collective, Group, Process
+from pytracer.decode.types.snapshot import Collective, Group, Process, StatusKind
 from pytracer.render.live import render_live
 from pytracer.report.live import GroupWait, LiveReport
 from tests.support import scenarios as s
@@ -39,7 +39,7 @@ def call(number: int, op: str = "all_reduce", state: str = "started", **more: ob
     return Collective(**{"sequence_nr": number, "op": op, "state": state, **plain, **known, **more})  # type: ignore[arg-type]
 
 
-def calling(process: Process, *calls: Collective, status: str = "running") -> Process:
+def calling(process: Process, *calls: Collective, status: StatusKind = "running") -> Process:
     return replace(process, snapshot=replace(process.snapshot, collectives=calls), status_kind=status)
 
 

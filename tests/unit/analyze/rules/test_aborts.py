@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, ev
 from tests.support.deaths import Stack as Frames
 from tests.support.synth import Box
 
-ABORT = {"signal": 6, "code": -6, "sender_pid": 101}
+ABORT: dict[str, Any] = {"signal": 6, "code": -6, "sender_pid": 101}
 RAISED: list[tuple[str | None, str | None]] = [
     (LIBC_SO, "__pthread_kill_implementation"),
     (LIBC_SO, "raise"),

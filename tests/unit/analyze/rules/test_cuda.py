@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.report import job as r
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, evidence, finding, summary, verdict
 from tests.support.gpu_cores import Core, faulting, halves
@@ -194,6 +195,7 @@ def test_graph_input_freed_accompanies_the_error(run: Path, taken: bool) -> None
     report = raised(run, with_graph(broken=3, taken=taken), ILLEGAL)
     found = finding(report, "cuda-graph-input-freed")
     assert found is not None
+    assert found.summary is not None and found.evidence
     assert found.summary.startswith(
         "Process 101 (train.py) replayed CUDA graph 1, captured at train.py:30 in capture, 3"
     )
@@ -316,7 +318,7 @@ def test_a_core_dump_names_the_kernel_and_what_it_worked_on(run: Path) -> None:
     assert "register R2 points 64 bytes into a live block of 4.0 MiB on cuda:0" in told
     assert "parameter at 0x8 points 0 bytes into a live block of 4.0 MiB on cuda:0" in told
     assert "what is passed to scatter_add" in advice(report)
-    assert not (finding(report, "cuda-error") or Any).missing
+    assert not missing(report)
     core = next(p for p in report.processes if p.pid == 101).gpu_core
     assert [item.found for item in core.exceptions[0].pointers] == ["register R2", "parameter at 0x8"]
 
@@ -326,7 +328,7 @@ def test_a_core_dump_that_cannot_be_read_is_told(run: Path) -> None:
     report = with_core(run, Box(pid=101, ppid=99), Core(machine=62))
     assert verdict(report) == ("cuda-error", "certain")
     assert "node0.101.nvcudmp: it is an ELF file, but not a core dump of a CUDA device" in evidence(report)
-    assert "which kernel failed" in (finding(report, "cuda-error") or Any).missing[0]
+    assert "which kernel failed" in missing(report)[0]
 
 
 def test_an_abort_of_the_driver_after_a_core_dump_is_a_cuda_error(run: Path) -> None:
@@ -340,3 +342,10 @@ def test_a_core_dump_of_another_host_is_not_taken(run: Path) -> None:
     """Pids repeat."""
     report = with_core(run, Box(pid=101, ppid=99), faulting(), host="node2")
     assert "core dump" not in evidence(report)
+
+
+def missing(report: r.Report) -> list[str]:
+    """What cuda-error would have needed."""
+    found = finding(report, "cuda-error")
+    assert found is not None
+    return found.missing or []

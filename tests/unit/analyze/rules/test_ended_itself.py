@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def ended(
     python: Sequence[Frame] = (),
     code: int = 3,
     exception: tuple[str, str] | None = None,
-    **crash: int,
+    **crash: Any,
 ) -> Report:
     """The report about a process that asked for its end below these images and Python frames."""
     box = Box(pid=PID, ppid=99).at(500)

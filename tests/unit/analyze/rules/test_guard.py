@@ -39,7 +39,8 @@ def test_access_in_the_guard_is_certainly_out_of_bounds(distance: int, words: st
     assert words in summary(report)
     assert "guard mode: the storage lay against a page that faults; the distance is exact" in evidence(report)
     assert "make_cache" in evidence(report)
-    assert not (finding(report, "out-of-bounds") or report).missing  # type: ignore[union-attr]
+    found = finding(report, "out-of-bounds")
+    assert found is not None and not found.missing
 
 
 def test_access_before_the_storage_is_told_by_the_nearest_end(run: Path) -> None:
@@ -57,7 +58,8 @@ def test_access_in_quarantine_is_certainly_a_use_after_free(run: Path) -> None:
     assert "its pages were in quarantine" in evidence(report)
     (process,) = report.processes
     assert process.fault.storage.found == "guard"
-    assert not (finding(report, "use-after-free") or report).missing  # type: ignore[union-attr]
+    found = finding(report, "use-after-free")
+    assert found is not None and not found.missing
 
 
 def test_access_past_a_freed_storage_says_both(run: Path) -> None:

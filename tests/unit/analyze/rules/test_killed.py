@@ -32,7 +32,9 @@ def witness(after: dict[str, Any] | None = None, **values: Any) -> dict[str, Any
 def killed(run: Path, *more: Box, seen: bool = False, signals: int = 1, **given: Any) -> Report:
     """Rank 1 (and 0 when `signals` is 2) got SIGKILL; `given` is the launcher's witness."""
     ranks = [s.rank(number).at(500).mark("step") for number in range(2)]
-    ends = [(101 + number, {"signal": 9 if number >= 2 - signals else 15}) for number in (1, 0)]
+    ends: list[tuple[int, dict[str, Any]]] = [
+        (101 + number, {"signal": 9 if number >= 2 - signals else 15}) for number in (1, 0)
+    ]
     agent = s.agent(*ends[:1], at=900)
     agent.at(900 if signals == 2 else 1400).wait(ends[1][0], **ends[1][1])
     if seen:

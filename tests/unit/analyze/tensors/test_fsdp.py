@@ -15,10 +15,16 @@ from tests.support.synth import Box
 from tests.unit.analyze.address_space.test_lookup import place
 
 BASE, OTHER = 0x7F40_0000_0000, 0x7F40_1000_0000
-WEIGHT = {"fqn": "0.weight", "numel": 4096, "shard_numel": 2048, "itemsize": 4, "addr": 0x5600_0000_0000}
+WEIGHT: dict[str, Any] = {
+    "fqn": "0.weight",
+    "numel": 4096,
+    "shard_numel": 2048,
+    "itemsize": 4,
+    "addr": 0x5600_0000_0000,
+}
 BIAS = {"fqn": "0.bias", "numel": 64, "shard_numel": 32, "itemsize": 4, "addr": 0x5600_0001_0000}
 SHARD = 2080  # elements
-GATHER = {"sizes": [SHARD], "state": "completed", "nbytes": SHARD * 4}
+GATHER: dict[str, Any] = {"sizes": [SHARD], "state": "completed", "nbytes": SHARD * 4}
 
 
 def unit_at(tmp_path: Path, box: Box, addr: int) -> UnitLife | None:

@@ -27,7 +27,7 @@ def look(check: str, *flags: str, **options: Any) -> str:
     """The answer of a check in an interpreter with these flags and options of Popen."""
     environment = clean_environment(**{"PYTHONFAULTHANDLER": "", **options.pop("extra", {})})
     command = [sys.executable, *flags, "-c", f"from pytracer.cli.checks import faults; print(faults.{check}().detail)"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, **options).stdout
+    return str(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, **options).stdout)
 
 
 def test_glibc_before_2_35_makes_the_unwinder_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,11 @@ def test_a_dump_is_read(as_json: bool, tmp_path: Path) -> None:
 
 def test_gloo_writes_no_states_and_an_empty_group(tmp_path: Path) -> None:
     """As torch 2.13: what ended may have failed, and that is said."""
-    odd = {"state": "scheduled", "time_discovered_started_ns": None, "time_discovered_completed_ns": None}
+    odd: dict[str, Any] = {
+        "state": "scheduled",
+        "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": None,
+    }
     items = [entry(1, **odd | {"retired": True}), entry(2, **odd | {"retired": False})]
     config = {"": {"name": "", "desc": "", "ranks": "[]"}}
     read = read_dump(dump(tmp_path / "rank_0", *items, pg_config=config))
@@ -79,7 +83,7 @@ def test_gloo_writes_no_states_and_an_empty_group(tmp_path: Path) -> None:
 
 def test_peers_of_messages_are_read(tmp_path: Path) -> None:
     """`send 0->1` has 1 on the other side, and so has `recv 0<-1`."""
-    message = {"is_p2p": True, "p2p_seq_id": 3}
+    message: dict[str, Any] = {"is_p2p": True, "p2p_seq_id": 3}
     path = dump(tmp_path / "rank_0", entry(1, "send 0->1", **message), entry(1, "recv 0<-1", **message))
     assert [(e.op, e.peer, e.sequence_nr) for e in read_dump(path).entries] == [("send", 1, 3), ("recv", 1, 3)]
 

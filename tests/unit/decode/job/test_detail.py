@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job import merge
 from pytracer.decode.job.detail import in_full
@@ -36,7 +37,7 @@ def test_light_reading_tells_the_same_about_the_end(tmp_path: Path) -> None:
     path = worked().wait(7, exit_code=3).exception("ValueError", "bad").at(900).exit(1).write(tmp_path / "a.blackbox")
     full, light = read_box(path), read_box(path, light=True)
     assert {name: getattr(light, name) for name in SAME} == {name: getattr(full, name) for name in SAME}
-    assert (light.light, full.light, light.events, light.storages) == (True, False, (), ())
+    assert (light.light, full.light, light.events, len(light.storages)) == (True, False, (), 0)
     left_out = [fact for fact in full.facts if fact not in light.facts]
     assert {fact.kind for fact in left_out} == {"MODULE"}
 
@@ -71,7 +72,7 @@ def test_light_reading_survives_a_box_that_is_cut_off(size: int, tmp_path: Path)
     for light in (False, True):
         try:
             found.append([(item.what) for item in read_box(path, light=light).damage if "cut off" in item.what])
-        except merge.InputError as error:
+        except InputError as error:
             found.append([str(error)])
     assert found[0] == found[1]
 

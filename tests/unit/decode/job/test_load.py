@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def node(directory: Path, number: int, run_id: str = "job7", host: str | None = 
         "RANK": str(number), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "GROUP_RANK": str(number),
         "TORCHELASTIC_RUN_ID": run_id, "TORCHELASTIC_RESTART_COUNT": "0",
     }  # fmt: skip
-    where = {"host": host or f"node{number}", "boot_id": f"0000000{number}-0000-4000-8000-000000000000"}
+    where: dict[str, Any] = {"host": host or f"node{number}", "boot_id": f"0000000{number}-0000-4000-8000-000000000000"}
     agent = Box(pid=100, ppid=1, argv=TORCHRUN, **where)
     return write_run(directory, agent, Box(pid=101, ppid=100, environment=environment, **where).rank(number))
 

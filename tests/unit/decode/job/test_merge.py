@@ -126,7 +126,7 @@ def test_exec_replaces_the_earlier_box(tmp_path: Path) -> None:
     job = load_job(tmp_path)
     assert sorted(roles(job)) == [101, 150]
     assert process(job, 101).role == "rank"
-    assert job.extra["replaced_by_exec"] == [str(tmp_path / "node0.101.blackbox")]
+    assert job.replaced_by_exec == (str(tmp_path / "node0.101.blackbox"),)
 
 
 # Endings
@@ -368,9 +368,15 @@ def test_exception_counts_from_the_moment_when_it_was_first_seen(tmp_path: Path)
 
 def test_exception_that_never_reached_the_top_is_known(tmp_path: Path) -> None:
     """The launcher ended the process in its cleanup. With another one on top, the first one began it."""
-    for name, finish in (("term", lambda box: box), ("other", lambda box: box.exception("OSError", "disk").exit(1))):
-        parent = Box(pid=100, ppid=1).at(900).wait(101, **({"signal": 15} if name == "term" else {"exit_code": 1}))
-        box = finish(Box(pid=101, ppid=100, rank=0).at(500).leaves(("ValueError", "bad")).at(800))
+    for name in ("term", "other"):
+        parent = (
+            Box(pid=100, ppid=1)
+            .at(900)
+            .wait(101, signal=15 if name == "term" else None, exit_code=None if name == "term" else 1)
+        )
+        box = Box(pid=101, ppid=100, rank=0).at(500).leaves(("ValueError", "bad")).at(800)
+        if name == "other":
+            box.exception("OSError", "disk").exit(1)
         p = process(load_job(write_run(tmp_path / name, parent, box)), 101)
         assert p.exception is not None and p.exception.type == "ValueError"
 

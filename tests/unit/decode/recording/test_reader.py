@@ -13,8 +13,10 @@ import pytest
 from pytracer._errors import InputError
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.journal import Uninterpreted
+from pytracer.decode.types.records import Node, Text
 from pytracer.decode.types.snapshot import PythonFrame, Snapshot, Storage
 from tests.conditions import needs_user
+from tests.support.records import data_of
 from tests.support.synth import Box
 
 BASE = 0x7F00_0000_0000
@@ -137,8 +139,13 @@ def test_busy_slot_is_counted_and_no_storage(tmp_path: Path) -> None:
 def test_records_of_all_threads_come_oldest_first(tmp_path: Path) -> None:
     """One ring per thread, merged by time."""
     s = read(Box().mark("a").mark("b", tid=9).event("NODE", "MulBackward0", 4, [BASE]).mark("c", tid=9), tmp_path)
-    assert [getattr(e.data, "text", None) or e.data.name for e in s.events] == ["a", "b", "MulBackward0", "c"]
-    assert s.events[2].data.storages == (BASE,)
+    assert [getattr(e.data, "text", None) or getattr(e.data, "name", None) for e in s.events] == [
+        "a",
+        "b",
+        "MulBackward0",
+        "c",
+    ]
+    assert [node.storages for node in data_of(s.events, Node)] == [(BASE,)]
     assert [t.tid for t in s.threads] == [101, 9]
 
 
@@ -148,7 +155,7 @@ def test_ring_keeps_the_newest_records(tmp_path: Path) -> None:
     for i in range(40):
         box.mark(str(i))
     s = read(box, tmp_path)
-    assert [e.data.text for e in s.events] == [str(i) for i in range(24, 40)]
+    assert [mark.text for mark in data_of(s.events, Text)] == [str(i) for i in range(24, 40)]
     assert s.counts["overwritten_records"] == 24
     assert s.counts["torn_records"] == 0
 
@@ -330,7 +337,7 @@ def test_unknown_kinds_are_skipped(tmp_path: Path) -> None:
     box.entry(77, b"?")
     box.crash_regions[90] = (4, b"1234")
     s = read(box, tmp_path)
-    assert [e.data.text for e in s.events] == ["known"]
+    assert [mark.text for mark in data_of(s.events, Text)] == ["known"]
     assert s.counts["unknown_records"] == 1
     assert [f.data for f in s.facts if f.kind == "UNKNOWN_77"] == [Uninterpreted(b"?")]
     assert s.damage == ()
@@ -340,7 +347,7 @@ def test_reader_keeps_records_before_torn_one(tmp_path: Path) -> None:
     """Order 0 marks a record that was being written."""
     box = Box().mark("a").mark("b").mark("c")
     s = patched(box, tmp_path, (region_offset(box.content(), 4) + 128, bytes(4)))
-    assert [e.data.text for e in s.events] == ["a", "c"]
+    assert [mark.text for mark in data_of(s.events, Text)] == ["a", "c"]
     assert s.counts["torn_records"] == 1
 
 
@@ -348,7 +355,7 @@ def test_record_in_the_wrong_slot_is_torn(tmp_path: Path) -> None:
     """`order` has to agree with the slot."""
     box = Box().mark("a").mark("b")
     s = patched(box, tmp_path, (region_offset(box.content(), 4) + 128, struct.pack("<I", 7)))
-    assert [e.data.text for e in s.events] == ["a"]
+    assert [mark.text for mark in data_of(s.events, Text)] == ["a"]
     assert s.counts["torn_records"] == 1
 
 

@@ -41,7 +41,8 @@ def _codes(code: CodeType) -> list[CodeType]:
 @pytest.mark.parametrize("code", _codes(compile(SOURCE, "s.py", "exec")), ids=lambda c: c.co_name)
 def test_every_instruction_has_the_line_that_the_interpreter_gives(code: CodeType) -> None:
     """All offsets of all code objects of a source with jumps back, long gaps and no-line instructions."""
-    lines = [p[0] for p in code.co_positions()]
+    positions = code.co_positions  # type: ignore[attr-defined]  # of Python 3.11
+    lines = [p[0] for p in positions()]
     for offset in range(0, len(code.co_code), 2):
         mine = line_of(code.co_linetable, sys.version_info[1], code.co_firstlineno, offset)
         assert mine == lines[offset // 2], (offset, dis.Bytecode(code).dis())

@@ -63,7 +63,10 @@ def test_rows_get_the_sentence_and_missing_files_are_left(tmp_path: Path, monkey
     present.write_text("{}", encoding="utf-8")
     monkeypatch.setattr(elastic, "_error_files", {1: str(missing), 2: str(present)})
     signal = SimpleNamespace(pid=1, message="Signal 11", timestamp=5, exitcode=-11, error_file="<N/A>")
-    message = {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback\n", "timestamp": "5"}}
+    message: dict[str, Any] = {
+        "message": "ValueError: x",
+        "extraInfo": {"py_callstack": "Traceback\n", "timestamp": "5"},
+    }
     raised = SimpleNamespace(pid=2, message=message, timestamp=5, exitcode=1, error_file=str(present))
     other = SimpleNamespace(pid=3, message="Signal 15", timestamp=5, exitcode=-15, error_file="<N/A>")
     elastic._tell(tmp_path, {0: signal, 1: raised, 2: other})
