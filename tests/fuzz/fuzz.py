@@ -61,7 +61,10 @@ def work(shared: mmap.mmap, order: list[str], first: int, count: int, aside: Pat
             _STATE.pack_into(shared, 0, number, done, failures)
             target = order[number % len(order)]
             more_time()
-            content = input_of(target, number)
+            try:
+                content = input_of(target, number)
+            except MemoryError:
+                continue  # trees of JSON double in places: what does not fit into a worker is no input
             try:
                 run_one(target, content, Path(name))
             except BaseException as error:
@@ -90,9 +93,15 @@ def fuzz(order: list[str], first: int, until: float, most: int, aside: Path) -> 
         if child == 0:
             try:
                 work(shared, order, number, min(_BATCH * len(order), most - done), aside)
-            finally:
                 os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
         _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+            raise SystemExit("the fuzzer itself failed: see above")
         number, done, failures = _STATE.unpack_from(shared)
         if os.WIFSIGNALED(status):
             why = os.WTERMSIG(status)
