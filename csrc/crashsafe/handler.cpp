@@ -35,6 +35,7 @@ using namespace blackbox;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr uint64_t kClaimNs = 5'000'000'000;  // how long a crashed thread waits for the report of another one
+constexpr int kMostMoments = 200;             // of 0.1 ms
 constexpr unsigned long kRestorerFlag = 0x04000000;
 
 KernelAction in_kernel[65];  // what the kernel has while we are installed
@@ -154,9 +155,15 @@ bool has_left(int tid) {
   for (auto rest = static_cast<uint32_t>(tid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
   memcpy(path + end, digits + at, sizeof digits - at);
   memcpy(path + end + sizeof digits - at, "/status", 8);
-  ProcessStatus status = read_status(path);
-  if (status.error != 0) return status.error == ENOENT;  // it has ended
-  return (status.blocked & kInHandler) == 0;
+  // glibc blocks all signals, its own two with them, for a moment such as the start of a thread: the mask tells nothing then.
+  const uint64_t glibcs_own = bit_of(32) | bit_of(33);
+  for (int moments = 0;; moments++) {
+    ProcessStatus status = read_status(path);
+    if (status.error != 0) return status.error == ENOENT;  // it has ended
+    if ((status.blocked & glibcs_own) != glibcs_own || moments == kMostMoments) return (status.blocked & kInHandler) == 0;
+    timespec t{0, 100'000};
+    syscall(SYS_nanosleep, &t, nullptr);
+  }
 }
 
 // Of the calling thread: code with this stack pointer and mask was called by the handler whose frame is at `base`. A handler that

@@ -145,9 +145,11 @@ struct Entry {
   char name[1];
 };
 
+// All but the calling one, which is the crashed one but where it dies while another one's report stands: then that one is asked,
+// too, and does not run on.
 void list_thread(int tid) {
   CrashHeader& crash = *g_box.crash.data;
-  if (tid <= 0 || tid == crash.tid) return;
+  if (tid <= 0 || tid == sys_gettid()) return;
   crash.threads_total++;
   if (crash.thread_stack_count >= kStacks) return;
   ThreadStack& stack = stack_at(crash.thread_stack_count);

@@ -409,6 +409,16 @@ EXPORT void testing_jump_out() {
   chain(SIGSEGV, jump_out);
   if (sigsetjmp(escape, 1) == 0) testing_read(0);
 }
+/// The handler of a fault waits for a thread, and that thread crashes for good.
+EXPORT void testing_crash_beside_handler() {
+  chain(SIGSEGV, [](int, siginfo_t*, void*) {
+    std::thread([] {
+      signal(SIGSEGV, SIG_DFL);
+      testing_read(0);
+    }).join();
+  });
+  testing_read(0);
+}
 /// What becomes of a signal: crashsafe/decision.h.
 EXPORT int testing_decide(int installed, int fault, int blocked, int is_init) {
   using namespace pytracer::crashsafe;

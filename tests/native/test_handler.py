@@ -366,6 +366,17 @@ def test_crash_after_a_handler_left_by_siglongjmp_is_reported(native: Native) ->
     assert done.box.counts["faults_repaired"] == 1
 
 
+def test_crash_beside_a_handler_that_runs_is_prompt(native: Native) -> None:
+    """The report is the handler's fault; the thread that dies asks all others for their stacks, and not itself."""
+    start = time.monotonic()
+    done = native.child("t.testing_crash_beside_handler()")
+    assert time.monotonic() - start < 4
+    crash = crash_of(done)
+    assert crash.tid == done.pid
+    assert len(crash.also_crashed) == 1
+    assert "OTHER_THREADS" in crash.steps_done
+
+
 @pytest.mark.parametrize("way", ["a full pipe", "a closed pipe", "nothing"])
 def test_line_on_stderr_never_keeps_a_process_from_dying(native: Native, way: str) -> None:
     """Without a launcher the handler announces the death, unless stderr would block or is gone."""
