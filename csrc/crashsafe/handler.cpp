@@ -2,6 +2,7 @@
 
 #include "actions.h"
 #include "arch.h"
+#include "bounded_text.h"
 #include "box.h"
 #include "deliver.h"
 #include "fault_masks.h"
@@ -149,12 +150,8 @@ void leave_line(int signal, const siginfo_t* info, const ucontext_t* context) {
 
 // Of another thread: true when the mask of enter_handler is gone from it, so it has left the handler, or has ended.
 bool has_left(int tid) {
-  char path[64] = "/proc/self/task/";
-  char digits[16];
-  size_t at = sizeof digits, end = strlen(path);
-  for (auto rest = static_cast<uint32_t>(tid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
-  memcpy(path + end, digits + at, sizeof digits - at);
-  memcpy(path + end + sizeof digits - at, "/status", 8);
+  char path[64];
+  BoundedText(path, sizeof path).add("/proc/self/task/").add(static_cast<uint32_t>(tid)).add("/status");
   // glibc blocks all signals, its own two with them, for a moment such as the start of a thread: the mask tells nothing then.
   const uint64_t glibcs_own = bit_of(32) | bit_of(33);
   for (int moments = 0;; moments++) {

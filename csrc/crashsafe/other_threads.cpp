@@ -1,6 +1,7 @@
 #include "other_threads.h"
 
 #include "arch.h"
+#include "bounded_text.h"
 #include "box.h"
 #include "fault_masks.h"
 #include "helper_call.h"
@@ -196,11 +197,8 @@ void name_the_silent() {
   for (uint32_t i = 0; i < g_box.crash.data->thread_stack_count; i++) {
     ThreadStack& stack = stack_at(i);
     if (stack.name[0] != 0) continue;
-    char path[48] = "/proc/self/task/", digits[12];
-    size_t at = sizeof digits, used = strlen(path);
-    for (auto rest = static_cast<uint32_t>(stack.tid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
-    memcpy(path + used, digits + at, sizeof digits - at);
-    memcpy(path + used + sizeof digits - at, "/comm", 6);
+    char path[48];
+    BoundedText(path, sizeof path).add("/proc/self/task/").add(static_cast<uint32_t>(stack.tid)).add("/comm");
     OpenFile file(path);
     long n = file.opened() ? file.read(stack.name, sizeof stack.name - 1) : 0;
     stack.name[n > 0 ? n - 1 : 0] = 0;  // without the newline

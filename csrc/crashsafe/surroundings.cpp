@@ -1,6 +1,7 @@
 #include "surroundings.h"
 
 #include "arch.h"
+#include "bounded_text.h"
 #include "box.h"
 #include "map_lines.h"
 #include "open_file.h"
@@ -46,11 +47,8 @@ void write_abort_text(CrashHeader& crash) {
 }
 
 void write_sender(CrashHeader& crash) {
-  char path[48] = "/proc/", digits[12];
-  size_t at = sizeof digits, used = strlen(path);
-  for (auto rest = static_cast<uint32_t>(crash.sender_pid); rest != 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
-  memcpy(path + used, digits + at, sizeof digits - at);
-  memcpy(path + used + sizeof digits - at, "/cmdline", 9);
+  char path[48];
+  BoundedText(path, sizeof path).add("/proc/").add(static_cast<uint32_t>(crash.sender_pid)).add("/cmdline");
   OpenFile file(path);
   char* to = room(kLongestCommand);
   long n = file.opened() && to != nullptr ? file.read(to, kLongestCommand) : 0;
