@@ -29,6 +29,9 @@ from tests.support.crash import compiled  # noqa: E402
 
 CRASH, DISTRIBUTED = "tests/crash/programs", "tests/distributed/programs"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+# As long as the true place: a recording has offsets.
+PYTHON = sys.base_prefix.encode()
+NEUTRAL = b"/opt/python".ljust(len(PYTHON), b"_")
 
 
 class Job(NamedTuple):
@@ -73,8 +76,15 @@ def record(name: str, target: Path, faults: Path) -> None:
         if not (run / "report.json").exists():
             raise SystemExit(f"{name}: the job left no report; it should have died")
         (run / "report.json").unlink()
-        with tarfile.open(target / f"{name}.tar.xz", "w:xz", preset=9) as archive:
-            archive.add(run, arcname=name)
+        pack(run, target / f"{name}.tar.xz")
+
+
+def pack(run: Path, archive: Path) -> None:
+    """A run directory as an archive, in which Python does not lie where it lies on this machine."""
+    for file in (path for path in run.rglob("*") if path.is_file()):
+        file.write_bytes(file.read_bytes().replace(PYTHON, NEUTRAL))
+    with tarfile.open(archive, "w:xz", preset=9) as packed:
+        packed.add(run, arcname=run.name)
 
 
 def main() -> int:
