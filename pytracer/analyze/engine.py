@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytracer._text import count_words
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
-from pytracer.analyze.assemble.processes import build_counts, build_damage, build_run, build_view
+from pytracer.analyze.assemble.processes import process_report
+from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.order import find_deaths
@@ -26,32 +28,40 @@ ORDER_RULE = "first-death"
 
 
 def build_report(job: Job) -> r.Report:
-    """Everything that can be said about a run.
+    """Everything that can be concluded about a run.
 
     Args:
         job: All processes of one run, from `decode.merge.load_job`; native frames may carry function names.
 
     Returns:
-        The report. Processes are in the job's order, findings strongest first. Nothing is read but the boxes of the
-        suspects, if they were read lightly, and of the files that fault addresses lie in their sizes or symbols.
+        The report. Processes are in the job's order, findings strongest first. Nothing is read but the recordings of
+        the suspects, if they were read lightly, and of the files that fault addresses lie in their sizes or symbols.
     """
     clock = RunClock(job)
     *earlier, (_, last) = split_attempts(job)
-    view = _judged(last, clock)
-    drafts, checked = _examine(view)
-    attempts = [(number, _judged(part, clock)) for number, part in earlier]
+    examined = _examine(_judged(last, clock))
+    before = [(number, _examine(_judged(part, clock))) for number, part in earlier]
     return r.Report(
         run=build_run(job, clock),
-        verdict=_verdict(view, drafts),
-        findings=[draft.finding for draft in drafts],
-        checked=checked,
-        processes=_processes(job, [item for _, item in attempts], view),
-        collectives=build_collectives(view.matches),
+        verdict=_verdict(examined),
+        findings=[draft.finding for draft in examined.drafts],
+        checked=examined.checked,
+        processes=_processes(job, [*(item.job for _, item in before), examined.job], clock),
+        collectives=build_collectives(examined.job.matches),
         damage=build_damage(job),
         counts=build_counts(job),
         flight_recorder=build_flight_recorder(job),
-        attempts=[r.Attempt(attempt=number, verdict=_verdict(item, _examine(item)[0])) for number, item in attempts],
+        attempts=[r.Attempt(attempt=number, verdict=_verdict(item)) for number, item in before],
     )
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """A job after all rules: its deaths as the findings left them, findings strongest first, and what did not fire."""
+
+    job: JobView
+    drafts: list[Draft]
+    checked: list[r.Checked]
 
 
 def _judged(job: Job, clock: RunClock) -> JobView:
@@ -64,11 +74,6 @@ def _judged(job: Job, clock: RunClock) -> JobView:
         closer = {index: build_view(index, job.processes[index], clock) for index in suspects[:CLOSELY]}
         views = tuple(closer.get(view.index, view) for view in views)
         deaths = find_deaths(views, clock)
-    for death in deaths:
-        death.view.report.primary = death.primary
-        death.view.report.why = death.why
-    for view in views:
-        view.report.gpu_core = gpu_core_report(job, view)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 
@@ -77,13 +82,19 @@ def _is_light(view: ProcessView) -> bool:
     return view.process.snapshot.light
 
 
-def _processes(job: Job, earlier: Sequence[JobView], last: JobView) -> list[r.ProcessReport]:
-    """All processes in the job's order, each as its own attempt sees it; the last one sees those of none."""
-    found = {item.process.snapshot.path: item.report for view in (*earlier, last) for item in view.views}
-    return [found[process.snapshot.path] for process in job.processes]
+def _processes(job: Job, attempts: Sequence[JobView], clock: RunClock) -> list[r.ProcessReport]:
+    """All processes in the job's order, each as its own attempt judged it; the last one has those of none."""
+    reports = {}
+    for attempt in attempts:
+        deaths = {death.view.index: death for death in attempt.deaths}
+        for view in attempt.views:
+            reports[view.process.snapshot.path] = process_report(
+                view, clock, death=deaths.get(view.index), gpu_core=gpu_core_report(attempt.job, view)
+            )
+    return [reports[process.snapshot.path] for process in job.processes]
 
 
-def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
+def _examine(view: JobView) -> _Examined:
     """All rules in their order; findings about the first death come first, then by confidence; circumstances last."""
     drafts: list[Draft] = []
     checked: list[r.Checked] = []
@@ -95,7 +106,7 @@ def _examine(view: JobView) -> tuple[list[Draft], list[r.Checked]]:
             view = _with_cause(view, draft)
         if not outcome.drafts:
             checked.append(r.Checked(id=rule.id, result=outcome.result, why=outcome.why))
-    return sorted(drafts, key=lambda draft: _weight(view, draft)), checked
+    return _Examined(view, sorted(drafts, key=lambda draft: _weight(view, draft)), checked)
 
 
 def _with_cause(view: JobView, draft: Draft) -> JobView:
@@ -106,10 +117,9 @@ def _with_cause(view: JobView, draft: Draft) -> JobView:
     culprits = {item.index for item in draft.views}
     deaths = []
     for death in view.deaths:
-        if death.view.index in reasons and (death.primary is not False or death.view.index in culprits):
-            death = replace(death, primary=False, why=reasons[death.view.index])
-            death.view.report.primary = None if death.view.index in culprits else False
-            death.view.report.why = death.why
+        index = death.view.index
+        if index in reasons and (death.primary is not False or index in culprits):
+            death = replace(death, primary=False, why=reasons[index], by_finding=index in culprits)
         deaths.append(death)
     return replace(view, deaths=tuple(deaths))
 
@@ -126,11 +136,11 @@ def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, bool, bool, int]:
     return draft.finding.id == ORDER_RULE, draft.accompanies, not draft.leads, not about_primary, confidence
 
 
-def _verdict(view: JobView, drafts: Sequence[Draft]) -> r.Verdict:
+def _verdict(examined: _Examined) -> r.Verdict:
     """The finding about what died first, else a plain word on why there is none."""
-    causes = [draft for draft in drafts if _is_cause(draft)]
+    causes = [draft for draft in examined.drafts if _is_cause(draft)]
     if not causes:
-        return _no_cause(view)
+        return _no_cause(examined.job)
     best = causes[0]
     first = best.views[0].process
     return r.Verdict(

@@ -1,4 +1,4 @@
-"""What the rules look at: each process with its report, its fault address explained, and its death judged."""
+"""What the rules look at: each process with the facts of its end, and its death judged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,21 @@ from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.decode.types.snapshot import Crash, Job, Process
-from pytracer.report.job import Evidence, Finding, NativeFrame, ProcessReport, PythonFrame, StorageReport
+from pytracer.report.job import (
+    CurrentStream,
+    Evidence,
+    ExceptionReport,
+    Fault,
+    Finding,
+    GuardReport,
+    LastCollective,
+    NativeFrame,
+    PythonFrame,
+    Signal,
+    StackCycle,
+    StorageReport,
+    Thread,
+)
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 HANDLER_IMAGES = ("libpytracer_core",)
@@ -25,14 +39,29 @@ _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
 
 @dataclass(frozen=True)
 class ProcessView:
-    """One process: decoded facts, address space, and the report built from them. `index` is its place in the job."""
+    """One process and the facts of its end, in the report's vocabulary. `index` is its place in the job.
+
+    `place` is the fault address explained, `fault` the access to it. The stacks are those of the crash, of the uncaught
+    exception, or of an exit in mid-work. `collectives`: the last one of each operation, newest first. `ended_ns`: on
+    the run's clock.
+    """
 
     index: int
     process: Process
-    report: ProcessReport
     space: AddressSpace
     place: Place | None = None
     instruction: Instruction | None = None
+    ended_ns: int | None = None
+    signal: Signal | None = None
+    fault: Fault | None = None
+    exception: ExceptionReport | None = None
+    thread: Thread | None = None
+    python_stack: list[PythonFrame] | None = None
+    native_stack: list[NativeFrame] | None = None
+    stack_cycle: StackCycle | None = None
+    collectives: list[LastCollective] = field(default_factory=list)
+    current_stream: CurrentStream | None = None
+    guard: GuardReport | None = None
 
     @property
     def crash(self) -> Crash | None:
@@ -42,23 +71,23 @@ class ProcessView:
 
     @property
     def raised(self) -> bool:
-        """Whether an uncaught exception began this end. A signal that came later met a process that was tearing down.
+        """Whether an uncaught exception began this end."""
+        return began_with_exception(self.process, self.crash)
 
-        Not when the process went on working after the exception: then somebody had caught it after all.
-        """
-        at = self.process.exception_mono_ns
-        if at is None or self.process.status_kind not in ("exception", "signaled"):
-            return False
-        if self.process.status_kind == "exception":
-            return True
-        if self.crash is not None and self.crash.mono_ns < at:
-            return False
-        return not any(event.kind in _WORK and event.mono_ns > at for event in self.process.snapshot.events)
+    @property
+    def last_collective(self) -> LastCollective | None:
+        """The last collective of any operation."""
+        return self.collectives[0] if self.collectives else None
+
+    @property
+    def step(self) -> int | None:
+        """The optimizer steps that it had finished."""
+        return self.process.snapshot.step
 
     @property
     def storage(self) -> StorageReport | None:
         """The storage that the fault address belonged to."""
-        return self.report.fault.storage if self.report.fault else None
+        return self.fault.storage if self.fault else None
 
     @property
     def is_fault(self) -> bool:
@@ -79,19 +108,34 @@ class ProcessView:
     @property
     def native_frame(self) -> NativeFrame | None:
         """The innermost native frame that is not part of crash handling."""
-        return next((frame for frame in self.report.native_stack or () if not is_handler_frame(frame)), None)
+        return next((frame for frame in self.native_stack or () if not is_handler_frame(frame)), None)
 
     @property
     def exception_stack(self) -> list[PythonFrame]:
         """Where the uncaught exception was raised, innermost first."""
-        return (self.report.exception.python_stack if self.report.exception else None) or []
+        return (self.exception.python_stack if self.exception else None) or []
 
     @property
     def python_frame(self) -> PythonFrame | None:
         """The innermost Python frame of the user's program, else the innermost one."""
-        stack = self.exception_stack if self.raised else self.report.python_stack or []
+        stack = self.exception_stack if self.raised else self.python_stack or []
         outside = [frame for frame in stack if not is_library_file(frame.file)]
         return next(iter([*outside, *stack]), None)
+
+
+def began_with_exception(process: Process, crash: Crash | None) -> bool:
+    """Whether an uncaught exception began an end. A signal that came later met a process that was tearing down.
+
+    Not when the process went on working after the exception: then somebody had caught it after all.
+    """
+    at = process.exception_mono_ns
+    if at is None or process.status_kind not in ("exception", "signaled"):
+        return False
+    if process.status_kind == "exception":
+        return True
+    if crash is not None and crash.mono_ns < at:
+        return False
+    return not any(event.kind in _WORK and event.mono_ns > at for event in process.snapshot.events)
 
 
 @dataclass(frozen=True)
@@ -103,7 +147,8 @@ class Death:
     `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it says about its end
     speaks of another process. `cleanup`: it had begun to leave the job before.
     `primary`, `kind` and `why` are the judgement of `deaths/order.py`; `kind` is "primary", "undecided", "reported",
-    "sent", "network", "teardown" or "cleanup".
+    "sent", "network", "teardown" or "cleanup". `by_finding`: a finding about the whole job accounts for it, and the
+    process itself is among those that the finding names.
     """
 
     view: ProcessView
@@ -118,6 +163,7 @@ class Death:
     primary: bool | None = None
     kind: str | None = None
     why: str | None = None
+    by_finding: bool = False
 
     @property
     def first_ns(self) -> float:

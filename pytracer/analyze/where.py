@@ -10,9 +10,9 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.description import address_sentence
 from pytracer.analyze.address_space.referrers import pointed_by, stack_words
 from pytracer.analyze.assemble.addresses import AddressReports
-from pytracer.analyze.assemble.parts import bucket_report, unit_report
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.parts import bucket_report, unit_report
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView, subject_words
 from pytracer.decode.job.detail import in_full
@@ -77,15 +77,15 @@ def _explain(view: ProcessView, asked: str, addr: int, reports: AddressReports) 
 
 
 def _process(view: ProcessView, chosen: str | None) -> WhereProcess:
-    process, report = view.process, view.report
+    process = view.process
     return WhereProcess(
         pid=process.snapshot.pid,
         rank=process.rank,
         role=process.role,
         host=process.snapshot.host,
         status=process.status_kind,
-        signal=report.signal,
-        ended=report.ended,
+        signal=view.signal,
+        ended=view.ended_ns,
         chosen=chosen,
     )
 
@@ -197,7 +197,7 @@ def _named(view: ProcessView, name: str) -> int:
         words = f"{subject_words([view])} left no crash record, so its registers are not known"
         raise InputError(words, "give a number, or another process with --rank or --pid")
     if name == "fault":
-        if view.place is None or view.report.fault is None or view.report.fault.addr is None:
+        if view.place is None or view.fault is None or view.fault.addr is None:
             raise InputError(f"{subject_words([view])} died of no memory fault with a known address", _FORMS)
         return view.place.addr
     value = _register(view, name)

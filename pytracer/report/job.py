@@ -48,7 +48,7 @@ SCHEMA = "pytracer-report"
 VERSION = 1
 
 
-class Run(Part):
+class Run(Part, frozen=True):
     """The run as a whole. `started` is wall-clock time in ISO 8601, UTC.
 
     `redacted`: secrets in `command` that were replaced before it was written.
@@ -67,7 +67,7 @@ class Run(Part):
     redacted: int | None = None
 
 
-class Verdict(Part, rename={"class_": "class"}):
+class Verdict(Part, frozen=True, rename={"class_": "class"}):
     """The one headline. `class` is one of the classes in docs/reference/report.md."""
 
     class_: str | None = None
@@ -79,7 +79,7 @@ class Verdict(Part, rename={"class_": "class"}):
     evidence: list[Evidence] | None = None
 
 
-class Finding(Part):
+class Finding(Part, frozen=True):
     """What one rule concluded."""
 
     id: str | None = None
@@ -91,7 +91,7 @@ class Finding(Part):
     advice: str | None = None
 
 
-class Checked(Part):
+class Checked(Part, frozen=True):
     """A rule that did not fire. `result` is "not-found" or "cannot-decide"."""
 
     id: str | None = None
@@ -99,7 +99,7 @@ class Checked(Part):
     why: str | None = None
 
 
-class Status(Part):
+class Status(Part, frozen=True):
     """How a process ended: "exited", "signaled", "exception", "running" or "vanished", and who says so."""
 
     kind: str | None = None
@@ -108,7 +108,7 @@ class Status(Part):
     reported_by: str | None = None
 
 
-class Signal(Part):
+class Signal(Part, frozen=True):
     """The signal that ended a process. `code` is e.g. "SEGV_MAPERR"; the sender is known for kill().
 
     `sender_command` is the command line of the process that sent it.
@@ -121,7 +121,7 @@ class Signal(Part):
     sender_command: list[str] | None = None
 
 
-class ExceptionReport(Part):
+class ExceptionReport(Part, frozen=True):
     """An uncaught exception: `language` is "Python" or "C++"; of a C++ one `message` is what()."""
 
     type: str | None = None
@@ -130,7 +130,7 @@ class ExceptionReport(Part):
     language: str | None = None
 
 
-class AutogradNode(Part):
+class AutogradNode(Part, frozen=True):
     """The autograd node that was running."""
 
     name: str | None = None
@@ -138,14 +138,14 @@ class AutogradNode(Part):
     thread: str | None = None
 
 
-class LastOp(Part):
+class LastOp(Part, frozen=True):
     """The last operator that was recorded."""
 
     name: str | None = None
     phase: str | None = None
 
 
-class CurrentStream(Part):
+class CurrentStream(Part, frozen=True):
     """The CUDA stream that a thread worked on when `record` was made, its last one: "NODE AddmmBackward0".
 
     `crashed_thread`: it is the thread that crashed.
@@ -158,7 +158,7 @@ class CurrentStream(Part):
     crashed_thread: bool | None = None
 
 
-class CollectiveBuffer(Part):
+class CollectiveBuffer(Part, frozen=True):
     """The first input of a collective, or its first output.
 
     `what` says what it is: a DDP bucket, what a communication hook sends, a buffer of FSDP's, a named storage, or where
@@ -171,7 +171,7 @@ class CollectiveBuffer(Part):
     what: str | None = None
 
 
-class LastCollective(Part):
+class LastCollective(Part, frozen=True):
     """The last collective of a process. `state` is "scheduled", "started", "completed", "failed" or "queued".
 
     "queued": on a device's stream, after the last look at how far that one had got; it may have been done. `stream`:
@@ -199,7 +199,7 @@ class LastCollective(Part):
     cuda_graph: int | None = None
 
 
-class DdpBucket(Part):
+class DdpBucket(Part, frozen=True):
     """One bucket of a DDP module, as last seen."""
 
     index: int | None = None
@@ -209,7 +209,7 @@ class DdpBucket(Part):
     parameters: list[str] | None = None
 
 
-class Ddp(Part):
+class Ddp(Part, frozen=True):
     """One DDP module, as last seen."""
 
     module: str | None = None
@@ -219,7 +219,7 @@ class Ddp(Part):
     ready: list[str] | None = None
 
 
-class FsdpParameter(Part):
+class FsdpParameter(Part, frozen=True):
     """A parameter of an FSDP unit: `numel` of the whole, `shard_numel` of this rank's part with padding (FSDP2)."""
 
     fqn: str | None = None
@@ -228,7 +228,7 @@ class FsdpParameter(Part):
     shard_addr: str | None = None
 
 
-class FsdpUnit(Part):
+class FsdpUnit(Part, frozen=True):
     """One FSDP unit, as last seen. `state` is "sharded" or "unsharded".
 
     `shard_addr` is that of a flat parameter's shard (FSDP1); `replicas` is above 1 with hybrid sharding (HSDP).
@@ -245,7 +245,7 @@ class FsdpUnit(Part):
     parameters: list[FsdpParameter] | None = None
 
 
-class Memory(Part):
+class Memory(Part, frozen=True):
     """Memory of the process at its end. `max_rss` is the most at one time, of it or of a child that it reaped."""
 
     rss: int | None = None
@@ -254,7 +254,7 @@ class Memory(Part):
     cuda_allocated_bytes: int | None = None
 
 
-class Usage(Part):
+class Usage(Part, frozen=True):
     """Processor time and page faults from disk, of the process and of the children that it reaped."""
 
     user_seconds: float | None = None
@@ -262,7 +262,7 @@ class Usage(Part):
     major_faults: int | None = None
 
 
-class ProcessReport(Part):
+class ProcessReport(Part, frozen=True):
     """One process. `primary`: its death started it all (True), followed (False), or it is undecided (None).
 
     `why` explains `primary`; `notes` are what the recorder itself could not do. `threads_found` says how the stacks of
@@ -323,7 +323,7 @@ class ProcessReport(Part):
     redacted: int | None = None
 
 
-class MismatchVariant(Part):
+class MismatchVariant(Part, frozen=True):
     """The ranks that made the same call, and how it looked: "broadcast float32 [10, 3] from rank 0"."""
 
     ranks: list[int] | None = None
@@ -332,7 +332,7 @@ class MismatchVariant(Part):
     python: PythonFrame | None = None
 
 
-class Mismatch(Part):
+class Mismatch(Part, frozen=True):
     """A collective on which ranks disagree, in `field`: "op", "root", "reduce_op", "dtype", "size" or "shape".
 
     `by_rank` maps each rank to its value of the field. `variants`: the largest first. `odd_ranks`: those that the
@@ -347,7 +347,7 @@ class Mismatch(Part):
     silent: bool | None = None
 
 
-class Group(Part):
+class Group(Part, frozen=True):
     """A process group. `last` maps each rank to the sequence number of its last collective; None: not known.
 
     `missing_ranks` did not call the first collective, of number `missing_sequence_nr`, that others wait in.
@@ -365,13 +365,13 @@ class Group(Part):
     unknown_ranks: list[int] | None = None
 
 
-class Collectives(Part):
+class Collectives(Part, frozen=True):
     """What is known about collectives across ranks."""
 
     groups: list[Group] | None = None
 
 
-class DamageReport(Part):
+class DamageReport(Part, frozen=True):
     """Something that could not be read."""
 
     file: str | None = None
@@ -379,14 +379,14 @@ class DamageReport(Part):
     what: str | None = None
 
 
-class Attempt(Part):
+class Attempt(Part, frozen=True):
     """An attempt of torchrun's, or a job before the last one of several, judged alone."""
 
     attempt: int | None = None
     verdict: Verdict | None = None
 
 
-class FlightRecorderDump(Part):
+class FlightRecorderDump(Part, frozen=True):
     """A dump of torch's Flight Recorder. `pid`: the process it was added to, None when it was not used.
 
     `known`: its entries that the black box has, too; `added`: those that it has not. `last` maps each group to the
@@ -403,7 +403,7 @@ class FlightRecorderDump(Part):
     notes: list[str] | None = None
 
 
-class Report(Part):
+class Report(Part, frozen=True):
     """The whole report, version 1."""
 
     schema: str = SCHEMA

@@ -8,11 +8,11 @@ from __future__ import annotations
 import msgspec
 
 
-class Part(msgspec.Struct, kw_only=True):
-    """Base of every part of the report: all fields are keywords and may be None."""
+class Part(msgspec.Struct, kw_only=True, frozen=True):
+    """Base of every part of the report: all fields are keywords and may be None, and nothing is changed afterwards."""
 
 
-class PythonFrame(Part):
+class PythonFrame(Part, frozen=True):
     """A place in Python code."""
 
     function: str | None = None
@@ -20,7 +20,7 @@ class PythonFrame(Part):
     line: int | None = None
 
 
-class SourceLine(Part):
+class SourceLine(Part, frozen=True):
     """A line of C, C++ or another compiled language, and the function that it belongs to."""
 
     function: str | None = None
@@ -28,7 +28,7 @@ class SourceLine(Part):
     line: int | None = None
 
 
-class NativeFrame(Part):
+class NativeFrame(Part, frozen=True):
     """A place in native code. `offset` is the ELF virtual address.
 
     `found` is "exact", "unwound", "frame-pointer" or "scanned". `lines`: where its image has debug information and the
@@ -43,7 +43,7 @@ class NativeFrame(Part):
     lines: list[SourceLine] | None = None
 
 
-class Origin(Part):
+class Origin(Part, frozen=True):
     """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded.
 
     `stack`: of guarded storages, innermost first.
@@ -59,7 +59,7 @@ class Origin(Part):
     stack: list[PythonFrame] | None = None
 
 
-class NamedTensor(Part):
+class NamedTensor(Part, frozen=True):
     """A tensor with a name whose elements lie in a storage. `offset_bytes`: of the address in it, null when elsewhere.
 
     `how` is "handler" (it lay there when the process died) or "recorded" (it did when it was noted last).
@@ -71,7 +71,7 @@ class NamedTensor(Part):
     how: str | None = None
 
 
-class Holder(Part):
+class Holder(Part, frozen=True):
     """What may have held a storage: `expression` is a variable as seen in `python`, or an autograd node's class."""
 
     expression: str | None = None
@@ -81,7 +81,7 @@ class Holder(Part):
     crashed_thread: bool | None = None
 
 
-class StorageReport(Part):
+class StorageReport(Part, frozen=True):
     """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
 
     `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, `file_offset`
@@ -115,7 +115,7 @@ class StorageReport(Part):
     holders: list[Holder] | None = None
 
 
-class Bucket(Part):
+class Bucket(Part, frozen=True):
     """The DDP bucket that lived in that storage; `parameter` is the one at the offset."""
 
     module: str | None = None
@@ -127,7 +127,7 @@ class Bucket(Part):
     parameter: str | None = None
 
 
-class Fsdp(Part):
+class Fsdp(Part, frozen=True):
     """What an FSDP unit used that storage for. `unit` is empty for the root; `state` is that of the unit at the end.
 
     `what`: "unsharded-parameter", "unsharded-flat-parameter", "unsharded-gradient", "local-shard", "local-flat-shard",
@@ -149,7 +149,7 @@ class Fsdp(Part):
     state: str | None = None
 
 
-class CudaGraphUse(Part):
+class CudaGraphUse(Part, frozen=True):
     """How a CUDA graph used the memory at the fault address."""
 
     id: int | None = None
@@ -162,7 +162,7 @@ class CudaGraphUse(Part):
     captured_by: PythonFrame | None = None
 
 
-class CudaGraph(Part):
+class CudaGraph(Part, frozen=True):
     """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset". `name`: of the compiled function.
 
     `inputs`: storages that it uses and did not allocate, `unknown_inputs` those that the allocator does not know.
@@ -185,7 +185,7 @@ class CudaGraph(Part):
     broken_inputs: list[str] | None = None
 
 
-class CudaStream(Part):
+class CudaStream(Part, frozen=True):
     """A CUDA stream when the device was last asked (`asked`): "idle", "busy", "captured", "failed" or "unknown".
 
     It has been so since `since`, at least. `error` is the cudaError_t of a failure.
@@ -199,7 +199,7 @@ class CudaStream(Part):
     error: int | None = None
 
 
-class GpuPointer(Part):
+class GpuPointer(Part, frozen=True):
     """A register or a parameter of a kernel that points into memory of a device; `found` says which."""
 
     found: str | None = None
@@ -207,7 +207,7 @@ class GpuPointer(Part):
     says: str | None = None
 
 
-class GpuExceptionReport(Part):
+class GpuExceptionReport(Part, frozen=True):
     """Warps of a device that met the same exception at the same place. `pc_exact`: the device told the place itself.
 
     `function` lies at the pc, `offset` bytes before it; `kernel` is what was launched.
@@ -229,7 +229,7 @@ class GpuExceptionReport(Part):
     pointers: list[GpuPointer] | None = None
 
 
-class GpuCoreReport(Part):
+class GpuCoreReport(Part, frozen=True):
     """The core dump of a device that a process left. `problem`: why it could not be read, or not as a whole."""
 
     file: str | None = None
@@ -238,7 +238,7 @@ class GpuCoreReport(Part):
     exceptions: list[GpuExceptionReport] | None = None
 
 
-class MappingReport(Part):
+class MappingReport(Part, frozen=True):
     """The mapping that the fault address lies in; `file_size` is the file's size when the report was made.
 
     `offset` is where in the file the mapping begins. `file_size_at_crash` and `file_room_at_crash`, the bytes free on
@@ -255,7 +255,7 @@ class MappingReport(Part):
     file_room_at_crash: int | None = None
 
 
-class Thread(Part):
+class Thread(Part, frozen=True):
     """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
 
     tid: int | None = None
@@ -263,7 +263,7 @@ class Thread(Part):
     kind: str | None = None
 
 
-class Region(Part):
+class Region(Part, frozen=True):
     """The part of the process that an address lay in, storages aside. `says` names it: "the stack of thread x (12)".
 
     `kind`: "null", "non-canonical", "stack", "stack-guard", "image", "file-mapping", "shared-memory", "device-memory",
@@ -284,7 +284,7 @@ class Region(Part):
     thread: Thread | None = None
 
 
-class Neighbor(Part):
+class Neighbor(Part, frozen=True):
     """The nearest live storage on one side of an address: "below" or "above". `distance_bytes` is 1 right beside it."""
 
     side: str | None = None
@@ -292,7 +292,7 @@ class Neighbor(Part):
     storage: StorageReport | None = None
 
 
-class Operand(Part):
+class Operand(Part, frozen=True):
     """A register of the faulting instruction: its `role` is "base" or "index"; `says` completes "`register` ..."."""
 
     register: str | None = None
@@ -304,7 +304,7 @@ class Operand(Part):
     storage: StorageReport | None = None
 
 
-class Fault(Part):
+class Fault(Part, frozen=True):
     """The access that failed. `kind` says what the address was; see docs/reference/report.md.
 
     `expression` is the address as the instruction forms it, e.g. "rdi + 0x18"; without a disassembler the only register
@@ -330,14 +330,14 @@ class Fault(Part):
     operands: list[Operand] | None = None
 
 
-class StackBounds(Part):
+class StackBounds(Part, frozen=True):
     """The addresses of a thread's stack: from `low` up to, not including, `high`."""
 
     low: str | None = None
     high: str | None = None
 
 
-class ThreadReport(Part):
+class ThreadReport(Part, frozen=True):
     """A thread with its stacks, innermost frame first.
 
     `state` is "done" (a whole native stack was taken), "faulted" (it could not be walked to its end), "asked" or
@@ -358,7 +358,7 @@ class ThreadReport(Part):
     stack: StackBounds | None = None
 
 
-class AlsoCrashed(Part):
+class AlsoCrashed(Part, frozen=True):
     """A thread that crashed while another one was being reported."""
 
     tid: int | None = None
@@ -369,7 +369,7 @@ class AlsoCrashed(Part):
     time: int | None = None
 
 
-class StackCycle(Part):
+class StackCycle(Part, frozen=True):
     """The frames that repeat on a deep stack, innermost first; `first` is their position in `native_stack`.
 
     `repeats` is how often, as far as the frames that were left out continue the cycle; `depth` counts all frames.
@@ -381,7 +381,7 @@ class StackCycle(Part):
     depth: int | None = None
 
 
-class Pointer(Part):
+class Pointer(Part, frozen=True):
     """What a register, or a word on the stack ("stack+0x18", from the stack pointer), points at.
 
     `says` completes the sentence "rdi ...". `names` are those of the storage, `found` is as in `storage`.
@@ -397,7 +397,7 @@ class Pointer(Part):
     found: str | None = None
 
 
-class MemoryBlock(Part):
+class MemoryBlock(Part, frozen=True):
     """Memory near the value of a register at the crash; `bytes` is hexadecimal and begins at `addr`."""
 
     register: str | None = None
@@ -406,7 +406,7 @@ class MemoryBlock(Part):
     bytes: str | None = None
 
 
-class Image(Part):
+class Image(Part, frozen=True):
     """The program or a shared object that was loaded at the crash."""
 
     path: str | None = None
@@ -415,7 +415,7 @@ class Image(Part):
     build_id: str | None = None
 
 
-class MemoryRange(Part):
+class MemoryRange(Part, frozen=True):
     """One line of the memory map at the crash; `offset` is where in the file it begins."""
 
     start: str | None = None
@@ -425,7 +425,7 @@ class MemoryRange(Part):
     path: str | None = None
 
 
-class DataLoaderWorker(Part):
+class DataLoaderWorker(Part, frozen=True):
     """What a DataLoader worker was doing. `batch_indices` are words such as "0-3,7"; `loading`: it was not done."""
 
     worker_id: int | None = None
@@ -437,7 +437,7 @@ class DataLoaderWorker(Part):
     loading: bool | None = None
 
 
-class GuardDamage(Part):
+class GuardDamage(Part, frozen=True):
     """Bytes "behind" or "before" a guarded storage that somebody wrote.
 
     `found`: when, as the storage was freed or at the end. `offset_bytes` is that of the first one from the base of the
@@ -455,7 +455,7 @@ class GuardDamage(Part):
     freed: Origin | None = None
 
 
-class GuardReport(Part):
+class GuardReport(Part, frozen=True):
     """What guard mode did in one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
 
     `every`: one storage in so many. `unguarded`: storages that were chosen and went unguarded, by what was used up or

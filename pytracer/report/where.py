@@ -8,7 +8,7 @@ SCHEMA = "pytracer-where"
 VERSION = 1
 
 
-class PointedBy(Part):
+class PointedBy(Part, frozen=True):
     """Something that held an address of the same storage, or this very address.
 
     `what`: a register, a word of the stack ("stack+0x18"), of memory near a register ("[rdi+0x10]"), or a collective's
@@ -20,7 +20,7 @@ class PointedBy(Part):
     says: str | None = None
 
 
-class AddressReport(Part):
+class AddressReport(Part, frozen=True):
     """One address, explained. `asked` is what was asked for; `says` completes "`addr` ..."."""
 
     asked: str | None = None
@@ -36,7 +36,7 @@ class AddressReport(Part):
     pointed_by: list[PointedBy] | None = None
 
 
-class WhereProcess(Part):
+class WhereProcess(Part, frozen=True):
     """The process whose addresses they are. `chosen` says why it is this one, when nobody named it."""
 
     pid: int | None = None
@@ -49,7 +49,7 @@ class WhereProcess(Part):
     chosen: str | None = None
 
 
-class WhereReport(Part):
+class WhereReport(Part, frozen=True):
     """The whole. `missing`: what is not known of the process, so that an answer may say less than it could."""
 
     schema: str = SCHEMA

@@ -59,7 +59,7 @@ def mapped_file(view: ProcessView) -> MappedFile | None:
     mapping = place.mapping
     if not mapping.path.startswith("/"):
         return None
-    fault = view.report.fault
+    fault = view.fault
     now = fault.mapping.file_size if fault is not None and fault.mapping is not None else None
     return MappedFile(
         path=mapping.path.removesuffix(DELETED),

@@ -13,7 +13,7 @@ from pytracer.analyze.address_space.description import storage_phrase
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
-from pytracer.analyze.assemble.parts import storage_report
+from pytracer.analyze.parts import storage_report
 from pytracer.analyze.platform.instruction import is_canonical
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.snapshot import Crash, Storage

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place, Region
 from pytracer.analyze.address_space.description import address_sentence, storage_phrase
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
-from pytracer.analyze.assemble.parts import storage_report
 from pytracer.analyze.assemble.threads import thread_kind
+from pytracer.analyze.parts import storage_report
 from pytracer.analyze.platform.instruction import Instruction, signed
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.symbols.image_symbols import place_in_image
+from pytracer.decode.symbols.image_symbols import ImagePlace, place_in_image
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report import job as r
 
@@ -27,13 +29,17 @@ class AddressReports:
     def __init__(self, space: AddressSpace, clock: RunClock) -> None:
         self.space, self._clock = space, clock
 
-    def add_surroundings(self, fault: r.Fault, place: Place, instruction: Instruction | None) -> None:
-        """Fill in what lay at, beside and before the fault address, and what its operands were."""
-        fault.region = region = self.region(place.addr)
-        fault.says = address_sentence(place, region.kind if region else None, region.says if region else None)
-        fault.neighbors = self.neighbors(place.addr)
-        fault.earlier_lives = self.earlier_lives(place)
-        fault.operands = self.operands(instruction)
+    def with_surroundings(self, fault: r.Fault, place: Place, instruction: Instruction | None) -> r.Fault:
+        """The fault with what lay at, beside and before its address, and what its operands were."""
+        region = self.region(place.addr)
+        return msgspec.structs.replace(
+            fault,
+            region=region,
+            says=address_sentence(place, region.kind if region else None, region.says if region else None),
+            neighbors=self.neighbors(place.addr),
+            earlier_lives=self.earlier_lives(place),
+            operands=self.operands(instruction),
+        )
 
     def storage(self, place: Place) -> r.StorageReport | None:
         """The storage of a place, and both ends of its life."""
@@ -71,22 +77,24 @@ class AddressReports:
         region = self.space.regions.at(addr)
         if region is None:
             return None
-        report = r.Region(
+        found, says = ImagePlace(), region.words
+        if region.image is not None and region.offset is not None:
+            found = place_in_image(region.image.path, region.image.build_id, region.offset)
+            at = f", {found.symbol}+{found.symbol_offset:#x}" if found.symbol else ""
+            says = f"{region.words}{at}" + (f" ({found.section})" if found.section else "")
+        return r.Region(
             kind=region.kind,
-            says=region.words,
+            says=says,
             start=_hex(region.start),
             end=_hex(region.end),
             permissions=region.permissions,
             path=region.path,
             offset=region.offset,
+            section=found.section,
+            function=found.symbol,
+            function_offset=found.symbol_offset,
             thread=self._thread(region),
         )
-        if region.image is not None and region.offset is not None:
-            found = place_in_image(region.image.path, region.image.build_id, region.offset)
-            report.section, report.function, report.function_offset = found
-            at = f", {found.symbol}+{found.symbol_offset:#x}" if found.symbol else ""
-            report.says = f"{region.words}{at}" + (f" ({found.section})" if found.section else "")
-        return report
 
     def _thread(self, region: Region) -> r.Thread | None:
         crash = self.space.snapshot.crash or self.space.snapshot.live
@@ -117,21 +125,23 @@ class AddressReports:
         report = r.Operand(register=name, role=role, value=hex_addr(value), scale=scale)
         number = signed(value)
         if role == "index" and abs(number) < _SMALL_INDEX:
-            report.says = f"is {number}" + (f", times {scale} = {number * scale} bytes" if scale != 1 else "")
-            return report
+            times = f", times {scale} = {number * scale} bytes" if scale != 1 else ""
+            return msgspec.structs.replace(report, says=f"is {number}{times}")
         if value < NEAR_NULL_BYTES:
-            report.kind, report.says = "null" if value == 0 else "near-null", "is null" if value == 0 else f"is {value}"
-            return report
+            kind, says = ("null", "is null") if value == 0 else ("near-null", f"is {value}")
+            return msgspec.structs.replace(report, kind=kind, says=says)
         place = self.space.describe(value)
-        region = self.space.regions.at(value)
-        phrase = storage_phrase(place, "to the start of")
-        report.kind, report.storage = place.kind, storage_report(self.space, place, self._clock)
+        storage = storage_report(self.space, place, self._clock)
+        return msgspec.structs.replace(report, kind=place.kind, storage=storage, says=self._target_words(place))
+
+    def _target_words(self, place: Place) -> str | None:
+        phrase, region = storage_phrase(place, "to the start of"), self.space.regions.at(place.addr)
         if phrase is not None:
-            report.says = f"points {phrase}"
-        elif region is not None:
-            nowhere = region.kind in ("unmapped", "non-canonical")
-            report.says = f"{'is' if nowhere else 'points into'} {region.words}"
-        return report
+            return f"points {phrase}"
+        if region is None:
+            return None
+        nowhere = region.kind in ("unmapped", "non-canonical")
+        return f"{'is' if nowhere else 'points into'} {region.words}"
 
 
 def _hex(value: int | None) -> str | None:

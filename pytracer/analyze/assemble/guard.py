@@ -1,14 +1,12 @@
-"""Guard mode in the report: what it adds to findings, what it counted, what it could not do."""
+"""Guard mode in the report: what it counted, what it found damaged, what it could not do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pytracer._text import count_words, hex_addr, size_words
-from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.assemble.parts import origin_report
+from pytracer.analyze.parts import origin_report
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Guard, Guarded, Snapshot
 from pytracer.report import job as r
 
@@ -18,30 +16,6 @@ _REASONS = {
     "refused_records": "the room for records",
     "refused_system": "the kernel",
 }
-
-
-def guard_confidence(view: ProcessView) -> str | None:
-    """How sure a finding in the pool is: "certain", or "likely" when a register points into a storage that is alive.
-
-    None for a place that guard mode says nothing about.
-    """
-    place, instruction = view.place, view.instruction
-    if place is None or place.found != FOUND or place.storage is None:
-        return None
-    values = (instruction.base_value, instruction.index_value) if instruction else ()
-    others = (view.space.live_around(value) for value in values if value is not None)
-    return "likely" if any(item is not None and item.base != place.storage.base for item in others) else "certain"
-
-
-def guard_words(view: ProcessView) -> str | None:
-    """The evidence that guard mode gives for a place."""
-    place, guard = view.place, view.process.snapshot.guard
-    if place is None or place.found != FOUND or place.storage is None or guard is None:
-        return None
-    if place.kind == "freed-storage":
-        return "guard mode: its pages were in quarantine, inaccessible since it was freed and used by nothing else"
-    state = "had been freed and " if place.storage.state == "freed" else ""
-    return f"guard mode: the storage {state}lay against a page that faults; the distance is exact"
 
 
 def guard_report(snapshot: Snapshot, clock: RunClock) -> r.GuardReport | None:
@@ -85,7 +59,6 @@ def _damage_report(snapshot: Snapshot, item: Guarded, clock: RunClock) -> r.Guar
 
 def guard_notes(guard: Guard | None) -> Sequence[str]:
     """What guard mode could not do: a report that finds nothing must say what it did not look at."""
-    guard = guard
     if guard is None:
         return ()
     notes = []

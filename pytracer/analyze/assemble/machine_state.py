@@ -1,14 +1,16 @@
-"""Adds to a report what the machine looked like at the crash: stacks, memory, images, and what registers point at."""
+"""What the machine looked like at the crash: memory, images, and what registers point at."""
 
 from __future__ import annotations
+
+import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.targets import explain_pointers
-from pytracer.analyze.assemble.parts import native_frame
 from pytracer.analyze.assemble.threads import threads_found
 from pytracer.analyze.evidence.recursion import find_cycle
+from pytracer.analyze.parts import native_frame
 from pytracer.analyze.platform.signals import code_name, signal_name
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Snapshot
@@ -17,34 +19,41 @@ from pytracer.report import job as r
 _DEEP_FRAMES = 100
 
 
-def add_state(report: r.ProcessReport, space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock) -> None:
-    """Fill in everything that only a crash leaves behind."""
-    report.abort_text = crash.abort_text
-    report.threads_found = threads_found(crash)
-    report.threads_total = crash.threads_total if crash.threads_how else None
-    report.stack_cycle = stack_cycle(crash)
-    report.also_crashed = _also_crashed(space.snapshot, crash, clock)
-    report.pointers = explain_pointers(space, crash, place, clock)
-    report.memory_blocks = [
-        r.MemoryBlock(
-            register=block.register, value=hex_addr(block.value), addr=hex_addr(block.addr), bytes=block.content.hex()
-        )
-        for block in crash.memory
-    ]
-    report.images = [
-        r.Image(path=image.path, start=hex_addr(image.start), end=hex_addr(image.end), build_id=image.build_id)
-        for image in crash.images
-    ]
-    report.mappings = [
-        r.MemoryRange(
-            start=hex_addr(item.start),
-            end=hex_addr(item.end),
-            permissions=item.permissions,
-            offset=item.offset,
-            path=item.path or None,
-        )
-        for item in crash.mappings
-    ]
+def with_machine_state(
+    report: r.ProcessReport, space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock
+) -> r.ProcessReport:
+    """The report of a process with everything that only a crash leaves behind."""
+    return msgspec.structs.replace(
+        report,
+        abort_text=crash.abort_text,
+        threads_found=threads_found(crash),
+        threads_total=crash.threads_total if crash.threads_how else None,
+        also_crashed=_also_crashed(space.snapshot, crash, clock),
+        pointers=explain_pointers(space, crash, place, clock),
+        memory_blocks=[
+            r.MemoryBlock(
+                register=block.register,
+                value=hex_addr(block.value),
+                addr=hex_addr(block.addr),
+                bytes=block.content.hex(),
+            )
+            for block in crash.memory
+        ],
+        images=[
+            r.Image(path=image.path, start=hex_addr(image.start), end=hex_addr(image.end), build_id=image.build_id)
+            for image in crash.images
+        ],
+        mappings=[
+            r.MemoryRange(
+                start=hex_addr(item.start),
+                end=hex_addr(item.end),
+                permissions=item.permissions,
+                offset=item.offset,
+                path=item.path or None,
+            )
+            for item in crash.mappings
+        ],
+    )
 
 
 def stack_cycle(crash: Crash) -> r.StackCycle | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.assemble.parts import native_frame, python_frame
+from pytracer.analyze.parts import native_frame, python_frame
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.decode.types.snapshot import Crash, NativeFrame, PythonFrame, Snapshot, ThreadStack
 from pytracer.report import job as r

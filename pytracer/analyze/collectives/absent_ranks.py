@@ -66,7 +66,7 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
         return "left"
     death = next((death for death in job.deaths if death.view.index == view.index), None)
     leaving = left_ns(view.process.snapshot) is not None or any(
-        frame.function in _TEARDOWN for frame in view.report.python_stack or ()
+        frame.function in _TEARDOWN for frame in view.python_stack or ()
     )
     if death is None or is_symptom(death) or (leaving and death.nature in ("sent", "left", "interrupt")):
         return "left" if leaving else "late"
@@ -83,7 +83,7 @@ def _failed_before(view: ProcessView, wait: Wait) -> bool:
 
 def _timed_out(job: JobView, wait: Wait) -> bool:
     """Whether a waiting rank gave up by itself: had the other one died, its connection would have been closed."""
-    errors = [view.report.exception for view in views_of(job, wait.waiters)]
+    errors = [view.exception for view in views_of(job, wait.waiters)]
     return any(error is not None and _TIME_OUT.search(error.message or "") for error in errors)
 
 

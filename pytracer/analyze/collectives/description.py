@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytracer._text import span_words as span_words
-from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.collectives.matching import GroupMatch
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import place_words
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report import job as r

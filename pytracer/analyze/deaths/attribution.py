@@ -25,7 +25,7 @@ _SIZES = re.compile(r"(\d+) vs (\d+)")
 
 def abort_words(view: ProcessView) -> str | None:
     """`gloo::EnforceNotMet (668 vs 8 bytes)`: a C++ exception of a communication library that ended the process."""
-    exception = view.report.exception
+    exception = view.exception
     if exception is None or exception.language != "C++" or not (exception.type or "").startswith(("gloo::", "c10d::")):
         return None
     sizes = _SIZES.search(exception.message or "")
@@ -37,9 +37,9 @@ def is_watchdog_abort(view: ProcessView) -> bool:
     error = cuda_error(view)
     if error is not None and error.sticky:
         return False  # the watchdog told of the device's own failure
-    exception, thread = view.report.exception, view.report.thread
+    exception, thread = view.exception, view.thread
     text = f"{exception.type} {exception.message}" if exception is not None else ""
-    aborted = view.report.signal is not None and view.report.signal.name == "SIGABRT"
+    aborted = view.signal is not None and view.signal.name == "SIGABRT"
     return aborted and bool(_WATCHDOG.search(text) or (thread is not None and thread.kind == "nccl-watchdog"))
 
 
@@ -103,7 +103,7 @@ def symptom_words(job: JobView) -> list[str]:
         rank = death.view.process.rank
         if rank is None or death.view.process.role != "rank" or not is_symptom(death):
             continue
-        exception = death.view.report.exception
+        exception = death.view.exception
         if abort_words(death.view) is None:
             ways.setdefault((exception.type if exception else None) or death.what, []).append(rank)
     return [f"{span_words(ranks)} noticed: {what}" for what, ranks in ways.items()]

@@ -59,7 +59,7 @@ def mentions_lost_peer(view: ProcessView) -> bool:
 
 
 def _says(view: ProcessView, pattern: re.Pattern[str]) -> bool:
-    exception = view.report.exception
+    exception = view.exception
     return exception is not None and pattern.search(exception.message or "") is not None
 
 
@@ -137,7 +137,7 @@ class Followers:
                 yield other
 
     def _passes_on(self, death: Death) -> Following | None:
-        role, exception = death.view.process.role, death.view.report.exception
+        role, exception = death.view.process.role, death.view.exception
         wrapper = death.nature == "exit" or (
             exception is not None and _CHILD_FAILED.search(exception.type or "") is not None
         )
@@ -150,7 +150,7 @@ class Followers:
         return Following("reported", f"reports the failure of {subject(failed)}") if failed is not None else None
 
     def _lost_worker(self, death: Death) -> Following | None:
-        exception = death.view.report.exception
+        exception = death.view.exception
         match = _WORKER_DIED.search(exception.message or "") if exception else None
         if match is None:
             return None

@@ -49,7 +49,7 @@ def find_deaths(views: Sequence[ProcessView], clock: RunClock) -> tuple[Death, .
 
 def is_interrupt(view: ProcessView) -> bool:
     """Whether somebody interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
-    exception = view.report.exception
+    exception = view.exception
     type_name = (exception.type or "") if exception else ""
     return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
 
@@ -89,11 +89,9 @@ def _as_death(view: ProcessView, clock: RunClock, nature: str, what: str) -> Dea
 def _nature(view: ProcessView) -> tuple[str, str]:
     process, crash = view.process, view.crash
     if is_interrupt(view):
-        return "interrupt", "SIGINT" if process.signal == SIGINT else str(
-            view.report.exception and view.report.exception.type
-        )
+        return "interrupt", "SIGINT" if process.signal == SIGINT else str(view.exception and view.exception.type)
     if view.raised:
-        return "exception", (view.report.exception.type if view.report.exception else None) or "an exception"
+        return "exception", (view.exception.type if view.exception else None) or "an exception"
     number = crash.signal if crash is not None else process.signal
     if process.status_kind == "signaled" or crash is not None:
         name = signal_name(number) if number is not None else "a signal"

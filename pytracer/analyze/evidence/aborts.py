@@ -75,7 +75,7 @@ def failed_assertion(view: ProcessView) -> Assertion | None:
 
 def cpp_exception(view: ProcessView) -> CppException | None:
     """Why std::terminate() was called, when its handler could note it."""
-    exception = view.report.exception
+    exception = view.exception
     if exception is not None and exception.language == "C++":
         return CppException(exception.type, exception.message or None)
     facts = select(view.process.snapshot.facts, journal.CppException)

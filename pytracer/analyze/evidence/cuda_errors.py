@@ -52,5 +52,5 @@ def out_of_memory(view: ProcessView) -> bool:
 
 
 def _message(view: ProcessView) -> str:
-    exception = view.report.exception
+    exception = view.exception
     return (exception.message if exception else None) or ""

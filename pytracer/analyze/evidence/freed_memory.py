@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.assemble.guard import guard_confidence, guard_words
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -18,7 +19,6 @@ from pytracer.analyze.assemble.wording import (
     python_evidence,
     storage_words,
 )
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import (
@@ -90,7 +90,7 @@ def _confidence(view: ProcessView) -> str:
         return exact
     if place is None or place.mapping is not None:
         return "possible"
-    unmapped = view.report.signal is not None and view.report.signal.code == "SEGV_MAPERR"
+    unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     return "certain" if unmapped and place.found in ("exact", "register") else "likely"
 
 
@@ -138,7 +138,7 @@ def _advice(view: ProcessView, release: Release | None) -> str:
     if release is not None:
         return f"{user} {release.advice}"
     freed = _freed(view)
-    ended = view.report.ended
+    ended = view.ended_ns
     age = ""
     if freed is not None and freed.time is not None and ended is not None and ended > freed.time:
         age = f", {time_words(ended - freed.time)} after it was freed"

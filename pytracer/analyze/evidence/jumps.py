@@ -39,7 +39,7 @@ def wild_jump(view: ProcessView) -> Jump | None:
         return None
     if crash.code == SI_KERNEL and crash.fault_addr == 0:
         return refused_branch(view.process.snapshot.arch, crash, view.instruction)
-    executes = view.report.fault is not None and view.report.fault.access == "execute"
+    executes = view.fault is not None and view.fault.access == "execute"
     if not executes or (place.mapping is not None and "x" in place.mapping.permissions):
         return None
     return Jump(_how(view, crash), place.addr, place.mapping)

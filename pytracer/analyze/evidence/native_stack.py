@@ -10,7 +10,7 @@ from pytracer.report.job import NativeFrame
 
 def own_frames(view: ProcessView) -> list[NativeFrame]:
     """The native frames that are not part of crash handling, innermost first."""
-    return [frame for frame in view.report.native_stack or () if not is_handler_frame(frame)]
+    return [frame for frame in view.native_stack or () if not is_handler_frame(frame)]
 
 
 def functions(view: ProcessView) -> list[str]:

@@ -65,7 +65,7 @@ def _agent_line(job: JobView, view: ProcessView) -> Line:
 
 
 def _before(late_ns: int | None, view: ProcessView) -> bool:
-    return late_ns is not None and view.report.ended is not None and late_ns < view.report.ended
+    return late_ns is not None and view.ended_ns is not None and late_ns < view.ended_ns
 
 
 def _subject(view: ProcessView) -> str:

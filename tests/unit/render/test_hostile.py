@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -99,8 +98,9 @@ def test_rows_of_a_message_stay_below_each_other() -> None:
 
 def test_markup_of_rich_is_text() -> None:
     """Square brackets in names are only brackets."""
-    process: Any = r.ProcessReport(pid=1, rank=0, role="rank", status=r.Status(kind="exited", exit_code=1))
-    process.why = "[red]x[/red] [link=http://x.example]y[/link] :skull:"
+    why = "[red]x[/red] [link=http://x.example]y[/link] :skull:"
+    ended = r.Status(kind="exited", exit_code=1)
+    process = r.ProcessReport(pid=1, rank=0, role="rank", status=ended, why=why)
     other = msgspec.structs.replace(process, pid=2, rank=1)
     report = r.Report(verdict=r.Verdict(class_="unknown", summary="[bold]s[/bold]"), processes=[process, other])
     text = render_text(report, everything=True)

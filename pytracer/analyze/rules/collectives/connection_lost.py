@@ -56,7 +56,7 @@ class ConnectionLost:
 def _ranks(views: list[ProcessView], closed: bool) -> list[int]:
     found = []
     for view in views:
-        message = (view.report.exception.message if view.report.exception else None) or ""
+        message = (view.exception.message if view.exception else None) or ""
         if view.process.rank is not None and bool(_CLOSED.search(message)) is closed:
             found.append(view.process.rank)
     return found

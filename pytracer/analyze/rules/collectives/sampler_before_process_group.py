@@ -63,7 +63,7 @@ def _is_suspect(item: Loader) -> bool:
 
 
 def _by_sampler(view: ProcessView) -> bool:
-    message = (view.report.exception.message if view.report.exception else None) or ""
+    message = (view.exception.message if view.exception else None) or ""
     stack = view.exception_stack
     return message.startswith(_RAISED) and any((frame.file or "").endswith(_FILE) for frame in stack)
 

@@ -61,8 +61,8 @@ def _explain(job: JobView, item: Absence) -> Draft:
 def _steps(job: JobView, item: Absence) -> str | None:
     """`rank 1 made 10 steps, rank 0 was in step 12`."""
     waiter = next((view for view in job.views if view.process.rank == item.wait.waiters[0]), None)
-    mine = item.views[0].report.step
-    theirs = waiter.report.step if waiter is not None else None
+    mine = item.views[0].step
+    theirs = waiter.step if waiter is not None else None
     if mine is None or theirs is None or mine == theirs:
         return None
     return f"rank {item.ranks[0]} was last in step {mine}, rank {item.wait.waiters[0]} in step {theirs}"

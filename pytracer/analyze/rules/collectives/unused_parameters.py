@@ -76,7 +76,7 @@ def _explain(job: JobView, views: list[ProcessView]) -> Draft:
 
 
 def _message(view: ProcessView) -> str:
-    return (view.report.exception.message if view.report.exception else None) or ""
+    return (view.exception.message if view.exception else None) or ""
 
 
 def _unused(view: ProcessView) -> list[str]:

@@ -30,7 +30,7 @@ class WatchdogAbort:
         views = [death.view for death in job.deaths if is_watchdog_abort(death.view)]
         if not views:
             return not_found("no watchdog of a communication backend ended a process")
-        waits = [view.report.last_collective for view in views]
+        waits = [view.last_collective for view in views]
         outside = [
             view for view, last in zip(views, waits, strict=True) if last is not None and last.state == "completed"
         ]

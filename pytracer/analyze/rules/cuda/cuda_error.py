@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, time_words
-from pytracer.analyze.assemble.wording import collective_evidence
 from pytracer.analyze.evidence.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed_kernel
-from pytracer.analyze.platform.xid import Xid, xid_words, xids_of
+from pytracer.analyze.evidence.phrases import collective_evidence
+from pytracer.analyze.evidence.xid import Xid, xid_words, xids_of
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -60,7 +60,7 @@ class CudaErrorRule:
         kernel, core = failed_kernel(job, view), core_evidence(job, view)
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
-        watchdog = view.report.exception is not None and view.report.exception.language == "C++"
+        watchdog = view.exception is not None and view.exception.language == "C++"
         told = "which launched the kernel that failed" if blocking else "the first call that met it"
         if watchdog:
             at, told = "", "which a thread of the communication backend met first"
@@ -92,7 +92,7 @@ class CudaErrorRule:
 
 def _worked_on(view: ProcessView) -> str | None:
     """A hint: which stream the host was filling last."""
-    current = view.report.current_stream
+    current = view.current_stream
     if current is None:
         return None
     return f"the last recorded work, {current.record}, was put on {stream_words(current)}"

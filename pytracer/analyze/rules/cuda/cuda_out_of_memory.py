@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, size_words
-from pytracer.analyze.assemble.parts import python_frame
 from pytracer.analyze.evidence.cuda_errors import out_of_memory
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.decode.types.devices import OutOfMemory, OutOfMemoryUser
 

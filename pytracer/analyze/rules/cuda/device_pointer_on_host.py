@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.device_memory import device_confidence, device_driver, device_words
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -29,7 +30,6 @@ from pytracer.analyze.assemble.wording import (
     origin_words,
     python_evidence,
 )
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
 
 
@@ -89,7 +89,7 @@ def _stream(view: ProcessView) -> str | None:
 
 
 def _graph(view: ProcessView) -> str | None:
-    use = view.report.fault.cuda_graph if view.report.fault else None
+    use = view.fault.cuda_graph if view.fault else None
     if use is None:
         return None
     where = f", captured at {place_words(use.captured_by)}" if use.captured_by else ""

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
-from pytracer.analyze.assemble.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
 from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
 
 _ADVICE = (

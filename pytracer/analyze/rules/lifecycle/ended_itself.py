@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import re
 
-from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.report.job import NativeFrame
 

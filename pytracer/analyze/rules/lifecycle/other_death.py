@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.oom import oom_trace
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -23,8 +25,6 @@ from pytracer.analyze.assemble.wording import (
     python_evidence,
     storage_words,
 )
-from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.oom import oom_trace
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.evidence.signal_senders import command_evidence, sender_words
@@ -143,7 +143,7 @@ def _live_storage(place: Place | None) -> str:
 
 def _region(view: ProcessView) -> str:
     """The part of the process that was touched: the stack of another thread, reserved memory and the like."""
-    region = view.report.fault.region if view.report.fault else None
+    region = view.fault.region if view.fault else None
     if region is not None and region.kind not in ("unmapped", "anonymous"):
         return f"in {region.says}"
     return "in memory of another allocator" if region is not None and region.permissions else "whose owner is not known"

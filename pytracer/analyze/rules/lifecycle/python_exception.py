@@ -14,10 +14,10 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 
 from __future__ import annotations
 
-from pytracer.analyze.assemble.wording import collective_evidence
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
+from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.report.job import Evidence
 
@@ -36,7 +36,7 @@ class PythonException:
         raised = [view for view in told if cuda_error(view) is None and not out_of_memory(view)]  # rules of their own
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
         for view in raised:
-            exception, frame = view.report.exception, view.python_frame
+            exception, frame = view.exception, view.python_frame
             place = (frame.file, frame.line) if frame else None
             groups.setdefault((exception.type if exception else None, place), []).append(view)
         drafts = []
@@ -67,7 +67,7 @@ class PythonException:
 
 
 def _words(view: ProcessView) -> str:
-    exception = view.report.exception
+    exception = view.exception
     if exception is None or not exception.type:
         return "an exception"
     lines = (exception.message or "").strip().splitlines()
@@ -79,7 +79,7 @@ def _words(view: ProcessView) -> str:
 
 def _signal_later(view: ProcessView) -> Evidence | None:
     """Torn down without its process group, a healthy rank may abort, too: gloo's threads outlive the interpreter."""
-    signal = view.report.signal
+    signal = view.signal
     if view.process.status_kind != "signaled" or signal is None:
         return None
     return Evidence(f"{signal.name} ended the process later, while it was shutting down", "signal")
@@ -87,11 +87,11 @@ def _signal_later(view: ProcessView) -> Evidence | None:
 
 def _left_early(job: JobView, views: list[ProcessView]) -> str | None:
     """Ranks that had already ended well: a peer that left too early looks like a lost connection."""
-    mine = [view.report.ended for view in views if view.report.ended is not None]
+    mine = [view.ended_ns for view in views if view.ended_ns is not None]
     early = [
         view
         for view in job.views
         if view.process.role == "rank" and view.process.status_kind == "exited" and view.process.exit_code == 0
-        if view.report.ended is not None and mine and view.report.ended <= max(mine)
+        if view.ended_ns is not None and mine and view.ended_ns <= max(mine)
     ]
     return f"{subject_words(early)} had already ended with status 0" if early else None

@@ -30,7 +30,7 @@ class WorkerDeath:
         """One finding per rank."""
         drafts = []
         for death in job.deaths:
-            exception = death.view.report.exception
+            exception = death.view.exception
             match = _DIED.search((exception.message if exception else None) or "")
             if match is not None and death.view.raised:
                 drafts.append(_explain(job, death.view, match))

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
-from pytracer.analyze.assemble.parts import python_frame
-from pytracer.analyze.assemble.wording import python_evidence
 from pytracer.analyze.collectives.in_flight import FreedInFlight, bad_address
+from pytracer.analyze.evidence.phrases import python_evidence
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import (
     Draft,
     JobView,
@@ -64,7 +64,7 @@ def _explain(views: Sequence[ProcessView]) -> Draft:
     called = call.caller or call.python
     begun = f" at {place_words(python_frame(called))}" if called else ""
     storage = hit.storage
-    exception = view.report.exception
+    exception = view.exception
     return draft(
         CollectiveBufferFreed.id,
         "use-after-free",

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytracer._text import count_words, size_words
-from pytracer.analyze.assemble.wording import origin_words
+from pytracer.analyze.evidence.phrases import origin_words
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.report import job as r
 
@@ -33,16 +33,16 @@ class GuardDamage:
 
     def examine(self, job: JobView) -> Outcome:
         """One finding per process; a verdict only when nothing died."""
-        damaged = [view for view in job.views if view.report.guard and view.report.guard.damaged]
+        damaged = [view for view in job.views if view.guard and view.guard.damaged]
         if damaged:
             return Outcome(tuple(replace(_explain(view), accompanies=bool(job.deaths)) for view in damaged))
-        if any(view.report.guard for view in job.views):
+        if any(view.guard for view in job.views):
             return not_found("the bytes beside every guarded storage that was looked at were as they should be")
         return not_found("guard mode was off")
 
 
 def _explain(view: ProcessView) -> Draft:
-    found = (view.report.guard.damaged if view.report.guard else None) or []
+    found = (view.guard.damaged if view.guard else None) or []
     first = found[0]
     place = first.allocated and (first.allocated.caller or first.allocated.python)
     whose = f", allocated at {place_words(place)}" if place else ""

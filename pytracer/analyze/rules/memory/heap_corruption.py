@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import function_words
-from pytracer.analyze.assemble.wording import collective_evidence, fault_evidence, python_evidence
 from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
+from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, python_evidence
 from pytracer.analyze.view import (
     Draft,
     JobView,

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.assemble.wording import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.platform.signals import SIGBUS
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
 

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.address_space.null_pointer import null_confidence
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import below_function
+from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
     in_function,
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
-from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -78,6 +78,6 @@ def _advice(view: ProcessView) -> str:
 
 
 def _verb(view: ProcessView) -> str:
-    access = view.report.fault.access if view.report.fault else None
+    access = view.fault.access if view.fault else None
     verbs = {"read": "read", "write": "wrote", "execute": "called a function"}
     return verbs.get(access or "", "accessed memory")

@@ -20,8 +20,10 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
-from pytracer.analyze.assemble.guard import guard_confidence, guard_words
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
+from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
     collective_evidence,
@@ -31,8 +33,6 @@ from pytracer.analyze.assemble.wording import (
     python_evidence,
     storage_words,
 )
-from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import (
@@ -149,7 +149,7 @@ def _index(view: ProcessView) -> Iterator[str]:
 
 def _neighbor(view: ProcessView) -> Iterator[str]:
     """What the access ran into: the storage on the other side, or one that had been freed there."""
-    place, fault = view.place, view.report.fault
+    place, fault = view.place, view.fault
     if place is None or fault is None or place.storage is None:
         return
     for life in (fault.earlier_lives or [])[:1]:

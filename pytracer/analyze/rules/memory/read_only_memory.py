@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.evidence.phrases import (
     bucket_words,
     collective_evidence,
     fault_evidence,
@@ -23,8 +25,6 @@ from pytracer.analyze.assemble.wording import (
     python_evidence,
     storage_words,
 )
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
-from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
@@ -42,7 +42,7 @@ class ReadOnlyMemory(MemoryFaultRule):
 
     def applies(self, view: ProcessView) -> bool:
         """See MemoryFaultRule."""
-        crash, place, fault = view.crash, view.place, view.report.fault
+        crash, place, fault = view.crash, view.place, view.fault
         if crash is None or place is None or place.mapping is None or fault is None or place.kind == "freed-storage":
             return False
         refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
-from pytracer.analyze.assemble.wording import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
 from pytracer.report.job import PythonFrame, StackCycle
@@ -50,7 +50,7 @@ class StackOverflow(MemoryFaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See MemoryFaultRule."""
         view = views[0]
-        cycle, python = view.report.stack_cycle, _python_cycle(view)
+        cycle, python = view.stack_cycle, _python_cycle(view)
         return draft(
             self.id,
             "stack-overflow",
@@ -75,7 +75,7 @@ class StackOverflow(MemoryFaultRule):
 
 
 def _python_cycle(view: ProcessView) -> Cycle[PythonFrame] | None:
-    frames = view.report.python_stack or []
+    frames = view.python_stack or []
     return find_cycle(frames, [(frame.file, frame.function) for frame in frames])
 
 
@@ -165,6 +165,6 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         first = "Look for very deep recursion in the stacks below."
     else:
         first = "Look for large local arrays or alloca() in the innermost native function."
-    kind = view.report.thread.kind if view.report.thread else None
+    kind = view.thread.kind if view.thread else None
     default = "If the depth is meant, whoever creates the thread must give it a larger stack."
     return f"{first} {_MORE.get(kind or '', default)}"

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
-from pytracer.analyze.assemble.wording import access_verb, fault_evidence, in_function, python_evidence, storage_words
 from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
 from pytracer.analyze.view import Draft, Outcome, ProcessView, cannot_decide, draft, not_found, subject_words
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
     origin_words,
     python_evidence,
     storage_words,
 )
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import (
     Draft,

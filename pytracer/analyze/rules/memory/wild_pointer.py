@@ -22,7 +22,12 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.null_pointer import null_confidence
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
-from pytracer.analyze.assemble.wording import (
+from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.jumps import Jump, wild_jump
+from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.native_stack import below_function
+from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
     fault_evidence,
@@ -30,11 +35,6 @@ from pytracer.analyze.assemble.wording import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.heap import heap_damage
-from pytracer.analyze.evidence.jumps import Jump, wild_jump
-from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
-from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.view import (
     Draft,
     Outcome,
@@ -190,7 +190,7 @@ def _not_null(view: ProcessView) -> str | None:
 
 def _near_mappings(view: ProcessView, addr: int) -> str:
     """Which mappings end or begin close to the address: a pointer that ran over their ends."""
-    region = view.report.fault.region if view.report.fault else None
+    region = view.fault.region if view.fault else None
     if region is None or region.kind != "unmapped" or region.says is None:
         return ""
     edges = [int(edge, 16) for edge in (region.start, region.end) if edge]

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import function_words
-from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.evidence.aborts import (
     CppException,
@@ -34,6 +33,7 @@ from pytracer.analyze.evidence.aborts import (
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_stack import functions
+from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.view import (
     Draft,
     JobView,

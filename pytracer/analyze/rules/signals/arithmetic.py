@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import memory_word
+from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
@@ -50,7 +50,7 @@ class Arithmetic(FaultRule):
         view = views[0]
         division = _division(view)
         code = view.crash.code if view.crash else 0
-        signal = view.report.signal
+        signal = view.signal
         text = f": {view.instruction.text}" if view.instruction else ""
         return draft(
             self.id,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.memory_fault import FaultRule
+from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.platform.signals import SIGSYS
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
@@ -36,7 +36,7 @@ class ForbiddenSystemCall(FaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See FaultRule."""
         view = views[0]
-        crash, signal = view.crash, view.report.signal
+        crash, signal = view.crash, view.signal
         name = _name(view)
         by = "a seccomp filter" if crash is not None and crash.code == SYS_SECCOMP else "the kernel"
         return draft(

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.assemble.wording import collective_evidence, in_function, missing_operands, python_evidence
 from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words, image_at
+from pytracer.analyze.evidence.phrases import collective_evidence, in_function, missing_operands, python_evidence
 from pytracer.analyze.platform.signals import SIGILL
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
 from pytracer.report.job import Evidence
@@ -66,7 +66,7 @@ class IllegalInstruction(FaultRule):
         """See FaultRule."""
         view = views[0]
         reading = _read(view)
-        signal, crash = view.report.signal, view.crash
+        signal, crash = view.signal, view.crash
         return draft(
             self.id,
             "illegal-instruction",

@@ -16,8 +16,8 @@ pids are those of the host and are not compared.
 
 from __future__ import annotations
 
-from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
 

@@ -15,8 +15,8 @@ its own counters, somebody else sent it: that is certain, who is not.
 
 from __future__ import annotations
 
-from pytracer.analyze.assemble.wording import collective_evidence, python_evidence
 from pytracer.analyze.evidence.oom import killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.assemble.wording import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words
+from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGTRAP
 from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
 from pytracer.report.job import Evidence
@@ -42,7 +42,7 @@ class Trap(FaultRule):
     def explain(self, views: Sequence[ProcessView]) -> Draft:
         """See FaultRule."""
         view = views[0]
-        crash, signal = view.crash, view.report.signal
+        crash, signal = view.crash, view.signal
         code = crash.code if crash else 0
         return draft(
             self.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.report import job as r
 from tests.conditions import needs_capstone
@@ -20,7 +20,7 @@ INDEXED = bytes.fromhex("f30f10048f")  # movss xmm0, dword ptr [rdi + rcx*4]
 
 def fault(run: Path, box: Box, addr: int, **crash: Any) -> r.Fault:
     job = s.load(run, box.at(500).crash(addr=addr, native=s.NATIVE[:1], mappings=[], **crash))
-    found = build_view(0, job.processes[0], RunClock(job)).report.fault
+    found = build_view(0, job.processes[0], RunClock(job)).fault
     assert found is not None
     return found
 

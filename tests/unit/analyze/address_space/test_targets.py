@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.processes import process_report
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.report import job as r
 from tests.support import scenarios as s
@@ -26,7 +27,8 @@ MAPS = [
 def pointers(run: Path, box: Box, registers: dict[str, int], **crash: Any) -> dict[str | None, r.Pointer]:
     more = {"addr": 0x10, "native": s.NATIVE[:1], "mappings": MAPS, "stack": STACK, **crash}
     job = s.load(run, box.at(500).crash(registers={"rsp": SP, **registers}, **more))
-    report = build_view(0, job.processes[0], RunClock(job)).report
+    clock = RunClock(job)
+    report = process_report(build_view(0, job.processes[0], clock), clock)
     return {item.register: item for item in report.pointers or []}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.processes import process_report
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.snapshot import Job
 from pytracer.report import job as r
@@ -20,7 +21,8 @@ ABORT = {"signal": 6, "code": -6, "sender_pid": 101, "native": s.NATIVE[:1]}
 
 
 def process(job: Job) -> r.ProcessReport:
-    return build_view(0, job.processes[0], RunClock(job)).report
+    clock = RunClock(job)
+    return process_report(build_view(0, job.processes[0], clock), clock)
 
 
 def report(run: Path, box: Box, **crash: Any) -> r.ProcessReport:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.threads import thread_kind
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.snapshot import Job, NativeFrame
 from pytracer.report import job as r
@@ -19,7 +20,8 @@ from tests.support.synth_threads import OtherThread
 
 
 def process(job: Job) -> r.ProcessReport:
-    return build_view(0, job.processes[0], RunClock(job)).report
+    clock = RunClock(job)
+    return process_report(build_view(0, job.processes[0], clock), clock)
 
 
 def threads(run: Path, box: Box, **crash: Any) -> list[r.ThreadReport]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.timeline.clock import RunClock

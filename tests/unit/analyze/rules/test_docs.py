@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.platform.xid import MEANINGS
+from pytracer.analyze.evidence.xid import MEANINGS
 from scripts.gen_docs import TARGET, rules_page
 from tests.support.cli import ROOT
 

@@ -181,7 +181,7 @@ def test_member_of_a_null_object_is_only_possibly_null(run: Path) -> None:
 def test_without_a_disassembler_an_odd_address_is_still_not_null(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not aligned: no member of a null object lies at 0x331. The missing operands are named."""
     monkeypatch.setattr(instruction, "disassembler", lambda: None)
-    monkeypatch.setattr("pytracer.analyze.assemble.wording.disassembler", lambda: None)
+    monkeypatch.setattr("pytracer.analyze.evidence.phrases.disassembler", lambda: None)
     report = build_report(s.detail(run))
     assert verdict(report)[0] == "wild-pointer"
     wild = finding(report, "wild-pointer")

@@ -173,7 +173,7 @@ def test_signals_without_a_crash_record_cannot_be_decided(run: Path, number: int
 def test_rules_work_without_a_disassembler(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """capstone is optional."""
     monkeypatch.setattr(instruction, "disassembler", lambda: None)
-    monkeypatch.setattr("pytracer.analyze.assemble.wording.disassembler", lambda: None)
+    monkeypatch.setattr("pytracer.analyze.evidence.phrases.disassembler", lambda: None)
     report = died(run, signal=SIGFPE, code=1, code_bytes=IDIV_ECX, registers={"rcx": 0})
     assert "divided an integer by zero" in summary(report)
 

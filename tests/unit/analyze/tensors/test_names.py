@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.render.holders import holder_lines
 from pytracer.report import job as r
@@ -21,7 +21,7 @@ OTHER = {0x7E11: [("worker", s.SCRIPT, 80)]}
 def storage_of(run: Path, box: Box) -> r.StorageReport:
     """The storage of the fault address."""
     job = s.load(run, box)
-    fault = build_view(0, job.processes[0], RunClock(job)).report.fault
+    fault = build_view(0, job.processes[0], RunClock(job)).fault
     assert fault is not None and fault.storage is not None
     return fault.storage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.assemble.processes import build_view
+from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.order import WALL_ERROR_NS, absences

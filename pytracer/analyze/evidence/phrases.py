@@ -23,7 +23,7 @@ def missing_operands(view: ProcessView) -> str | None:
 
 def access_verb(view: ProcessView) -> str:
     """`read`, `wrote`, `jumped to` or `touched`."""
-    return ACCESS_PAST.get(view.report.fault.access if view.report.fault else None, "touched")
+    return ACCESS_PAST.get(view.fault.access if view.fault else None, "touched")
 
 
 def in_function(view: ProcessView) -> str:
@@ -33,7 +33,7 @@ def in_function(view: ProcessView) -> str:
 
 def fault_evidence(view: ProcessView) -> Evidence:
     """The signal, its code, the address and the access in one sentence."""
-    signal, fault = view.report.signal, view.report.fault
+    signal, fault = view.signal, view.fault
     name = signal.name if signal else "a signal"
     code = f" ({signal.code})" if signal and signal.code else ""
     addr = fault.addr if fault and fault.addr else "an address the processor does not tell"
@@ -54,7 +54,7 @@ def python_evidence(view: ProcessView) -> Evidence | None:
 def collective_evidence(views: Sequence[ProcessView]) -> str | None:
     """Whether a collective was open when these processes died; None when collectives were not recorded."""
     ranks = [view for view in views if view.process.role == "rank" and _records_collectives(view)]
-    states = [view.report.last_collective for view in ranks]
+    states = [view.last_collective for view in ranks]
     if not states:
         return None
     queued = next((item for item in states if item is not None and item.state == "queued"), None)
@@ -75,7 +75,7 @@ def _records_collectives(view: ProcessView) -> bool:
     """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
     snapshot = view.process.snapshot
     silent = bool(snapshot.versions.torch) and not lacks_collectives(snapshot)
-    return view.report.last_collective is not None or silent
+    return view.last_collective is not None or silent
 
 
 def origin_words(verb: str, origin: Origin | None) -> str | None:

@@ -1,0 +1,207 @@
+"""Process -> `ProcessView`: the facts about its end that rules ask about. Nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.operands import aimed_at
+from pytracer.analyze.assemble.addresses import AddressReports
+from pytracer.analyze.assemble.communication import recent_collectives
+from pytracer.analyze.assemble.guard import guard_report
+from pytracer.analyze.assemble.machine_state import stack_cycle
+from pytracer.analyze.assemble.threads import crashed_thread
+from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.evidence.cuda_graphs import graph_use
+from pytracer.analyze.evidence.cuda_streams import current_stream
+from pytracer.analyze.evidence.jumps import refused_branch
+from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.parts import (
+    bucket_report,
+    mapping_report,
+    native_frame,
+    python_frame,
+    storage_report,
+    unit_report,
+)
+from pytracer.analyze.platform.instruction import (
+    Instruction,
+    address_expression,
+    decode_instruction,
+    is_canonical,
+    page_fault_access,
+)
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
+from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.view import ProcessView, began_with_exception
+from pytracer.decode.types.journal import AnyFact, CppException, select
+from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
+from pytracer.report import job as r
+
+_TERMINATE_TO_ABORT_NS = 10_000_000_000
+
+
+def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
+    """One process with everything about its end that needs no judgement."""
+    snapshot = process.snapshot
+    crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
+    instruction = _instruction(snapshot.arch, crash)
+    space = AddressSpace(snapshot)
+    place = aimed_at(space, _place(space, crash, instruction), instruction)
+    exception = _exception(process, crash, raised=began_with_exception(process, crash))
+    python_stack, native_stack = _stacks(snapshot, crash, exception)
+    return ProcessView(
+        index=index,
+        process=process,
+        space=space,
+        place=place,
+        instruction=instruction,
+        ended_ns=clock.relative(snapshot, process.ended_mono_ns),
+        signal=_signal(process, crash),
+        fault=_fault(space, crash, place, instruction, clock),
+        exception=exception,
+        thread=crashed_thread(snapshot, crash) if crash else None,
+        python_stack=python_stack,
+        native_stack=native_stack,
+        stack_cycle=stack_cycle(crash) if crash else None,
+        collectives=recent_collectives(process, space.uses),
+        current_stream=current_stream(snapshot, crash.tid if crash else None),
+        guard=guard_report(snapshot, clock),
+    )
+
+
+_Stacks = tuple[list[r.PythonFrame] | None, list[r.NativeFrame] | None]
+
+
+def _stacks(snapshot: Snapshot, crash: Crash | None, exception: r.ExceptionReport | None) -> _Stacks:
+    """The Python and the native stack of the end: of the crash, of the exception, or of an exit in mid-work."""
+    if crash is not None:
+        return _frames(crash.python_stack, crash.native_stack)
+    if exception is not None:
+        return exception.python_stack, None
+    ending = ending_in_mid_work(snapshot)
+    if ending is None:
+        return None, None
+    return _frames(ending.python_stack, ending.native_stack)
+
+
+def _frames(python: Sequence[PythonFrame], native: Sequence[NativeFrame]) -> _Stacks:
+    return [python_frame(frame) for frame in python], [native_frame(frame) for frame in native]
+
+
+def register(crash: Crash, *names: str) -> int | None:
+    """A saved register by any of its names, upper or lower case."""
+    lower = {name.lower(): value for name, value in crash.registers.items()}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def _instruction(arch: str, crash: Crash | None) -> Instruction | None:
+    if crash is None or crash.code <= 0 or not arch.startswith("x86"):
+        return None
+    registers = {name.lower(): value for name, value in crash.registers.items()}
+    return decode_instruction(crash.code_bytes, registers, crash.pc, crash.fault_addr)
+
+
+def _place(space: AddressSpace, crash: Crash | None, instruction: Instruction | None) -> Place | None:
+    """The address that was wanted. x86-64 hides non-canonical ones: then the instruction tells, if it can."""
+    if crash is None or crash.code <= 0 or crash.signal not in (SIGSEGV, SIGBUS):
+        return None
+    if not _is_hidden(crash):
+        return space.describe(crash.fault_addr)
+    addr = _hidden_address(space.snapshot.arch, crash, instruction)
+    return space.describe(addr) if addr is not None else Place(0, "non-canonical")
+
+
+def _is_hidden(crash: Crash) -> bool:
+    """A general-protection fault: the kernel gives SI_KERNEL and address 0."""
+    return crash.code == SI_KERNEL and crash.fault_addr == 0
+
+
+def _hidden_address(arch: str, crash: Crash, instruction: Instruction | None) -> int | None:
+    jump = refused_branch(arch, crash, instruction)
+    if jump is not None:
+        return jump.target if jump.target is not None and not is_canonical(jump.target) else None
+    return instruction.addr if instruction is not None else None
+
+
+def _fault(
+    space: AddressSpace, crash: Crash | None, place: Place | None, instruction: Instruction | None, clock: RunClock
+) -> r.Fault | None:
+    if crash is None or place is None:
+        return None
+    hidden, arch = _is_hidden(crash), space.snapshot.arch
+    known = not hidden or _hidden_address(arch, crash, instruction) is not None
+    refused = hidden and refused_branch(arch, crash, instruction) is not None
+    access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
+    execute = access == "execute" or refused or (crash.pc == place.addr and known)
+    expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
+    fault = r.Fault(
+        addr=hex_addr(place.addr) if known else None,
+        access="execute" if execute else access or (instruction.access if instruction else None),
+        size=instruction.size if instruction and not execute else None,
+        kind=place.kind,
+        storage=storage_report(space, place, clock),
+        bucket=bucket_report(place),
+        cuda_graph=graph_use(space.snapshot, place, clock),
+        fsdp=unit_report(place),
+        mapping=mapping_report(crash, place.mapping),
+        instruction=instruction.words if instruction and (refused or not execute) else None,
+        expression=expression,
+        expression_found=found if expression else None,
+    )
+    if not known:
+        return fault
+    return AddressReports(space, clock).with_surroundings(fault, place, instruction if not execute else None)
+
+
+def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
+    if crash is not None:
+        return r.Signal(
+            number=crash.signal,
+            name=signal_name(crash.signal),
+            code=code_name(crash.signal, crash.code),
+            sender_pid=crash.sender_pid if crash.code <= 0 else None,
+            sender_command=list(crash.sender_command) or None,
+        )
+    if process.signal is None:
+        return None
+    sent = next(reversed(sent_signals(process.snapshot, process.signal)), None)
+    if sent is None:
+        return r.Signal(number=process.signal, name=signal_name(process.signal))
+    return r.Signal(
+        number=process.signal,
+        name=signal_name(process.signal),
+        code=code_name(sent.signal, sent.code),
+        sender_pid=sent.sender_pid or None,
+        sender_command=list(sent.command) or None,
+    )
+
+
+def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.ExceptionReport | None:
+    """What was thrown and not caught: the Python exception that began the end, else a C++ one right before abort()."""
+    cpp = _cpp_exception(process.snapshot.facts, crash)
+    data = process.exception
+    if data is None or (cpp is not None and not raised):
+        return cpp
+    return r.ExceptionReport(
+        type=data.type or None,
+        message=data.message or "",
+        python_stack=[python_frame(frame) for frame in data.python_stack],
+        language="Python",
+    )
+
+
+def _cpp_exception(facts: Sequence[AnyFact], crash: Crash | None) -> r.ExceptionReport | None:
+    """The exception for which std::terminate() was called, of the crashed thread if there is one."""
+    if crash is None or crash.signal != SIGABRT:
+        return None
+    recent = [
+        fact for fact in select(facts, CppException) if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
+    ]
+    own = [fact for fact in recent if fact.data.tid == crash.tid]
+    last = next(reversed(own or recent), None)
+    if last is None or not last.data.type:
+        return None
+    return r.ExceptionReport(type=last.data.type, message=last.data.what, language="C++")
