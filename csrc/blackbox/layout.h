@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 1;
+inline constexpr uint32_t kMinor = 2;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -1098,11 +1098,11 @@ struct Holder {
   uint32_t text_nbytes;
   uint64_t addr;
   uint32_t distance;
-  uint32_t reserved;
+  uint32_t elements;
 };
 static_assert(sizeof(Holder) == 48);
 static_assert(std::is_standard_layout_v<Holder> && std::is_trivially_copyable_v<Holder>);
-static_assert(offsetof(Holder, reserved) == 44);
+static_assert(offsetof(Holder, elements) == 44);
 
 /// Capacity of each crash-time region.
 struct CrashRegion {

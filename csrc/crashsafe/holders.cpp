@@ -15,7 +15,7 @@ namespace {
 using namespace blackbox;
 
 constexpr uint32_t kLocals = 256, kItems = 64, kAttributes = 192, kGlobals = 4096, kModules = 32, kTypes = 64, kObjects = 60'000, kClasses = 64;
-constexpr uint32_t kLongestText = 160, kLeastRoom = 4096, kSavedShare = 4;
+constexpr uint32_t kLongestText = 160, kLeastRoom = 4096, kSavedShare = 4, kMostEmpty = 64;
 
 uint64_t running_node = 0;
 
@@ -23,7 +23,8 @@ uint64_t running_node = 0;
 struct Search {
   HolderPath path;
   uint32_t frame, looked_at, kind;
-  bool graph;  // tensors found now are where the walk of the graph begins
+  bool graph;      // tensors found now are where the walk of the graph begins
+  uint32_t empty;  // tensors without memory that were kept
   uint64_t modules[kModules];
   uint32_t module_count;
   struct {
@@ -53,14 +54,17 @@ bool is_tensor(uint64_t type) {
   return slot.tensor;
 }
 
+// A tensor without memory is kept as well: what is given its data pointer is given null.
 void keep(uint64_t object) {
   TensorView tensor{};
   if (!look_at_tensor(object, tensor)) return;
   if (search.graph && tensor.meta != 0) add_to_graph(word_at(tensor.meta + torch_offsets()->meta_function));
-  Holder* holder = tensor.base != 0 ? next_holder(g_box.holders.items / kSavedShare) : nullptr;
+  if (tensor.base == 0 && search.empty++ >= kMostEmpty) return;
+  Holder* holder = next_holder(g_box.holders.items / kSavedShare);
   if (holder == nullptr) return;
   CrashHeader& crash = *g_box.crash.data;
-  *holder = {search.kind, search.frame, tensor.base, object, crash.arena_used, 0, tensor.offset == 0 ? tensor.base : 0, 0, 0};
+  uint32_t elements = tensor.numel < UINT32_MAX ? static_cast<uint32_t>(tensor.numel) : UINT32_MAX;
+  *holder = {search.kind, search.frame, tensor.base, object, crash.arena_used, 0, tensor.offset == 0 ? tensor.base : 0, 0, elements};
   holder->text_nbytes = search.path.write(g_box.arena.data + crash.arena_used, kLongestText);
   crash.arena_used += holder->text_nbytes;
   crash.holder_count++;

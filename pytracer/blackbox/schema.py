@@ -15,7 +15,7 @@ from enum import IntEnum
 
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
-MINOR = 1  # 1: notes have codes
+MINOR = 2  # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -1204,13 +1204,13 @@ HOLDER = Struct(
     (
         _f("kind", "u32", "see HolderKind"),
         _f("frame", "u32", "LOCAL, CELL, GLOBAL: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
-        _f("base", "u64", "base address of its storage"),
+        _f("base", "u64", "base address of its storage; 0: the tensor has no memory"),
         _f("object", "u64", "the Python object; SAVED: the node. Identity only"),
         _f("text", "u32", "offset in ARENA: how to write it in Python, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
         _f("text_nbytes", "u32", "its size", "bytes"),
         _f("addr", "u64", "address of the first element; 0: unknown"),
         _f("distance", "u32", "SAVED: edges from the node or tensor where the search began"),
-        _f("reserved", "u32", "zero"),
+        _f("elements", "u32", "LOCAL, CELL, GLOBAL: elements of the tensor, at most 2**32 - 1"),
     ),
 )
 

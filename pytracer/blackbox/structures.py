@@ -733,4 +733,4 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     text_nbytes: int
     addr: int
     distance: int
-    reserved: int
+    elements: int

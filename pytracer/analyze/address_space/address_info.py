@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer.decode.types.devices import DeviceSegment
-from pytracer.decode.types.snapshot import LoadedImage, Mapping, Storage
+from pytracer.decode.types.snapshot import Holder, LoadedImage, Mapping, Storage
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,57 @@ class Neighbor:
 
 
 @dataclass(frozen=True)
+class Formation:
+    """How an address was computed: `storage.base + within_bytes + scale * index`, modulo 2**64.
+
+    `pointer` and `index_at` are registers or words of the stack; `index_at` is None when the index was found in memory
+    only. `index_storage` is the live storage whose memory holds the index. `exact`: what `pointer` held was the other
+    part of the sum, not only some place in the same storage.
+    """
+
+    storage: Storage
+    pointer: str
+    index: int
+    scale: int
+    within_bytes: int
+    index_at: str | None
+    index_storage: Storage | None
+    exact: bool
+
+    @property
+    def room(self) -> int:
+        """How many elements of `scale` bytes the storage has."""
+        return self.storage.nbytes // self.scale
+
+
+@dataclass(frozen=True)
+class Overrun:
+    """An access that ran on without a gap: `span_bytes` from `start` to the fault.
+
+    `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register` pointed
+    into it. `left_bytes`: what a string instruction had not done yet. `through_recording`: the process's own recording
+    lay on the way. `sole`: no register pointed into another storage on the way.
+    """
+
+    start: int
+    span_bytes: int
+    register: str
+    storage: Storage | None
+    holders: tuple[Holder, ...]
+    left_bytes: int | None
+    through_recording: bool
+    sole: bool
+
+
+@dataclass(frozen=True)
 class Place:
     """What an address was. `kind` is one of report.Fault.kind; `distance_bytes` is 0 inside the storage.
 
     `found` is "exact" when the crash handler itself found the storage or `register` of the faulting instruction pointed
     into it, "guessed" when it was looked up later. `earlier` are the names of older lives at the same address, the
     latest first: a stale pointer may be older than the last owner of the memory. `segment`: of a device's allocator.
+    `formation` and `overrun`: by what the storage is known that an address outside of all storages was meant for; then
+    `found` is "computed".
     """
 
     addr: int
@@ -136,3 +181,5 @@ class Place:
     register: str | None = None
     segment: DeviceSegment | None = None
     unit: UnitLife | None = None
+    formation: Formation | None = None
+    overrun: Overrun | None = None

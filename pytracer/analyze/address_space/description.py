@@ -15,9 +15,9 @@ def offset_words(place: Place, start: str = "at the start of") -> str:
     """`64 bytes into`, `16 bytes past the end of`, `8 bytes before`: where the address is, seen from its storage."""
     if place.storage is None:
         return ""
-    behind = place.addr - place.storage.base - place.storage.nbytes
+    behind = (place.offset_bytes or 0) - place.storage.nbytes
     if place.kind == "before-storage":
-        return f"{_bytes(place.storage.base - place.addr)} before"
+        return f"{_bytes(-(place.offset_bytes or 0))} before"
     if place.kind == "past-storage":
         return f"{_bytes(behind)} past the end of" if behind else "right past the end of"
     return f"{_bytes(place.offset_bytes or 0)} into" if place.offset_bytes else start

@@ -1,4 +1,4 @@
-"""The registers that formed the faulting address, each explained; and the storage that the access was meant for.
+"""The storage that an access outside of all storages was meant for.
 
 The storage next to an address is a guess. When the instruction added an index to a register that points into a storage
 that is alive, that storage was meant, however far the address is from it.
@@ -9,25 +9,43 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.formation import find_formation
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.address_space.lookup import AddressSpace
-from pytracer.analyze.address_space.neighbors import covers, distance_to, is_near
-from pytracer.analyze.platform.instruction import Instruction
+from pytracer.analyze.address_space.neighbors import covers, is_near
+from pytracer.analyze.address_space.overrun import find_overrun
+from pytracer.analyze.platform.instruction import Instruction, signed
 from pytracer.decode.types.snapshot import Storage
 
+COMPUTED = "computed"  # Place.found: from a sum, or from where an access that ran on had begun
 _LARGEST_ACCESS_BYTES = 64
-_OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none")
+_OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none", "non-canonical")
+# What an address may be by accident that was computed from a wrong index, or reached by running on.
+_ANYTHING = ("unmapped", "past-storage", "before-storage", "heap", "none", "non-canonical", "image", "file-mapping")
 
 
-def aimed_at(space: AddressSpace, place: Place | None, instruction: Instruction | None) -> Place | None:
-    """The place, told from the storage that a register of the faulting instruction points into, if there is just one.
+def aimed_at(
+    space: AddressSpace, place: Place | None, instruction: Instruction | None, access: str | None
+) -> Place | None:
+    """The place, seen from the storage that was meant, if that is known.
 
     Args:
         space: The process.
         place: What the address was by itself.
         instruction: The faulting instruction.
+        access: "read", "write", "execute", or None when not known.
     """
-    if place is None or instruction is None or instruction.addr is None or place.kind not in _OUTSIDE:
+    if place is None or access == "execute":
+        return place
+    told = _by_operand(space, place, instruction)
+    if told is not place or place.kind not in _ANYTHING or place.found == FOUND:
+        return told
+    return _by_sum(space, place) or _by_overrun(space, place, access, instruction) or place
+
+
+def _by_operand(space: AddressSpace, place: Place, instruction: Instruction | None) -> Place:
+    """By the register of the instruction that points into a live storage, if there is just one."""
+    if instruction is None or instruction.addr is None or place.kind not in _OUTSIDE:
         return place
     if not 0 <= place.addr - instruction.addr < _LARGEST_ACCESS_BYTES:
         return place
@@ -46,7 +64,34 @@ def aimed_at(space: AddressSpace, place: Place | None, instruction: Instruction 
     name, storage = aimed[0]
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
         return replace(place, register=name)
-    return _told_by(space, place, "before-storage" if place.addr < storage.base else "past-storage", storage, name)
+    return _told_by(space, place, _side(storage, place.addr), storage, name)
+
+
+def _by_sum(space: AddressSpace, place: Place) -> Place | None:
+    """By the sum that the address is: it was computed before the instruction."""
+    crash = space.snapshot.crash
+    found = find_formation(space, crash, place.addr) if crash is not None else None
+    if found is None:
+        return None
+    told = _told_by(space, place, _side(found.storage, place.addr), found.storage, found.pointer)
+    return replace(told, found=COMPUTED, register=None, formation=found)
+
+
+def _by_overrun(space: AddressSpace, place: Place, access: str | None, instruction: Instruction | None) -> Place | None:
+    """By where an access that ran on had begun."""
+    crash = space.snapshot.crash
+    found = find_overrun(space, crash, place.addr, access, instruction) if crash is not None else None
+    if found is None:
+        return None
+    if found.storage is None:
+        return replace(place, kind="past-storage", found=COMPUTED, overrun=found)
+    told = _told_by(space, place, "past-storage", found.storage, found.register)
+    return replace(told, found=COMPUTED, register=None, overrun=found)
+
+
+def _side(storage: Storage, addr: int) -> str:
+    """An address that is no address any more is a sum that overflowed: its sign counts."""
+    return "before-storage" if signed(addr - storage.base) < 0 else "past-storage"
 
 
 def _older_life(space: AddressSpace, place: Place, instruction: Instruction) -> Storage | None:
@@ -67,11 +112,17 @@ def _told_by(space: AddressSpace, place: Place, kind: str, storage: Storage, reg
         place,
         kind=kind,
         storage=storage,
-        offset_bytes=place.addr - storage.base,
-        distance_bytes=distance_to(storage, place.addr),
+        offset_bytes=signed(place.addr - storage.base),
+        distance_bytes=_distance(storage, place.addr),
         found="register",
         bucket=bucket,
         names=names,
         earlier=(),
         register=register,
     )
+
+
+def _distance(storage: Storage, addr: int) -> int:
+    """As `distance_to`, also for addresses that the sum of a wrong index left outside of the address space."""
+    offset = signed(addr - storage.base)
+    return -offset if offset < 0 else max(offset - storage.nbytes + 1, 0)

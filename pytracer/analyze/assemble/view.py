@@ -49,7 +49,9 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot.arch, crash)
     space = AddressSpace(snapshot)
-    place = aimed_at(space, _place(space, crash, instruction), instruction)
+    here = _place(space, crash, instruction)
+    access = _access(snapshot.arch, crash, here, instruction)
+    place = aimed_at(space, here, instruction, access)
     exception = _exception(process, crash, raised=began_with_exception(process, crash))
     python_stack, native_stack = _stacks(snapshot, crash, exception)
     return ProcessView(
@@ -60,7 +62,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         instruction=instruction,
         ended_ns=clock.relative(snapshot, process.ended_mono_ns),
         signal=_signal(process, crash),
-        fault=_fault(space, crash, place, instruction, clock),
+        fault=_fault(space, crash, place, instruction, access, clock),
         exception=exception,
         thread=crashed_thread(snapshot, crash) if crash else None,
         python_stack=python_stack,
@@ -126,20 +128,39 @@ def _hidden_address(arch: str, crash: Crash, instruction: Instruction | None) ->
     return instruction.addr if instruction is not None else None
 
 
+def _access(arch: str, crash: Crash | None, place: Place | None, instruction: Instruction | None) -> str | None:
+    """What the refused access was: "read", "write", "execute", or None when nothing tells."""
+    if crash is None or place is None:
+        return None
+    access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
+    refused = _is_hidden(crash) and refused_branch(arch, crash, instruction) is not None
+    if access == "execute" or refused or (crash.pc == place.addr and _is_known(arch, crash, instruction)):
+        return "execute"
+    return access or (instruction.access if instruction else None)
+
+
+def _is_known(arch: str, crash: Crash, instruction: Instruction | None) -> bool:
+    """Whether the address is: the kernel hides non-canonical ones."""
+    return not _is_hidden(crash) or _hidden_address(arch, crash, instruction) is not None
+
+
 def _fault(
-    space: AddressSpace, crash: Crash | None, place: Place | None, instruction: Instruction | None, clock: RunClock
+    space: AddressSpace,
+    crash: Crash | None,
+    place: Place | None,
+    instruction: Instruction | None,
+    access: str | None,
+    clock: RunClock,
 ) -> r.Fault | None:
     if crash is None or place is None:
         return None
-    hidden, arch = _is_hidden(crash), space.snapshot.arch
-    known = not hidden or _hidden_address(arch, crash, instruction) is not None
-    refused = hidden and refused_branch(arch, crash, instruction) is not None
-    access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
-    execute = access == "execute" or refused or (crash.pc == place.addr and known)
+    arch, execute = space.snapshot.arch, access == "execute"
+    known = _is_known(arch, crash, instruction)
+    refused = _is_hidden(crash) and refused_branch(arch, crash, instruction) is not None
     expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
     fault = r.Fault(
         addr=hex_addr(place.addr) if known else None,
-        access="execute" if execute else access or (instruction.access if instruction else None),
+        access=access,
         size=instruction.size if instruction and not execute else None,
         kind=place.kind,
         storage=storage_report(space, place, clock),

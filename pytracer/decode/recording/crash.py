@@ -264,7 +264,9 @@ class CrashReader:
                 yield Holder("saved", text if item.frame else node_name(text), item.base, distance=item.distance)
             elif item.kind in _HOLDERS and item.frame < len(frames):
                 pthread, frame = frames[item.frame]
-                yield Holder(_HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread)
+                yield Holder(
+                    _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements
+                )
 
     def _also(self) -> Iterable[AlsoCrashed]:
         for a in self._box.items(Region.ALSO_CRASHED, raw.AlsoCrashed, self._head.also_crashed):

@@ -100,6 +100,9 @@ class NamedTensor:
 class Holder:
     """What held a tensor of the storage at `base` when the process died, as the handler found it.
 
+    `base` is 0 for a tensor without memory; `elements` is what it should have: 0 for an empty one, more for one whose
+    storage was resized to nothing, or that never had memory (device "meta"). Before minor version 2 always 0.
+
     `kind` is "local", "cell" or "global", with `expression` as in Python, e.g. `caches[1]`, and the frame of which
     thread (`own`: the crashed one); or "saved", then `expression` is the class of the autograd node, `distance` edges
     from where the search began.
@@ -112,6 +115,7 @@ class Holder:
     own: bool = False
     pthread: int | None = None
     distance: int = 0
+    elements: int = 0
 
 
 @dataclass(frozen=True)

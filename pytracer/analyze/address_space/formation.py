@@ -1,0 +1,141 @@
+"""How a fault address was computed where the instruction does not show it: pointer into a live storage + scale * index.
+
+Compilers fold the sum into one register before the access. The parts are still there: the pointer in another register
+or on the stack, the index there too, or in the memory of the tensor it was read from. An equation of 64 bits that holds
+exactly is no accident, with the exceptions that the limits below keep out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
+from pytracer.analyze.platform.instruction import signed
+from pytracer.decode.types.snapshot import Crash, Storage
+
+_SCALES = (1, 2, 4, 8, 16)
+_MODULUS = 1 << 64
+_CODE_POINTERS = ("rip", "pc")
+# Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
+# must be the first byte of the storage; above the third the pointer may have moved on inside the storage.
+_LEAST_BYTES = 1 << 12
+_LEAST_ANYWHERE_BYTES = 1 << 20
+_LEAST_WITHIN_BYTES = 1 << 32
+_NEAR_ADDRESS_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A number that may have been the index."""
+
+    number: int
+    at: str | None
+    storage: Storage | None
+
+
+def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | None:
+    """The one way in which the address follows from a live storage; None when there is none, or several.
+
+    Args:
+        space: the process.
+        crash: its registers, the top of its stack, and the memory near registers.
+        addr: the fault address, which lies in no live storage; may be non-canonical.
+    """
+    pointers = dict(_pointers(space, crash, addr))
+    if not pointers:
+        return None
+    values = _values(space, crash, addr)
+    found = list(_exact(pointers, values, addr)) or list(_within(space, pointers, values, addr))
+    best = {(item.storage, item.index): item for item in reversed(found)}
+    return next(iter(best.values())) if len(best) == 1 else None
+
+
+def _pointers(space: AddressSpace, crash: Crash, addr: int) -> Iterator[tuple[int, tuple[str, Storage]]]:
+    """What points into live storages: address -> where it was, and the storage. Registers win over the stack."""
+    for name, value in reversed([*_registers(crash), *stack_words(crash)]):
+        storage = space.live_around(value) if value != addr else None
+        if storage is not None:
+            yield value, (name, storage)
+
+
+def _registers(crash: Crash) -> list[tuple[str, int]]:
+    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
+    return [(name, value) for name, value in crash.registers.items() if name.lower() not in left_out]
+
+
+def _values(space: AddressSpace, crash: Crash, addr: int) -> list[_Value]:
+    """Numbers of registers, of the stack, and of the memory of live storages; those in both places first."""
+    in_memory = dict(_words_of_storages(space, crash))
+    held: dict[int, str] = {}
+    for name, value in (*_registers(crash), *stack_words(crash)):
+        for number in {signed(value), _signed32(value)}:
+            held.setdefault(number, name)
+    numbers = [*(number for number in held if number in in_memory), *held, *in_memory]
+    found = {number: _Value(number, held.get(number), in_memory.get(number)) for number in numbers}
+    return [item for item in found.values() if not _is_address(space, item.number, addr)]
+
+
+def _words_of_storages(space: AddressSpace, crash: Crash) -> Iterator[tuple[int, Storage]]:
+    """The integers of 8 and of 4 bytes in the memory that was kept, where it belongs to live storages."""
+    for block in crash.memory:
+        for nbytes in (8, 4):
+            first = -block.addr % nbytes
+            for offset in range(first, len(block.content) - nbytes + 1, nbytes):
+                storage = space.live_around(block.addr + offset)
+                if storage is not None:
+                    content = block.content[offset : offset + nbytes]
+                    yield int.from_bytes(content, "little", signed=True), storage
+
+
+def _signed32(value: int) -> int:
+    low = value & 0xFFFF_FFFF
+    return low - (1 << 32) if low >> 31 else low
+
+
+def _is_address(space: AddressSpace, number: int, addr: int) -> bool:
+    """Whether the number is itself a pointer: the difference of two pointers fits any address."""
+    value = number % _MODULUS
+    if abs(value - addr) < _NEAR_ADDRESS_BYTES or space.live_around(value) is not None:
+        return True
+    region = space.regions.at(value) if value >= _LEAST_ANYWHERE_BYTES else None
+    return region is not None and region.kind not in ("unmapped", "non-canonical", "null")
+
+
+def _exact(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int) -> Iterator[Formation]:
+    """pointer + scale * value is the address."""
+    products = {(scale * item.number) % _MODULUS: (scale, item) for item in reversed(values) for scale in _SCALES}
+    for pointer, (name, storage) in pointers.items():
+        scale, item = products.get((addr - pointer) % _MODULUS, (0, None))
+        if item is None or not _is_telling(scale, item, pointer, storage):
+            continue
+        within = pointer - storage.base
+        if not 0 <= within + scale * item.number < storage.nbytes:
+            yield Formation(storage, name, item.number, scale, within, item.at, item.storage, True)
+
+
+def _is_telling(scale: int, item: _Value, pointer: int, storage: Storage) -> bool:
+    """Whether such a sum is no accident; an unscaled number may be the difference of two pointers."""
+    nbytes = abs(scale * item.number)
+    if nbytes < _LEAST_BYTES or (scale == 1 and item.storage is None):
+        return False
+    return nbytes >= _LEAST_ANYWHERE_BYTES or pointer == storage.base
+
+
+def _within(
+    space: AddressSpace, pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int
+) -> Iterator[Formation]:
+    """The pointer had moved on, to a row or a worker's part: some place in a storage + scale * value."""
+    names = {storage: name for name, storage in reversed(list(pointers.values()))}
+    for item in values:
+        for scale in _SCALES:
+            if abs(scale * item.number) < _LEAST_WITHIN_BYTES or (scale == 1 and item.storage is None):
+                continue
+            start = (addr - scale * item.number) % _MODULUS
+            storage = space.live_around(start)
+            if storage is not None and storage in names:
+                yield Formation(
+                    storage, names[storage], item.number, scale, start - storage.base, item.at, item.storage, False
+                )

@@ -1,0 +1,117 @@
+"""An access that ran on: from a storage through everything beside it, to the end of the memory that it may use.
+
+A loop or a memset with a wrong length faults far from where it went wrong, at the first page that refuses it, whoever
+owns that page. Its origin is still in a register: the first byte of the storage where it began, and between that and
+the fault there is no gap in the memory map. A string instruction has the length that was left, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pytracer.analyze.address_space.address_info import Overrun
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
+from pytracer.analyze.platform.instruction import Instruction
+from pytracer.decode.types.snapshot import Crash, Mapping, Storage
+
+PAGE_BYTES = 4096
+_LARGEST_ACCESS_BYTES = 64
+_RECORDING = ".blackbox"
+_STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
+_UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
+_LENGTH_REGISTERS = ("rcx",)
+
+
+def find_overrun(
+    space: AddressSpace, crash: Crash, addr: int, access: str | None, instruction: Instruction | None
+) -> Overrun | None:
+    """Where an access that ran upwards into refused memory had begun; None when nothing says that it did.
+
+    Args:
+        space: the process.
+        crash: its registers and memory map.
+        addr: the fault address.
+        access: "read", "write", or None when not known.
+        instruction: the faulting one, if a disassembler is installed.
+    """
+    run = _run_below(crash.mappings, addr, "w" if access == "write" else "r")
+    if run is None or access == "execute":
+        return None
+    low, through_recording = run
+    found = list(_beginnings(space, crash, low, addr))
+    if not found:
+        return None
+    # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
+    counts: dict[int, int] = {}
+    for start, _ in found:
+        counts[start] = counts.get(start, 0) + 1
+    most = max(counts.values())
+    favourites = [start for start, count in counts.items() if count == most]
+    left = _left_bytes(instruction, crash)
+    if len(favourites) != 1:
+        return None
+    start = favourites[0]
+    storage = _live_at(space, start)
+    holders = tuple(item for item in crash.holders if item.base == start)
+    return Overrun(
+        start=start,
+        span_bytes=addr - start,
+        register=next(name for at, name in found if at == start),
+        storage=storage,
+        holders=holders,
+        left_bytes=left,
+        through_recording=through_recording,
+        sole=len(counts) == 1,
+    )
+
+
+def claims_too_much(crash: Crash, storage: Storage, addr: int) -> bool:
+    """Whether a live storage reaches from memory that is there into memory behind it that never was.
+
+    The heap of brk() ends where it ends: nothing behind it was unmapped, so the storage is smaller than its tensor.
+    """
+    heap = next((item for item in crash.mappings if item.path == "[heap]"), None)
+    return heap is not None and heap.start <= storage.base < heap.end <= addr < storage.base + storage.nbytes
+
+
+def _run_below(mappings: Sequence[Mapping], addr: int, needed: str) -> tuple[int, bool] | None:
+    """Where the memory without a gap that ends right below the page of `addr` begins, and whether our recording is
+    part of it; None when the page below may not be accessed, or the fault was not at the beginning of its page.
+    """
+    if addr % PAGE_BYTES >= _LARGEST_ACCESS_BYTES:
+        return None
+    by_end = {item.end: item for item in mappings if needed in item.permissions}
+    low, through_recording = addr - addr % PAGE_BYTES, False
+    if low not in by_end:
+        return None
+    while (item := by_end.get(low)) is not None:
+        low = item.start
+        through_recording |= item.path.endswith(_RECORDING)
+    return low, through_recording
+
+
+def _beginnings(space: AddressSpace, crash: Crash, low: int, addr: int) -> Iterator[tuple[int, str]]:
+    """Registers that point into a storage of the run which ends before the fault: its first byte, and the register."""
+    held = {item.base for item in crash.holders if item.base}
+    for name, value in crash.registers.items():
+        if name in STATE_REGISTERS or name in STACK_POINTERS or not low <= value < addr:
+            continue
+        storage = space.live_around(value)
+        if storage is not None and storage.base + storage.nbytes <= addr:
+            yield storage.base, name
+        elif storage is None and value in held:
+            yield value, name
+
+
+def _live_at(space: AddressSpace, start: int) -> Storage | None:
+    storage = space.live_around(start)
+    return storage if storage is not None and storage.base == start else None
+
+
+def _left_bytes(instruction: Instruction | None, crash: Crash) -> int | None:
+    """What `rep stos` and its like had left to do."""
+    match = _STRING.match(instruction.text) if instruction is not None else None
+    count = next((crash.registers[name] for name in _LENGTH_REGISTERS if name in crash.registers), None)
+    return count * _UNIT_BYTES[match[2]] if match is not None and count is not None else None
