@@ -1,4 +1,4 @@
-"""A fault address that was computed from a wrong index, or reached by running on, is seen from the storage it began in."""
+"""A fault address that was computed from a wrong index, or reached by running on, is seen from where it began."""
 
 from __future__ import annotations
 
