@@ -26,6 +26,11 @@ def size_words(nbytes: int) -> str:
     return f"{nbytes / 1024:.1f} KiB"
 
 
+def capital(words: str) -> str:
+    """The first letter large."""
+    return words[:1].upper() + words[1:]
+
+
 def origin_phrase(origin: str | None, file: str | None) -> str | None:
     """What kind of memory a storage lies in; None for what torch allocated in the ordinary way."""
     words = {
@@ -68,8 +73,8 @@ def list_words(items: Sequence[str], limit: int = 3) -> str:
 
 
 def ranks_words(ranks: Sequence[int]) -> str:
-    """`Rank 1`, `Ranks 0 and 1`, `Ranks 0, 1, 2 and 5 more`."""
-    return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {list_words([str(rank) for rank in ranks], 4)}"
+    """`rank 1`, `ranks 0 and 1`, `ranks 0, 1, 2 and 5 more`."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {list_words([str(rank) for rank in ranks], 4)}"
 
 
 def span_words(ranks: Iterable[int]) -> str:

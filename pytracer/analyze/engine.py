@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from pytracer._text import count_words
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
@@ -15,14 +16,15 @@ from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.rules import RULES
+from pytracer.analyze.rules.base import Judgement, NoFinding, Rule, finding
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import split_attempts
-from pytracer.analyze.view import Draft, JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
 from pytracer.report import job as r
 
-CONFIDENCES = ("certain", "likely", "possible", "unknown")
+CONFIDENCES = get_args(r.Confidence)
 CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 
@@ -39,15 +41,15 @@ def build_report(job: Job) -> r.Report:
     """
     clock = RunClock(job)
     *earlier, (_, last) = split_attempts(job)
-    examined = _examine(_judged(last, clock))
-    before = [(number, _examine(_judged(part, clock))) for number, part in earlier]
+    concluded = conclude(job_view(last, clock))
+    before = [(number, conclude(job_view(part, clock))) for number, part in earlier]
     return r.Report(
         run=build_run(job, clock),
-        verdict=_verdict(examined),
-        findings=[draft.finding for draft in examined.drafts],
-        checked=examined.checked,
-        processes=_processes(job, [*(item.job for _, item in before), examined.job], clock),
-        collectives=build_collectives(examined.job.matches),
+        verdict=_verdict(concluded),
+        findings=[_finding(concluded.job, item) for item in concluded.conclusions],
+        checked=concluded.checked,
+        processes=_processes(job, [*(item.job for _, item in before), concluded.job], clock),
+        collectives=build_collectives(concluded.job.matches),
         damage=build_damage(job),
         counts=build_counts(job),
         flight_recorder=build_flight_recorder(job),
@@ -55,16 +57,19 @@ def build_report(job: Job) -> r.Report:
     )
 
 
+Conclusion = tuple[Rule[Any], Judgement[Any]]  # a rule, and one of its judgements
+
+
 @dataclass(frozen=True)
-class _Examined:
-    """A job after all rules: its deaths as the findings left them, findings strongest first, and what did not fire."""
+class Concluded:
+    """A job after all rules: its deaths as the judgements left them, these strongest first, and what did not fire."""
 
     job: JobView
-    drafts: list[Draft]
+    conclusions: list[Conclusion]
     checked: list[r.Checked]
 
 
-def _judged(job: Job, clock: RunClock) -> JobView:
+def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
     deaths = find_deaths(views, clock)
@@ -94,81 +99,89 @@ def _processes(job: Job, attempts: Sequence[JobView], clock: RunClock) -> list[r
     return [reports[process.snapshot.path] for process in job.processes]
 
 
-def _examine(view: JobView) -> _Examined:
-    """All rules in their order; findings about the first death come first, then by confidence; circumstances last."""
-    drafts: list[Draft] = []
+def conclude(job: JobView) -> Concluded:
+    """All rules in their order; what is about the first death comes first, then by confidence; circumstances last."""
+    conclusions: list[Conclusion] = []
     checked: list[r.Checked] = []
     for rule in RULES:
-        explained = frozenset(item.index for draft in drafts if _is_cause(draft) for item in draft.views)
-        outcome = rule.examine(replace(view, explained=explained))
-        drafts.extend(outcome.drafts)
-        for draft in outcome.drafts:
-            view = _with_cause(view, draft)
-        if not outcome.drafts:
+        explained = frozenset(view.index for item in conclusions if _is_cause(item) for view in item[1].views)
+        outcome = rule.check(replace(job, explained=explained))
+        if isinstance(outcome, NoFinding):
             checked.append(r.Checked(id=rule.id, result=outcome.result, why=outcome.why))
-    return _Examined(view, sorted(drafts, key=lambda draft: _weight(view, draft)), checked)
+            continue
+        for judgement in outcome:
+            conclusions.append((rule, judgement))
+            job = _with_cause(job, judgement)
+    return Concluded(job, sorted(conclusions, key=lambda item: _weight(job, item)), checked)
 
 
-def _with_cause(view: JobView, draft: Draft) -> JobView:
+def _with_cause(job: JobView, judgement: Judgement[Any]) -> JobView:
     """The job with the deaths that a finding of another process's or of no process's doing explains: consequences."""
-    reasons = {item.index: why for item, why in draft.explains}
-    if not draft.leads or not reasons:
-        return view
-    culprits = {item.index for item in draft.views}
+    reasons = {view.index: why for view, why in judgement.explains}
+    if not judgement.leads or not reasons:
+        return job
+    culprits = {view.index for view in judgement.views}
     deaths = []
-    for death in view.deaths:
+    for death in job.deaths:
         index = death.view.index
         if index in reasons and (death.primary is not False or index in culprits):
             death = replace(death, primary=False, why=reasons[index], by_finding=index in culprits)
         deaths.append(death)
-    return replace(view, deaths=tuple(deaths))
+    return replace(job, deaths=tuple(deaths))
 
 
-def _is_cause(draft: Draft) -> bool:
-    """Whether the finding explains a death; the order of deaths and mere circumstances do not."""
-    return draft.finding.id != ORDER_RULE and not draft.accompanies
+def _is_cause(item: Conclusion) -> bool:
+    """Whether it explains a death; the order of deaths and mere circumstances do not."""
+    rule, judgement = item
+    return rule.id != ORDER_RULE and not judgement.accompanies
 
 
-def _weight(view: JobView, draft: Draft) -> tuple[bool, bool, bool, bool, int]:
-    primary = {death.view.index for death in view.deaths if death.primary}
-    about_primary = any(item.index in primary for item in draft.views)
-    confidence = CONFIDENCES.index(draft.finding.confidence) if draft.finding.confidence in CONFIDENCES else 3
-    return draft.finding.id == ORDER_RULE, draft.accompanies, not draft.leads, not about_primary, confidence
+def _weight(job: JobView, item: Conclusion) -> tuple[bool, bool, bool, bool, int]:
+    rule, judgement = item
+    primary = {death.view.index for death in job.deaths if death.primary}
+    about_primary = any(view.index in primary for view in judgement.views)
+    confidence = CONFIDENCES.index(judgement.confidence)
+    return rule.id == ORDER_RULE, judgement.accompanies, not judgement.leads, not about_primary, confidence
 
 
-def _verdict(examined: _Examined) -> r.Verdict:
-    """The finding about what died first, else a plain word on why there is none."""
-    causes = [draft for draft in examined.drafts if _is_cause(draft)]
-    if not causes:
-        return _no_cause(examined.job)
-    best = causes[0]
-    first = best.views[0].process
+def _finding(job: JobView, item: Conclusion) -> r.Finding:
+    rule, judgement = item
+    return finding(rule.id, judgement, rule.describe(job, judgement))
+
+
+def _verdict(concluded: Concluded) -> r.Verdict:
+    """What died first, else a plain word on why there is none."""
+    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
+    if best is None:
+        return _no_cause(concluded.job)
+    judgement, words = best[1], _finding(concluded.job, best)
+    first = judgement.views[0].process
     return r.Verdict(
-        class_=best.verdict_class,
-        confidence=best.finding.confidence if best.verdict_class != "unknown" else "unknown",
-        rank=None if best.undecided or first.role != "rank" else first.rank,
-        pid=None if best.undecided else first.snapshot.pid,
-        summary=best.finding.summary,
-        advice=best.finding.advice,
-        evidence=list(best.finding.evidence or []),
+        class_=judgement.verdict_class,
+        confidence=judgement.confidence if judgement.verdict_class != "unknown" else "unknown",
+        rank=None if judgement.undecided or first.role != "rank" else first.rank,
+        pid=None if judgement.undecided else first.snapshot.pid,
+        summary=words.summary,
+        advice=words.advice,
+        evidence=words.evidence,
     )
 
 
-def _no_cause(view: JobView) -> r.Verdict:
-    if view.deaths:  # every death was judged a consequence of another one: a contradiction, so say nothing more
+def _no_cause(job: JobView) -> r.Verdict:
+    if job.deaths:  # every death was judged a consequence of another one: a contradiction, so say nothing more
         return r.Verdict(
             class_="unknown",
             confidence="unknown",
-            summary=f"{count_words(len(view.deaths), 'process')} died; none of the deaths can be named as the first.",
+            summary=f"{count_words(len(job.deaths), 'process')} died; none of the deaths can be named as the first.",
             advice="Look at each process with --all.",
             evidence=[],
         )
-    if not view.views:
+    if not job.views:
         return r.Verdict(
             class_="unknown", confidence="unknown", summary="No process was recorded.", advice="See `pytracer doctor`."
         )
-    running = sum(item.process.status_kind == "running" for item in view.views)
-    total = len(view.views)
+    running = sum(item.process.status_kind == "running" for item in job.views)
+    total = len(job.views)
     summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded."
     if running:
         summary = f"Nothing has died so far: {running} of {total} process{'es' * (total != 1)} still running."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer._text import function_words, ranks_words
+from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
@@ -15,10 +15,8 @@ from pytracer.analyze.platform.instruction import Instruction
 from pytracer.decode.types.snapshot import Crash, Job, Process
 from pytracer.report.job import (
     CurrentStream,
-    Evidence,
     ExceptionReport,
     Fault,
-    Finding,
     GuardReport,
     LastCollective,
     NativeFrame,
@@ -93,11 +91,6 @@ class ProcessView:
     def is_fault(self) -> bool:
         """Whether the kernel raised the signal because of what the program did, not because somebody sent it."""
         return self.crash is not None and self.crash.code > 0
-
-    @property
-    def subject(self) -> str:
-        """`Rank 1`, or `Process 4711 (train.py)`."""
-        return subject_words([self])
 
     @property
     def function(self) -> str | None:
@@ -201,87 +194,8 @@ class JobView:
 
     @property
     def suspects(self) -> tuple[ProcessView, ...]:
-        """The processes whose death is not known to be a consequence: what the rules about causes examine."""
+        """The processes whose death is not known to be a consequence: what the rules about causes check."""
         return tuple(death.view for death in self.deaths if death.primary is not False)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A finding, with the verdict class that it would give and the processes it is about.
-
-    `accompanies`: a circumstance, not a cause. It is told beside the verdict and explains no death by itself.
-    `leads`: it lies behind the deaths in `explains`, each with the reason, which then are consequences; when these are
-    all deaths, it comes before all findings about them. `undecided`: no process is named as the guilty one.
-    """
-
-    finding: Finding
-    verdict_class: str
-    views: tuple[ProcessView, ...]
-    accompanies: bool = False
-    leads: bool = False
-    explains: tuple[tuple[ProcessView, str], ...] = ()
-    undecided: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a rule has to say: findings, or why there are none (`result` is "not-found" or "cannot-decide")."""
-
-    drafts: tuple[Draft, ...] = ()
-    result: str = "not-found"
-    why: str = ""
-
-
-def not_found(why: str) -> Outcome:
-    """The rule looked, and its cause is not there."""
-    return Outcome(result="not-found", why=why)
-
-
-def cannot_decide(why: str) -> Outcome:
-    """The rule lacks something it needs."""
-    return Outcome(result="cannot-decide", why=why)
-
-
-def draft(
-    rule: str,
-    verdict_class: str,
-    confidence: str,
-    views: Sequence[ProcessView],
-    summary: str,
-    evidence: Sequence[str | None],
-    advice: str,
-    missing: Sequence[str | None] = (),
-) -> Draft:
-    """Put a finding together; None among evidence and missing is left out."""
-    summary = _with_samples(views, summary)
-    finding = Finding(
-        id=rule,
-        confidence=confidence,
-        ranks=sorted({rank for view in views if (rank := rank_or_parents(view)) is not None}),
-        summary=summary,
-        evidence=[item if isinstance(item, Evidence) else Evidence(item) for item in evidence if item],
-        missing=[item for item in missing if item],
-        advice=advice,
-    )
-    return Draft(finding, verdict_class, tuple(views))
-
-
-def rank_or_parents(view: ProcessView) -> int | None:
-    """The rank of a process; of a DataLoader worker that of the rank it loads for."""
-    process = view.process
-    return process.parent_rank if process.role == "dataloader-worker" else process.rank
-
-
-def _with_samples(views: Sequence[ProcessView], summary: str) -> str:
-    """A DataLoader worker is introduced with the samples that it was loading."""
-    subject, worker = subject_words(views), views[0].process.snapshot.worker if len(views) == 1 else None
-    if worker is None or not worker.loading or not summary.startswith(subject):
-        return summary
-    if worker.batch_indices:
-        what = f"sample{'s' * (worker.batch_count != 1)} {worker.batch_indices}"
-    else:
-        what = f"a batch of {worker.batch_count}"
-    return f"{subject}, loading {what},{summary[len(subject) :]}"
 
 
 def group_alike(views: Sequence[ProcessView]) -> list[list[ProcessView]]:
@@ -303,39 +217,6 @@ def death_signature(view: ProcessView) -> tuple[object, ...]:
     return (view.crash.signal, view.crash.code, where, view.place.kind if view.place else None, place)
 
 
-def subject_words(views: Sequence[ProcessView]) -> str:
-    """`Rank 1`, `Ranks 0 and 1`, or `Process 4711 (train.py)` for a process that is no rank."""
-    processes = [view.process for view in views]
-    ranks = sorted({item.rank for item in processes if item.role == "rank" and item.rank is not None})
-    if ranks:
-        return ranks_words(ranks)
-    process = processes[0]
-    worker, parent = process.snapshot.worker, process.parent_rank
-    if worker is not None and worker.worker_id is not None:
-        of = f" of rank {parent}" if parent is not None else f" (pid {process.snapshot.pid})"
-        return f"DataLoader worker {worker.worker_id}{of}"
-    kind = {"dataloader-worker": "DataLoader worker", "launcher": "Launcher"}.get(process.role, "Process")
-    program = program_name(process.snapshot.argv)
-    return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")
-
-
-def program_name(argv: Sequence[str]) -> str:
-    """The script or module of a Python command line, else the program, without folders."""
-    if not argv:
-        return ""
-    program = argv[0].rsplit("/", 1)[-1]
-    if not program.startswith("python"):
-        return program
-    for position, argument in enumerate(argv[1:], 1):
-        if argument == "-m" and position + 1 < len(argv):
-            return argv[position + 1]
-        if argument == "-c":
-            return f"{program} -c"
-        if not argument.startswith("-"):
-            return argument.rsplit("/", 1)[-1]
-    return program
-
-
 def is_handler_frame(frame: NativeFrame) -> bool:
     """Whether a native frame belongs to pytracer's crash handler or to the kernel's way into it."""
     image = (frame.image or "").rsplit("/", 1)[-1]
@@ -345,19 +226,3 @@ def is_handler_frame(frame: NativeFrame) -> bool:
 def is_library_file(file: str | None) -> bool:
     """Whether a Python file belongs to an installed package or to the standard library, not to the user's program."""
     return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
-
-
-def short_file(file: str | None) -> str:
-    """Below site-packages for libraries, the bare name for others."""
-    if not file:
-        return "?"
-    for folder in ("/site-packages/", "/dist-packages/"):
-        if folder in file:
-            return file.split(folder, 1)[1]
-    return file.rsplit("/", 1)[-1]
-
-
-def place_words(frame: PythonFrame) -> str:
-    """`train.py:12 in main`: short, for sentences; the report's frames keep whole paths."""
-    line = f":{frame.line}" if frame.line is not None else ""
-    return f"{short_file(frame.file)}{line} in {frame.function or '?'}"

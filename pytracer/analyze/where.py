@@ -12,9 +12,10 @@ from pytracer.analyze.address_space.referrers import pointed_by, stack_words
 from pytracer.analyze.assemble.addresses import AddressReports
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.naming import subject_words
 from pytracer.analyze.parts import bucket_report, unit_report
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.view import ProcessView, subject_words
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
 from pytracer.report.where import AddressReport, WhereProcess, WhereReport

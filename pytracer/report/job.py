@@ -8,6 +8,8 @@ be added, never renamed or re-typed within a version; enumerations (plain string
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
@@ -43,6 +45,37 @@ from pytracer.report.process import StorageReport as StorageReport
 from pytracer.report.process import Thread as Thread
 from pytracer.report.process import ThreadReport as ThreadReport
 
+# What today's rules give. A reader of the JSON may meet more, so the fields below are plain strings.
+Confidence = Literal["certain", "likely", "possible", "unknown"]
+VerdictClass = Literal[
+    "null-dereference",
+    "wild-pointer",
+    "use-after-free",
+    "out-of-bounds",
+    "device-pointer-on-host",
+    "stack-overflow",
+    "truncated-mapping",
+    "shm-exhausted",
+    "heap-corruption",
+    "abort",
+    "illegal-instruction",
+    "arithmetic",
+    "trap",
+    "forbidden-system-call",
+    "read-only-write",
+    "hardware-error",
+    "oom-kill",
+    "external-kill",
+    "python-exception",
+    "exit",
+    "collective-mismatch",
+    "missing-rank",
+    "hang",
+    "cuda-error",
+    "misuse",
+    "clean",
+    "unknown",
+]
 PassedValue = int | str | list[int] | None  # what a rank passed: a root, an operation, a dtype, sizes
 SCHEMA = "pytracer-report"
 VERSION = 1

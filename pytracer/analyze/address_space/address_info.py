@@ -82,7 +82,7 @@ class Region:
 
     `kind` is one of report.Region.kind; `words` name it for a sentence: "the stack of thread pt_autograd_0 (4711)".
     `start` and `end` bound it. `tid`: of the thread whose stack it is. `offset`: in the file, or the ELF address in an
-    image. `is_code`: the image may be executed there.
+    image. `is_code`: the image may be executed there. `beside`: what lies next to unmapped memory.
     """
 
     kind: str
@@ -94,6 +94,7 @@ class Region:
     offset: int | None = None
     tid: int | None = None
     image: LoadedImage | None = None
+    beside: str = ""
 
     @property
     def is_code(self) -> bool:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
+from pytracer.report.job import Confidence
 
 _DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")
@@ -17,7 +18,7 @@ _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64
 RESERVED_BYTES = 256 << 20
 
 
-def device_confidence(view: ProcessView) -> str | None:
+def device_confidence(view: ProcessView) -> Confidence | None:
     """How sure it is that host code touched a device's memory; None when nothing says so."""
     place, crash = view.place, view.crash
     if place is None or crash is None or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):

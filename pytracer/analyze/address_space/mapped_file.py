@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.platform.signals import SIGBUS
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence
 
 DELETED = " (deleted)"
 BUS_ADRERR = 2
@@ -74,7 +75,7 @@ def mapped_file(view: ProcessView) -> MappedFile | None:
     )
 
 
-def truncation_confidence(file: MappedFile) -> str | None:
+def truncation_confidence(file: MappedFile) -> Confidence | None:
     """How sure it is that the page lay behind the file's end; None when it did not, or nobody knows."""
     if file.then_bytes is not None:
         return "certain" if file.is_behind(file.then_bytes) else None
@@ -83,7 +84,7 @@ def truncation_confidence(file: MappedFile) -> str | None:
     return None
 
 
-def room_confidence(file: MappedFile) -> str | None:
+def room_confidence(file: MappedFile) -> Confidence | None:
     """How sure it is that the file was long enough, but its file system had no page left; None when it had."""
     if not file.is_shared_memory or truncation_confidence(file) is not None:
         return None

@@ -6,11 +6,12 @@ from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence
 
 POINTER_ALIGNMENT = 4
 
 
-def null_confidence(view: ProcessView) -> str | None:
+def null_confidence(view: ProcessView) -> Confidence | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
     if place is None or crash is None or place.kind not in ("null", "near-null"):

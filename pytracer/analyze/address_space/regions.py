@@ -133,7 +133,8 @@ class _Memory:
         if above is not None and above.start - addr < _FAR_BYTES:
             parts.append(f"{size_words(above.start - addr)} before {self._name(above, above.start)}")
         start, end = below.end if below else None, above.start if above else None
-        return Region("unmapped", f"not mapped: {', '.join(parts) or 'far from all memory'}", start, end)
+        beside = ", ".join(parts) or "far from all memory"
+        return Region("unmapped", f"not mapped: {beside}", start, end, beside=beside)
 
     def _name(self, mapping: Mapping, addr: int) -> str:
         """A mapping in few words."""

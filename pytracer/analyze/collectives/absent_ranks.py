@@ -9,9 +9,10 @@ from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, span_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.timeline.order import left_ns
-from pytracer.analyze.view import JobView, ProcessView, place_words
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 
 _TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)

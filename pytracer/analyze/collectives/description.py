@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytracer._text import span_words as span_words
 from pytracer.analyze.collectives.matching import GroupMatch
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.view import place_words
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report import job as r
 
@@ -64,11 +64,6 @@ def group_words(group: GroupMatch | None) -> str:
         return "the default group"
     about = group.description if group.description not in (None, "", "undefined", group.name) else None
     return f"group {group.name}{f' ({about})' if about else ''}"
-
-
-def capital(words: str) -> str:
-    """The first letter large."""
-    return words[:1].upper() + words[1:]
 
 
 def _shape(item: Collective) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import ranks_words, time_words
+from pytracer._text import capital, ranks_words, time_words
 from pytracer.decode.types.records import Node, Step, Text
 from pytracer.decode.types.snapshot import Collective, Event, Process, Snapshot
 from pytracer.report.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
@@ -93,24 +93,23 @@ def _sentence(
     ended: list[int],
     ops: dict[str, list[int]],
 ) -> str:
-    who = _verb(waiting, "waits", "wait")
+    who = capital(_verb(waiting, "waits", "wait"))
     where = f"{op} number {number}" + (f" for {time_words(since)}" if since is not None else "")
     if len(ops) > 1:
-        each = "; ".join(f"{_verb(ranks, 'called', 'called')} {word}" for word, ranks in ops.items())
+        each = "; ".join(f"{capital(_verb(ranks, 'called', 'called'))} {word}" for word, ranks in ops.items())
         return f"{who} in collective number {number}, and the ranks disagree on what it is: {each}."
     parts = []
     if absent:
-        parts.append(f"{_verb(absent, 'has', 'have', lower=True)} not come to it")
+        parts.append(f"{_verb(absent, 'has', 'have')} not come to it")
     if ended:
-        parts.append(f"{_verb(ended, 'runs', 'run', lower=True)} no more")
+        parts.append(f"{_verb(ended, 'runs', 'run')} no more")
     if parts:
         return f"{who} in {where}; {' and '.join(parts)}."
     return f"{who} in {where}; every rank has come to it."
 
 
-def _verb(ranks: Sequence[int], one: str, many: str, *, lower: bool = False) -> str:
-    words = ranks_words(ranks) if ranks else "No rank"
-    return f"{words[0].lower() if lower else words[0]}{words[1:]} {one if len(ranks) == 1 else many}"
+def _verb(ranks: Sequence[int], one: str, many: str) -> str:
+    return f"{ranks_words(ranks) if ranks else 'no rank'} {one if len(ranks) == 1 else many}"
 
 
 def _began(item: Collective) -> int | None:

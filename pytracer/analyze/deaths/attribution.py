@@ -1,4 +1,4 @@
-"""Which deaths only tell that something was wrong between ranks, and which finding about collectives accounts for them.
+"""Which deaths only tell that something was wrong between ranks.
 
 A lost connection, a time-out, gloo's abort over a message of the wrong size and the watchdog's abort are noticed by
 ranks that need have done nothing wrong.
@@ -7,19 +7,15 @@ ranks that need have done nothing wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.collectives.matching import records_collectives
 from pytracer.analyze.evidence.cuda_errors import cuda_error
-from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
-from pytracer.analyze.view import Death, Draft, JobView, Outcome, ProcessView, cannot_decide, not_found
+from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 
 STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
-_OUTSIDE = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
 _SIZES = re.compile(r"(\d+) vs (\d+)")
 
 
@@ -48,52 +44,6 @@ def is_symptom(death: Death) -> bool:
     if death.nature == "exception":
         return death.lost_peer
     return death.nature == "abort" and (abort_words(death.view) is not None or is_watchdog_abort(death.view))
-
-
-def is_settled(job: JobView) -> bool:
-    """Whether an earlier finding has accounted for all deaths."""
-    return bool(job.deaths) and not job.suspects
-
-
-def account(
-    job: JobView, item: Draft, why: str, did: Mapping[int, str], *, waited_ns: int = 0, ends: bool = False
-) -> Draft:
-    """The finding, with the deaths that it accounts for; it leads when these are all there are.
-
-    `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
-    cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
-    came after what they did.
-    """
-    stood = waited_ns >= STOOD_NS
-    culprits = {view.index for view in item.views} if ends else set()
-    suspects = [death for death in job.deaths if death.primary is not False]
-    mine = [
-        death
-        for death in suspects
-        if death.view.index in culprits or is_symptom(death) or (stood and _from_outside(death))
-    ]
-    if is_settled(job) or len(mine) < len(suspects):
-        return replace(item, accompanies=True)
-    views = {death.view.index: (death.view, why) for death in mine}
-    for view in item.views:
-        words = did.get(view.process.rank, "") if view.process.rank is not None and did else why
-        if words:
-            views[view.index] = (view, words)
-    return replace(item, leads=True, explains=tuple(views.values()))
-
-
-def _from_outside(death: Death) -> bool:
-    return death.nature == "interrupt" or (death.nature == "sent" and death.view.process.signal in _OUTSIDE)
-
-
-def nothing_to_compare(job: JobView) -> Outcome | None:
-    """Why there is nothing to say about collectives; None when there are groups."""
-    if job.matches.groups:
-        return None
-    blind = [process.rank for process in job.job.ranks if not records_collectives(process) and process.rank is not None]
-    if blind:
-        return cannot_decide(f"the collectives of {span_words(blind)} were not recorded")
-    return not_found("no process group ran a collective")
 
 
 def symptom_words(job: JobView) -> list[str]:

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pytracer._text import time_words
 from pytracer.analyze.evidence.cuda_errors import cuda_error
 from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
+from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence, left_ns
-from pytracer.analyze.view import Death, ProcessView, subject_words
+from pytracer.analyze.view import Death, ProcessView
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_GONE = re.compile(
@@ -279,5 +280,4 @@ def _failed_collective(death: Death) -> tuple[object, ...] | None:
 
 def subject(death: Death) -> str:
     """`rank 1`, for the middle of a sentence."""
-    words = subject_words([death.view])
-    return words[0].lower() + words[1:] if words.startswith(("Rank", "Process", "Launcher")) else words
+    return name_words([death.view])

@@ -152,10 +152,9 @@ def _had_left(death: Death) -> bool:
 def _absence_words(absence: Absence, views: Sequence[ProcessView]) -> str:
     by_index = {view.index: view for view in views}
     ranks = sorted(rank for i in absence.waiting if (rank := by_index[i].process.rank) is not None)
-    who = ranks_words(ranks)
     return (
         f"never came to {absence.op} {absence.sequence_nr} of group {absence.group}, in which "
-        f"{who[:1].lower()}{who[1:]} waited"
+        f"{ranks_words(ranks)} waited"
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.view import place_words
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
 from pytracer.decode.types.snapshot import Snapshot, Storage, Who
 from pytracer.report import job as r

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence
 
 
-def guard_confidence(view: ProcessView) -> str | None:
+def guard_confidence(view: ProcessView) -> Confidence | None:
     """How sure a finding in the pool is: "certain", or "likely" when a register points into a storage that is alive.
 
     None for a place that guard mode says nothing about.

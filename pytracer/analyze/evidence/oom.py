@@ -15,6 +15,7 @@ from pytracer._text import size_words, time_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import Counters, KernelLine, MemoryGroup, SeenProcess, Witness
+from pytracer.report.job import Confidence
 
 FOUND, NOT_FOUND, NOT_READABLE = "found", "not found", "not readable"
 _KILLED = re.compile(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")
@@ -36,7 +37,7 @@ class Line:
 class OomTrace:
     """What speaks for the OOM killer: `confidence` None when nothing does; `excluded` when it certainly was not."""
 
-    confidence: str | None
+    confidence: Confidence | None
     excluded: bool
     lines: tuple[Line, ...]
 
@@ -76,7 +77,7 @@ def oom_trace(job: JobView, view: ProcessView) -> OomTrace | None:
     return OomTrace("likely" if elsewhere or kills else None, False, lines)
 
 
-def _log_line(witness: Witness, view: ProcessView) -> tuple[Line, str | None]:
+def _log_line(witness: Witness, view: ProcessView) -> tuple[Line, Confidence | None]:
     """The kernel's log, and the confidence that it gives when it names the process."""
     pid = view.process.snapshot.pid
     found = _named(witness.kernel_log.lines, pid) if witness.first_pid_namespace else None

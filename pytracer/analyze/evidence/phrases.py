@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.collectives.matching import lacks_collectives
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
-from pytracer.analyze.view import ProcessView, place_words
+from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, Origin
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}

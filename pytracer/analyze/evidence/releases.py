@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr
 from pytracer.analyze.collectives.in_flight import freed_in_flight
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.fsdp_words import released_by_sharding, sharded_words, sharding_advice
 from pytracer.analyze.tensors.source_lines import line_text
-from pytracer.analyze.view import ProcessView, is_library_file, place_words
+from pytracer.analyze.view import ProcessView, is_library_file
 from pytracer.report.job import Origin, PythonFrame
 
 

@@ -12,8 +12,9 @@ from pytracer._printable import shell_command, shell_word
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
 from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGTERM
-from pytracer.analyze.view import JobView, ProcessView, subject_words
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import Killer
 
 # Variable that a scheduler sets, its name, and the command that tells how it ended the job.
@@ -60,17 +61,13 @@ def _agent_line(job: JobView, view: ProcessView) -> Line:
         return Line(FOUND, "torchrun's agent was told to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
     earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)
     if earlier is not None:
-        return Line(FOUND, f"{_subject(earlier.view)} had died before, after which torchrun's agent ends the others")
+        who = name_words([earlier.view])
+        return Line(FOUND, f"{who} had died before, after which torchrun's agent ends the others")
     return Line(NOT_FOUND, "torchrun's agent had no reason to end it: nothing else had died, nobody told it to stop")
 
 
 def _before(late_ns: int | None, view: ProcessView) -> bool:
     return late_ns is not None and view.ended_ns is not None and late_ns < view.ended_ns
-
-
-def _subject(view: ProcessView) -> str:
-    words = subject_words([view])
-    return words[0].lower() + words[1:]
 
 
 def _scheduler_line(job: JobView, view: ProcessView) -> Line:

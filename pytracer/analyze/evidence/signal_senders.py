@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.naming import name_words, program_name
 from pytracer.analyze.platform.signals import SI_USER
-from pytracer.analyze.view import JobView, ProcessView, program_name, subject_words
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
+
+
+def knows_sender(view: ProcessView) -> bool:
+    """Whether it is known who sent the signal that ended a process, if only that it was nobody in this container.
+
+    kill() always tells who (SI_USER); a pid of 0 is one that the receiver's pid namespace does not have.
+    """
+    sent = deadly_signal(view)
+    return sent is not None and (bool(sent.sender_pid) or sent.code == SI_USER)
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:
     """`torchrun's agent, process 100 (torchrun)`; None when the sender is not known."""
     sent = deadly_signal(view)
-    if sent is None:
+    if sent is None or not knows_sender(view):
         return None
     if not sent.sender_pid:
-        # kill() always tells who; a pid of 0 is one that the receiver's pid namespace does not have.
-        return "a process outside of this container (of another pid namespace)" if sent.code == SI_USER else None
+        return "a process outside of this container (of another pid namespace)"
     pid = sent.sender_pid
     if job.job.launcher is not None and job.job.launcher.pid == pid:
         return f"the launcher, process {pid} (pytracer run)"
@@ -37,8 +46,7 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     if known is not None and known.process.role == "launcher":
         return f"torchrun's agent, process {pid}"
     if known is not None and known.process.role == "rank" and known.process.rank is not None:
-        words = subject_words([known])
-        return f"{words[0].lower()}{words[1:]}, process {pid}"
+        return f"{name_words([known])}, process {pid}"
     if pid == view.process.snapshot.ppid:
         return f"its parent, process {pid}"
     return f"process {pid}"

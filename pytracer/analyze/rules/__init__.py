@@ -5,8 +5,9 @@ accompany.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any
 
+from pytracer.analyze.rules.base import Rule
 from pytracer.analyze.rules.collectives.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collectives.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collectives.collective_wait import CollectiveWait
@@ -51,25 +52,9 @@ from pytracer.analyze.rules.signals.illegal_instruction import IllegalInstructio
 from pytracer.analyze.rules.signals.oom_kill import OomKill
 from pytracer.analyze.rules.signals.sigkill import Sigkill
 from pytracer.analyze.rules.signals.trap import Trap
-from pytracer.analyze.view import JobView, Outcome
 
-
-class Rule(Protocol):
-    """One rule. `id` is permanent; `needs` names the facts without which it cannot decide."""
-
-    @property
-    def id(self) -> str:
-        """Permanent, kebab-case."""
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Kinds of facts."""
-
-    def examine(self, job: JobView) -> Outcome:
-        """Findings, or why there are none."""
-
-
-RULES: tuple[Rule, ...] = (
+# Each rule has a type of its own for what it found.
+RULES: tuple[Rule[Any], ...] = (
     MemoryHardwareError(),
     StackOverflow(),
     StaleGrad(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytracer.analyze.address_space.address_info import UnitLife
-from pytracer.analyze.view import ProcessView, place_words
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.view import ProcessView
 
 
 def unit_words(view: ProcessView) -> str | None:

@@ -16,14 +16,16 @@ gets the bytes that it expects it completes silently: then this is a verdict alt
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from pytracer._text import count_words
-from pytracer.analyze.collectives.description import at_place, call_words, capital, group_words, span_words, value_of
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.description import at_place, call_words, group_words, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.deaths.attribution import abort_words, account, nothing_to_compare, symptom_words, views_of
-from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
-from pytracer.report.job import Evidence
+from pytracer.analyze.deaths.attribution import abort_words, symptom_words, views_of
+from pytracer.analyze.rules.account import account, nothing_to_compare
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
+from pytracer.report.job import Confidence, Evidence
 
 _LISTED = 4
 _ADVICE = {
@@ -36,21 +38,29 @@ _ADVICE = {
 }
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The group, and where its ranks disagree."""
+
+    match: GroupMatch
+    mismatch: Mismatch
+
+
 class CollectiveMismatch:
     """Fires for the first disagreement of each process group."""
 
     id = "collective-mismatch"
     needs = ("COLLECTIVES", "GROUP")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group."""
+    def check(self, job: JobView) -> tuple[Judgement[_Found], ...] | NoFinding:
+        """One judgement per group."""
         groups = job.matches.groups
-        drafts: list[Draft] = []
+        judgements: list[Judgement[_Found]] = []
         for match in groups:
             if match.mismatch is not None:
-                drafts.append(_explain(job, match, match.mismatch, first=not drafts))
-        if drafts:
-            return Outcome(tuple(drafts))
+                judgements.append(_judge(job, _Found(match, match.mismatch), first=not judgements))
+        if judgements:
+            return tuple(judgements)
         compared = [match for match in groups if sum(bool(number) for number in match.last.values()) > 1]
         if not compared:
             return nothing_to_compare(job) or not_found("no two ranks called a collective in the same process group")
@@ -60,35 +70,41 @@ class CollectiveMismatch:
             f"reduce operation of every collective that can be compared (up to number {most})"
         )
 
+    def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
+        """See Rule."""
+        match, found = judgement.found.match, judgement.found.mismatch
+        return Description(
+            _summary(match, found),
+            [
+                *(_side(item, match) for item in found.variants[:_LISTED]),
+                _more(found),
+                _result(found),
+                *_receivers(job, found),
+                *symptom_words(job),
+            ],
+            _ADVICE[found.field],
+            [
+                "a third rank: which of the two is wrong is undecidable from what they passed"
+                if judgement.undecided
+                else None,
+                f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
+            ],
+        )
 
-def _explain(job: JobView, match: GroupMatch, found: Mismatch, *, first: bool) -> Draft:
-    culprits = list(found.odd) if found.odd is not None else [rank for item in found.variants for rank in item.ranks]
+
+def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
+    found, tie = item.mismatch, item.mismatch.odd is None
+    culprits = list(found.odd) if found.odd is not None else [rank for side in found.variants for rank in side.ranks]
+    confidence: Confidence = "likely" if found.absent and not tie else "certain"
+    if found.field == "shape":
+        confidence = "possible"
     views = views_of(job, sorted(culprits)) or list(job.views[:1])
-    tie = found.odd is None
-    item = draft(
-        CollectiveMismatch.id,
-        "collective-mismatch",
-        "possible" if found.field == "shape" else "likely" if found.absent and not tie else "certain",
-        views,
-        _summary(match, found),
-        [
-            *(_side(item, match) for item in found.variants[:_LISTED]),
-            _more(found),
-            _result(found),
-            *_receivers(job, found),
-            *symptom_words(job),
-        ],
-        _ADVICE[found.field],
-        [
-            "a third rank: which of the two is wrong is undecidable from what they passed" if tie else None,
-            f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
-        ],
-    )
+    judgement = Judgement("collective-mismatch", confidence, tuple(views), item, undecided=tie)
     if found.field == "shape" or (found.silent and job.suspects):
-        return replace(item, accompanies=found.field == "shape" or not first, undecided=tie)
+        return replace(judgement, accompanies=found.field == "shape" or not first)
     what = f"{found.variants[0].call.op} #{found.sequence_nr}"
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
-    return replace(account(job, item, f"the ranks disagree in {what}", did), undecided=tie)
+    return account(job, judgement, f"the ranks disagree in {what}", did)
 
 
 _DID = {
@@ -115,13 +131,10 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
             f"{_passed(right, found, match)}{end}."
         )
-    tail = f" ({where})" if found.field == "op" else ""
-    place = at_place(wrong.call)
-    if found.field != "op":  # the sentence about op names the place where the call is
-        verb = f"in {where}{place}, where"
-    else:
-        verb = f"{place.lstrip()} where".lstrip()
-    return f"{capital(_passed(wrong, found, match))} {verb} {_passed(right, found, match)}{tail}{end}."
+    wrong_words, right_words, place = _passed(wrong, found, match), _passed(right, found, match), at_place(wrong.call)
+    if found.field == "op":
+        return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
+    return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
 
 
 def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:

@@ -14,10 +14,13 @@ that is named is where it came to light. Ranks without a readable record are unk
 
 from __future__ import annotations
 
+from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
-from pytracer.analyze.collectives.description import at_place, capital, span_words
-from pytracer.analyze.deaths.attribution import account, nothing_to_compare, symptom_words
-from pytracer.analyze.view import Draft, JobView, Outcome, cannot_decide, draft, not_found
+from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.deaths.attribution import symptom_words
+from pytracer.analyze.rules.account import account, nothing_to_compare
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.view import JobView
 
 _LISTED = 3
 
@@ -28,11 +31,11 @@ class CollectiveMissingRank:
     id = "collective-missing-rank"
     needs = ("COLLECTIVES", "GROUP")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per collective and fate of the absent ranks."""
+    def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
+        """One judgement per collective and fate of the absent ranks."""
         absences = [item for item in find_absences(job) if item.fate != "left"]
         if absences:
-            return Outcome(tuple(_explain(job, item) for item in absences))
+            return tuple(_judge(job, item) for item in absences)
         groups = job.matches.groups
         unknown = sorted({rank for match in groups for rank in match.unknown})
         if unknown:
@@ -41,21 +44,27 @@ class CollectiveMissingRank:
             "no rank waited in a collective for a rank that waited for nobody and had not ended well"
         )
 
+    def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:
+        """See Rule."""
+        item, unknown = judgement.found, _unknown(judgement.found)
+        ranks = span_words(item.ranks)
+        never = "died and never came to" if item.fate == "dead" else "did not come to"
+        return Description(
+            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
+            [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_words(job)],
+            f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective.",
+            [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
+        )
 
-def _explain(job: JobView, item: Absence) -> Draft:
-    ranks, match = item.ranks, item.wait.group
-    never = "died and never came to" if item.fate == "dead" else "did not come to"
-    unknown = match.unknown if match is not None else ()
-    found = draft(
-        CollectiveMissingRank.id,
-        "missing-rank",
-        "likely" if unknown else "certain",
-        item.views,
-        f"{capital(span_words(ranks))} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
-        [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_words(job)],
-        f"Look at what {span_words(ranks)} did after {'its' if len(ranks) == 1 else 'their'} last collective.",
-        [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
-    )
-    did = dict.fromkeys(ranks, f"did not come to {item.wait.call.op} #{item.wait.call.sequence_nr}")
-    why = f"waited in {item.wait.call.op} #{item.wait.call.sequence_nr} for {span_words(ranks)}"
-    return account(job, found, why, did, waited_ns=item.waited_ns, ends=item.fate == "late")
+
+def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
+    call = item.wait.call
+    judgement = Judgement("missing-rank", "likely" if _unknown(item) else "certain", item.views, item)
+    did = dict.fromkeys(item.ranks, f"did not come to {call.op} #{call.sequence_nr}")
+    why = f"waited in {call.op} #{call.sequence_nr} for {span_words(item.ranks)}"
+    return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=item.fate == "late")
+
+
+def _unknown(item: Absence) -> tuple[int, ...]:
+    """The ranks of the group without a readable record."""
+    return tuple(item.wait.group.unknown) if item.wait.group is not None else ()

@@ -13,15 +13,27 @@ How it can be wrong: only recorded operations are known; a rank may also wait fo
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
+from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import wait_words
-from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.deaths.attribution import account, nothing_to_compare, symptom_words, views_of, waited_ns
-from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.analyze.deaths.attribution import symptom_words, views_of, waited_ns
+from pytracer.analyze.rules.account import account, nothing_to_compare
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 
 _LISTED = 4
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Waits that lead to each other: round the ranks `cycle`, or in a chain to the ranks `sinks`."""
+
+    waits: tuple[Wait, ...]
+    cycle: tuple[int, ...] = ()
+    sinks: tuple[int, ...] | None = None
 
 
 class CollectiveWait:
@@ -30,51 +42,52 @@ class CollectiveWait:
     id = "collective-wait"
     needs = ("COLLECTIVES", "GROUP")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per circle; one for the longest chain."""
-        drafts = []
+    def check(self, job: JobView) -> tuple[Judgement[_Waits], ...] | NoFinding:
+        """One judgement per circle; one for the longest chain."""
+        judgements = []
         for cycle in job.waiting.cycles:
             waits = [wait for rank in cycle for wait in job.waiting.of(rank)[:1]]
             if not any(wait.call.point_to_point for wait in waits):
-                drafts.append(_circle(job, cycle, waits))
+                judgements.append(_circle(job, cycle, waits))
         chains = [job.waiting.chain(wait.waiters[0]) for wait in job.waiting.waits]
         longest = max(chains, key=len, default=[])
         if len(longest) > 1 and longest[-1].targets[0] in job.waiting.sinks:
-            drafts.append(_chain(job, longest))
-        if drafts:
-            return Outcome(tuple(drafts))
+            judgements.append(_chain(job, longest))
+        if judgements:
+            return tuple(judgements)
         return nothing_to_compare(job) or not_found("no rank waited for one that itself waited for another")
 
+    def describe(self, job: JobView, judgement: Judgement[_Waits]) -> Description:
+        """See Rule."""
+        found = judgement.found
+        waits = "; ".join(wait_words(wait) for wait in found.waits[:_LISTED])
+        if found.sinks is not None:
+            sinks = span_words(found.sinks)
+            return Description(
+                f"The waits end at {sinks}: {waits}.",
+                symptom_words(job),
+                f"Look at {sinks}; the ranks in between only waited.",
+            )
+        return Description(
+            f"{capital(span_words(found.cycle))} wait for each other in a cycle: {waits}.",
+            symptom_words(job),
+            "Make all ranks use these groups in the same order.",
+        )
 
-def _chain(job: JobView, chain: list[Wait]) -> Draft:
+
+def _chain(job: JobView, chain: list[Wait]) -> Judgement[_Waits]:
     sinks = [rank for rank in chain[-1].targets if rank in job.waiting.sinks]
-    item = draft(
-        CollectiveWait.id,
-        "missing-rank",
-        "likely",
-        views_of(job, sinks) or list(job.views[:1]),
-        f"The waits end at {span_words(sinks)}: {'; '.join(wait_words(wait) for wait in chain[:_LISTED])}.",
-        symptom_words(job),
-        f"Look at {span_words(sinks)}; the ranks in between only waited.",
-    )
+    views = views_of(job, sinks) or list(job.views[:1])
+    judgement = Judgement("missing-rank", "likely", tuple(views), _Waits(tuple(chain), sinks=tuple(sinks)))
+    why = f"waited for {span_words(sinks)}, directly or over others"
     did = dict.fromkeys(sinks, "kept the others waiting")
-    return account(
-        job, item, f"waited for {span_words(sinks)}, directly or over others", did, waited_ns=_lasted(job, chain)
-    )
+    return account(job, judgement, why, did, waited_ns=_lasted(job, chain))
 
 
-def _circle(job: JobView, cycle: tuple[int, ...], waits: list[Wait]) -> Draft:
-    item = draft(
-        CollectiveWait.id,
-        "hang",
-        "certain",
-        views_of(job, sorted(cycle)) or list(job.views[:1]),
-        f"{capital(span_words(cycle))} wait for each other in a cycle: "
-        f"{'; '.join(wait_words(wait) for wait in waits[:_LISTED])}.",
-        symptom_words(job),
-        "Make all ranks use these groups in the same order.",
-    )
-    return replace(account(job, item, "waited in a cycle", {}, waited_ns=_lasted(job, waits)), undecided=True)
+def _circle(job: JobView, cycle: tuple[int, ...], waits: list[Wait]) -> Judgement[_Waits]:
+    views = views_of(job, sorted(cycle)) or list(job.views[:1])
+    judgement = Judgement("hang", "certain", tuple(views), _Waits(tuple(waits), cycle=cycle), undecided=True)
+    return account(job, judgement, "waited in a cycle", {}, waited_ns=_lasted(job, waits))
 
 
 def _lasted(job: JobView, waits: list[Wait]) -> int:

@@ -14,12 +14,23 @@ cause. The address in the message is that of a connection, and is not mapped to 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pytracer.analyze.collectives.description import capital, span_words
-from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found
+from pytracer._text import capital
+from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 
 _CLOSED = re.compile(r"closed|reset|refused|broken pipe", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """The ranks that noticed that a peer's connection was closed, and those that it did not answer."""
+
+    closed: tuple[int, ...]
+    silent: tuple[int, ...]
 
 
 class ConnectionLost:
@@ -28,35 +39,35 @@ class ConnectionLost:
     id = "connection-lost"
     needs = ("EXCEPTION",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for all of them."""
+    def check(self, job: JobView) -> tuple[Judgement[_Lost], ...] | NoFinding:
+        """One judgement for all of them."""
         lost = [death for death in job.deaths if death.lost_peer and death.view.process.role == "rank"]
-        followers = [death.view for death in lost if death.primary is False]
+        followers = tuple(death.view for death in lost if death.primary is False)
         if not followers:
             return not_found(
                 "the ranks whose exceptions speak of a lost peer are not known to be consequences"
                 if lost
                 else "no rank's exception speaks of a lost or silent peer"
             )
-        closed, silent = _ranks(followers, True), _ranks(followers, False)
+        found = _Lost(_ranks(followers, True), _ranks(followers, False))
+        return (Judgement("python-exception", "certain", followers, found, accompanies=True),)
+
+    def describe(self, job: JobView, judgement: Judgement[_Lost]) -> Description:
+        """See Rule."""
+        closed, silent = judgement.found.closed, judgement.found.silent
         parts = [f"{span_words(closed)} noticed that a peer was gone (connection closed or reset)"] if closed else []
         parts += [f"{span_words(silent)} noticed that a peer was silent (timed out)"] if silent else []
-        item = draft(
-            self.id,
-            "python-exception",
-            "certain",
-            followers,
+        return Description(
             f"{capital('; '.join(parts))}: consequences.",
             [],
             "Look at the verdict: these ranks only noticed.",
         )
-        return Outcome((replace(item, accompanies=True),))
 
 
-def _ranks(views: list[ProcessView], closed: bool) -> list[int]:
+def _ranks(views: Sequence[ProcessView], closed: bool) -> tuple[int, ...]:
     found = []
     for view in views:
         message = (view.exception.message if view.exception else None) or ""
         if view.process.rank is not None and bool(_CLOSED.search(message)) is closed:
             found.append(view.process.rank)
-    return found
+    return tuple(found)

@@ -17,18 +17,40 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from pytracer._text import count_words
-from pytracer.analyze.collectives.description import capital, span_words
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
-from pytracer.analyze.deaths.attribution import account, symptom_words, views_of
-from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.analyze.deaths.attribution import symptom_words, views_of
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 from pytracer.decode.types.snapshot import Process
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
 _Made = list[tuple[tuple[int, ...], str | None]]  # ranks and description, in order of creation
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What each rank made, and by the members of the group at `position` who made it, the most frequent ones first."""
+
+    made: dict[int, _Made]
+    position: int
+    sides: list[tuple[tuple[int, ...], list[int]]]
+
+    @property
+    def tie(self) -> bool:
+        """Whether no majority says which ranks are wrong."""
+        voters, most = sum(len(ranks) for _, ranks in self.sides), len(self.sides[0][1])
+        return voters < VOTERS or most * 2 <= voters
+
+    @property
+    def odd(self) -> list[int]:
+        """All ranks that did not make what most of them made."""
+        return sorted(rank for _, ranks in self.sides[1:] for rank in ranks)
 
 
 class GroupMismatch:
@@ -37,8 +59,8 @@ class GroupMismatch:
     id = "group-mismatch"
     needs = ("GROUP",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """At most one finding: what follows the first difference is not comparable."""
+    def check(self, job: JobView) -> tuple[Judgement[_Sides], ...] | NoFinding:
+        """At most one judgement: what follows the first difference is not comparable."""
         made = _made(job)
         if len(made) < 2 or not any(made.values()):
             return not_found("no process groups were made beside the default one")
@@ -48,11 +70,31 @@ class GroupMismatch:
                 if position < len(items):
                     sides.setdefault(items[position][0], []).append(rank)
             if len(sides) > 1:
-                return Outcome((_explain(job, made, position, sides),))
+                return (_judge(job, _Sides(made, position, sorted(sides.items(), key=lambda item: -len(item[1])))),)
             if any(position >= len(items) for items in made.values()):
                 break
         longest = max(len(items) for items in made.values())
         return not_found(f"all ranks made the same groups in the same order ({count_words(longest, 'group')})")
+
+    def describe(self, job: JobView, judgement: Judgement[_Sides]) -> Description:
+        """See Rule."""
+        found = judgement.found
+        return Description(
+            f"{_summary(found)}.",
+            [*(_order(found.made[ranks[0]], ranks) for _, ranks in found.sides[:_LISTED]), *symptom_words(job)],
+            "Call new_group() on all ranks, members or not, in the same order.",
+            ["a third rank: which of the two is wrong is undecidable"] if found.tie else [],
+        )
+
+
+def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
+    odd, tie = found.odd, found.tie
+    views = views_of(job, odd if not tie else sorted(rank for _, ranks in found.sides for rank in ranks))
+    judgement = Judgement("collective-mismatch", "certain", tuple(views), found, undecided=tie)
+    if not job.deaths:
+        return replace(judgement, accompanies=True)
+    did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
+    return account(job, judgement, "the ranks made different process groups", did)
 
 
 def _made(job: JobView) -> dict[int, _Made]:
@@ -77,35 +119,17 @@ def _of(process: Process, local: set[tuple[int, ...]]) -> _Made:
     return found
 
 
-def _explain(job: JobView, made: dict[int, _Made], position: int, sides: dict[tuple[int, ...], list[int]]) -> Draft:
-    ordered = sorted(sides.items(), key=lambda item: -len(item[1]))
-    (common, many), others = ordered[0], ordered[1:]
-    voters = sum(len(ranks) for _, ranks in ordered)
-    tie = voters < VOTERS or len(many) * 2 <= voters
-    odd = sorted(rank for _, ranks in others for rank in ranks)
-    if tie:
-        summary = f"Ranks made different process groups: as group {position + 1}, " + "; ".join(
-            f"{span_words(ranks)} made {list(members)}" for members, ranks in ordered[:_LISTED]
+def _summary(found: _Sides) -> str:
+    if found.tie:
+        return f"Ranks made different process groups: as group {found.position + 1}, " + "; ".join(
+            f"{span_words(ranks)} made {list(members)}" for members, ranks in found.sides[:_LISTED]
         )
-    else:
-        summary = (
-            f"{capital(span_words(odd))} {_how(made[odd[0]], made[many[0]])} {span_words(many)}: as group "
-            f"{position + 1}, {list(others[0][0])} where {span_words(many)} made {list(common)}"
-        )
-    item = draft(
-        GroupMismatch.id,
-        "collective-mismatch",
-        "certain",
-        views_of(job, odd if not tie else sorted(rank for _, ranks in ordered for rank in ranks)),
-        summary + ".",
-        [*(_order(made[ranks[0]], ranks) for _, ranks in ordered[:_LISTED]), *symptom_words(job)],
-        "Call new_group() on all ranks, members or not, in the same order.",
-        ["a third rank: which of the two is wrong is undecidable"] if tie else [],
+    (common, many), (other, _) = found.sides[0], found.sides[1]
+    made, odd = found.made, found.odd
+    return (
+        f"{capital(span_words(odd))} {_how(made[odd[0]], made[many[0]])} {span_words(many)}: as group "
+        f"{found.position + 1}, {list(other)} where {span_words(many)} made {list(common)}"
     )
-    if not job.deaths:
-        return replace(item, accompanies=True, undecided=tie)
-    did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
-    return replace(account(job, item, "the ranks made different process groups", did), undecided=tie)
 
 
 def _how(odd: _Made, common: _Made) -> str:

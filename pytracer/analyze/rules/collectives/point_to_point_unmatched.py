@@ -14,16 +14,50 @@ How it can be wrong: receives from any rank are not followed. What a full ring f
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from pytracer._text import count_words
+from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import last_seen, wait_words
-from pytracer.analyze.collectives.description import capital, span_words
+from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.deaths.attribution import account, symptom_words, views_of, waited_ns
-from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.analyze.deaths.attribution import symptom_words, views_of, waited_ns
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
+from pytracer.report.job import VerdictClass
 
 _LISTED = 4
+
+
+@dataclass(frozen=True)
+class _Circle:
+    """Ranks that wait for each other, and in what."""
+
+    cycle: tuple[int, ...]
+    waits: tuple[Wait, ...]
+
+    @property
+    def messages_only(self) -> bool:
+        """Whether no collective is among the waits."""
+        return all(wait.call.point_to_point for wait in self.waits)
+
+
+@dataclass(frozen=True)
+class _Tags:
+    """A message that waits, because the other side names another tag."""
+
+    wait: Wait
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A message that waits, and that the other rank never sent or received."""
+
+    wait: Wait
+
+
+_Found = _Circle | _Tags | _Alone
 
 
 class PointToPointUnmatched:
@@ -32,78 +66,90 @@ class PointToPointUnmatched:
     id = "point-to-point-unmatched"
     needs = ("COLLECTIVES", "GROUP")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per circle; else one per pair of ranks."""
+    def check(self, job: JobView) -> tuple[Judgement[_Found], ...] | NoFinding:
+        """One judgement per circle; else one per pair of ranks."""
         waits = [wait for wait in job.waiting.waits if wait.call.point_to_point]
         circles = [cycle for cycle in job.waiting.cycles if any(wait.waiters[0] in cycle for wait in waits)]
         tagged = {frozenset((wait.waiters[0], wait.targets[0])): wait for wait in waits if wait.tags is not None}
-        drafts = [_tags(job, wait) for wait in tagged.values()]
+        judgements = [_judge_tags(job, wait) for wait in tagged.values()]
         told = {rank for pair in tagged for rank in pair}
-        drafts += [_circle(job, cycle) for cycle in circles if not told.issuperset(cycle)]
+        judgements += [_judge_circle(job, cycle) for cycle in circles if not told.issuperset(cycle)]
         told.update(rank for cycle in circles for rank in cycle)
-        drafts += [_pair(job, wait) for wait in waits if wait.waiters[0] not in told]
-        if drafts:
-            return Outcome(tuple(drafts))
+        judgements += [_judge_alone(job, wait) for wait in waits if wait.waiters[0] not in told]
+        if judgements:
+            return tuple(judgements)
         count = sum(item.point_to_point for process in job.job.ranks for item in process.snapshot.collectives)
         if not count:
             return not_found("no point-to-point operations were recorded")
         return not_found(f"{count_words(count, 'recorded send and receive')}: each that hung has its counterpart")
 
+    def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
+        """See Rule."""
+        found = judgement.found
+        if isinstance(found, _Circle):
+            return _describe_circle(job, found)
+        return _describe_tags(job, found.wait) if isinstance(found, _Tags) else _describe_alone(job, found.wait)
 
-def _finish(job: JobView, item: Draft, why: str, waits: list[Wait], culprit: int | None = None) -> Draft:
+
+def _judge_circle(job: JobView, cycle: tuple[int, ...]) -> Judgement[_Found]:
+    found = _Circle(cycle, tuple(wait for rank in cycle for wait in job.waiting.of(rank)[:1]))
+    verdict_class: VerdictClass = "hang" if found.messages_only else "collective-mismatch"
+    judgement = Judgement[_Found](verdict_class, "certain", tuple(views_of(job, sorted(cycle))), found)
+    return _finish(job, judgement, "waited in a cycle", found.waits)
+
+
+def _judge_tags(job: JobView, wait: Wait) -> Judgement[_Found]:
+    pair = sorted((wait.waiters[0], wait.targets[0]))
+    judgement = Judgement[_Found]("collective-mismatch", "certain", tuple(views_of(job, pair)), _Tags(wait))
+    return _finish(job, judgement, f"ranks {pair[0]} and {pair[1]} use different tags", [wait])
+
+
+def _judge_alone(job: JobView, wait: Wait) -> Judgement[_Found]:
+    peer = wait.targets[0]
+    judgement = Judgement[_Found]("missing-rank", "likely", tuple(views_of(job, [peer])), _Alone(wait))
+    return _finish(job, judgement, f"waited in {wait.call.op} for rank {peer}", [wait], peer)
+
+
+def _finish(
+    job: JobView, item: Judgement[_Found], why: str, waits: Sequence[Wait], culprit: int | None = None
+) -> Judgement[_Found]:
     views = views_of(job, [wait.waiters[0] for wait in waits])
     lasted = max((waited_ns(view, wait.call) for view, wait in zip(views, waits, strict=False)), default=0)
     did = {culprit: "has no counterpart of that message"} if culprit is not None else {}
     return replace(account(job, item, why, did, waited_ns=lasted), undecided=culprit is None)
 
 
-def _circle(job: JobView, cycle: tuple[int, ...]) -> Draft:
-    waits = [wait for rank in cycle for wait in job.waiting.of(rank)[:1]]
-    messages_only = all(wait.call.point_to_point for wait in waits)
+def _describe_circle(job: JobView, found: _Circle) -> Description:
+    cycle = found.cycle
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
-    item = draft(
-        PointToPointUnmatched.id,
-        "hang" if messages_only else "collective-mismatch",
-        "certain",
-        views_of(job, sorted(cycle)),
+    return Description(
         f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): "
-        f"{'; '.join(wait_words(wait) for wait in waits[:_LISTED])}.",
+        f"{'; '.join(wait_words(wait) for wait in found.waits[:_LISTED])}.",
         symptom_words(job),
         "Let some ranks send before they receive, or start both with batch_isend_irecv()."
-        if messages_only
+        if found.messages_only
         else "Make every receive have its send, and every collective be called by all ranks, in one order.",
     )
-    return _finish(job, item, "waited in a cycle", waits)
 
 
-def _tags(job: JobView, wait: Wait) -> Draft:
+def _describe_tags(job: JobView, wait: Wait) -> Description:
     mine, theirs = wait.tags or (0, 0)
     rank, peer = wait.waiters[0], wait.targets[0]
     sends = wait.call.op == "send"
     sender, receiver = ((rank, mine), (peer, theirs)) if sends else ((peer, theirs), (rank, mine))
-    item = draft(
-        PointToPointUnmatched.id,
-        "collective-mismatch",
-        "certain",
-        views_of(job, sorted((rank, peer))),
+    return Description(
         f"Rank {sender[0]} sends with tag {sender[1]}, and rank {receiver[0]} receives with tag {receiver[1]}: "
         "the messages never meet.",
         [wait_words(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)] + symptom_words(job),
         "Use the same tag on both sides.",
     )
-    return _finish(job, item, f"ranks {min(rank, peer)} and {max(rank, peer)} use different tags", [wait])
 
 
-def _pair(job: JobView, wait: Wait) -> Draft:
+def _describe_alone(job: JobView, wait: Wait) -> Description:
     peer = wait.targets[0]
     never = "never sent" if wait.call.op == "recv" else "never received"
-    item = draft(
-        PointToPointUnmatched.id,
-        "missing-rank",
-        "likely",
-        views_of(job, [peer]),
+    return Description(
         f"{capital(wait_words(wait))}, and rank {peer} {never} that message.",
         [*(last_seen(view) for view in views_of(job, [peer])), *symptom_words(job)],
         f"Look at what rank {peer} did instead; every send needs its receive.",
     )
-    return _finish(job, item, f"waited in {wait.call.op} for rank {peer}", [wait], peer)

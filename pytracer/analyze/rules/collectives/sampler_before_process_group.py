@@ -13,11 +13,13 @@ Samplers and batch samplers of the program's own, and iterable datasets, are not
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from pytracer.analyze.collectives.description import capital, span_words
-from pytracer.analyze.deaths.attribution import account
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
+from pytracer._text import capital
+from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Loader, select
 
 _RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")
@@ -31,11 +33,11 @@ class SamplerBeforeProcessGroup:
     id = "sampler-before-process-group"
     needs = ("EXCEPTION", "LOADER", "RANK")
 
-    def examine(self, job: JobView) -> Outcome:
-        """At most one finding."""
+    def check(self, job: JobView) -> tuple[Judgement[Loader | None], ...] | NoFinding:
+        """At most one judgement; found is the first of the DataLoaders that all ranks made."""
         raised = [view for view in job.views if view.raised and _by_sampler(view)]
         if raised:
-            return Outcome((_too_early(job, raised),))
+            return (_too_early(job, raised),)
         ranks = [view for view in job.views if view.process.role == "rank" and (view.process.world_size or 1) > 1]
         if len(ranks) < 2:
             return not_found("no job of several ranks")
@@ -51,7 +53,30 @@ class SamplerBeforeProcessGroup:
         early = [view for view in ranks if any(_is_suspect(item) for item in loaders[view.index])]
         if len(early) < len(ranks):
             return not_found("the DataLoaders were made after init_process_group(), or split the data in their own way")
-        return Outcome((_forgotten(job, ranks, loaders[ranks[0].index]),))
+        first = next(item for item in loaders[ranks[0].index] if _is_suspect(item))
+        return (Judgement("misuse", "likely", tuple(ranks), first, accompanies=bool(job.deaths), undecided=True),)
+
+    def describe(self, job: JobView, judgement: Judgement[Loader | None]) -> Description:
+        """See Rule."""
+        ranks, loader = _ranks(judgement.views), judgement.found
+        if loader is None:
+            who = capital(span_words(ranks)) if ranks else f"{len(judgement.views)} processes"
+            return Description(
+                f"{who} made a DistributedSampler before the process group: it asks how many ranks there are, and "
+                "raised.",
+                [],
+                _ADVICE,
+            )
+        return Description(
+            f"{capital(span_words(ranks))} made their DataLoaders before init_process_group() and without a "
+            "DistributedSampler: all of them train on the same samples.",
+            [
+                f"a DataLoader of {loader.dataset} with {loader.samples} samples has a {loader.sampler}",
+                "no DataLoader of any rank has a DistributedSampler",
+            ],
+            _ADVICE,
+            ["whether each rank has a dataset of its own"],
+        )
 
 
 def _loaders(view: ProcessView) -> list[Loader]:
@@ -68,37 +93,11 @@ def _by_sampler(view: ProcessView) -> bool:
     return message.startswith(_RAISED) and any((frame.file or "").endswith(_FILE) for frame in stack)
 
 
-def _too_early(job: JobView, views: list[ProcessView]) -> Draft:
-    ranks = [view.process.rank for view in views if view.process.rank is not None]
-    who = capital(span_words(ranks)) if ranks else f"{len(views)} processes"
-    item = draft(
-        SamplerBeforeProcessGroup.id,
-        "misuse",
-        "certain",
-        views,
-        f"{who} made a DistributedSampler before the process group: it asks how many ranks there are, and raised.",
-        [],
-        _ADVICE,
-    )
+def _too_early(job: JobView, views: Sequence[ProcessView]) -> Judgement[Loader | None]:
+    judgement: Judgement[Loader | None] = Judgement("misuse", "certain", tuple(views), None, undecided=len(views) > 1)
     why = "made a DistributedSampler before the process group"
-    return replace(account(job, item, why, dict.fromkeys(ranks, why), ends=True), undecided=len(views) > 1)
+    return account(job, judgement, why, dict.fromkeys(_ranks(views), why), ends=True)
 
 
-def _forgotten(job: JobView, views: list[ProcessView], loaders: list[Loader]) -> Draft:
-    ranks = [view.process.rank for view in views if view.process.rank is not None]
-    first = next(item for item in loaders if _is_suspect(item))
-    item = draft(
-        SamplerBeforeProcessGroup.id,
-        "misuse",
-        "likely",
-        views,
-        f"{capital(span_words(ranks))} made their DataLoaders before init_process_group() and without a "
-        "DistributedSampler: all of them train on the same samples.",
-        [
-            f"a DataLoader of {first.dataset} with {first.samples} samples has a {first.sampler}",
-            "no DataLoader of any rank has a DistributedSampler",
-        ],
-        _ADVICE,
-        ["whether each rank has a dataset of its own"],
-    )
-    return replace(item, undecided=True, accompanies=bool(job.deaths))
+def _ranks(views: Sequence[ProcessView]) -> list[int]:
+    return [view.process.rank for view in views if view.process.rank is not None]

@@ -13,11 +13,13 @@ How it can be wrong: the rank may have left for another reason, such as an early
 
 from __future__ import annotations
 
-from pytracer._text import count_words
+from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
-from pytracer.analyze.collectives.description import at_place, capital, span_words
-from pytracer.analyze.deaths.attribution import account, symptom_words
-from pytracer.analyze.view import Draft, JobView, Outcome, draft, not_found
+from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.deaths.attribution import symptom_words
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 
 _ADVICE = (
     "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
@@ -31,31 +33,31 @@ class UnevenInputs:
     id = "uneven-inputs"
     needs = ("COLLECTIVES", "GROUP", "status")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per collective."""
-        left = [item for item in find_absences(job) if item.fate == "left"]
-        if left:
-            return Outcome(tuple(_explain(job, item) for item in left))
-        return not_found("no rank had ended well while others still waited for it")
+    def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
+        """One judgement per collective."""
+        left = tuple(_judge(job, item) for item in find_absences(job) if item.fate == "left")
+        return left or not_found("no rank had ended well while others still waited for it")
+
+    def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:
+        """See Rule."""
+        item, steps = judgement.found, _steps(job, judgement.found)
+        ranks, wait = item.ranks, item.wait
+        last = wait.group.last.get(ranks[0]) if wait.group is not None else None
+        count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
+        return Description(
+            f"{capital(span_words(ranks))} finished{count} and left, while {span_words(wait.waiters)} went on to "
+            f"{item.where}{at_place(wait.call)}.",
+            [steps, *(last_seen(view) for view in item.views[:2]), *symptom_words(job)],
+            _ADVICE,
+            ["the number of batches that each rank has" if steps is None else None],
+        )
 
 
-def _explain(job: JobView, item: Absence) -> Draft:
-    ranks = item.ranks
-    last = item.wait.group.last.get(ranks[0]) if item.wait.group is not None else None
-    count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
-    found = draft(
-        UnevenInputs.id,
-        "missing-rank",
-        "likely",
-        item.views,
-        f"{capital(span_words(ranks))} finished{count} and left, while {span_words(item.wait.waiters)} went on to "
-        f"{item.where}{at_place(item.wait.call)}.",
-        [_steps(job, item), *(last_seen(view) for view in item.views[:2]), *symptom_words(job)],
-        _ADVICE,
-        ["the number of batches that each rank has" if _steps(job, item) is None else None],
-    )
-    did = dict.fromkeys(ranks, "finished while others waited for it")
-    return account(job, found, f"{span_words(ranks)} had already finished", did, waited_ns=item.waited_ns, ends=True)
+def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
+    judgement = Judgement("missing-rank", "likely", item.views, item)
+    did = dict.fromkeys(item.ranks, "finished while others waited for it")
+    why = f"{span_words(item.ranks)} had already finished"
+    return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=True)
 
 
 def _steps(job: JobView, item: Absence) -> str | None:

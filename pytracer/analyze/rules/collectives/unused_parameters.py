@@ -15,18 +15,19 @@ those of another one.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from pytracer._text import list_words
-from pytracer.analyze.collectives.description import capital, span_words
-from pytracer.analyze.deaths.attribution import account
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
+from pytracer._text import capital, list_words
+from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Buckets, Module, select
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
 _NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
 _SHOWN = 4
+_Unused = dict[tuple[str, ...], list[int]]  # names of parameters, and the ranks that left just these unused
 
 
 class UnusedParameters:
@@ -35,44 +36,50 @@ class UnusedParameters:
     id = "unused-parameters"
     needs = ("EXCEPTION", "MODULE", "BUCKETS")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for all ranks that raised it."""
+    def check(self, job: JobView) -> tuple[Judgement[_Unused], ...] | NoFinding:
+        """One judgement for all ranks that raised it."""
         views = [
             view for view in job.views if view.raised and view.process.role == "rank" and _UNUSED.search(_message(view))
         ]
         if not views:
             return not_found("no exception of DDP says that parameters did not take part in the loss")
-        return Outcome((_explain(job, views),))
+        sets: _Unused = {}
+        for view in views:
+            rank = view.process.rank if view.process.rank is not None else -1
+            sets.setdefault(tuple(_unused(view)), []).append(rank)
+        culprits = _everybody(sets)
+        judgement = Judgement(
+            "misuse",
+            "certain",
+            tuple(sorted(views, key=lambda view: view.process.rank or 0)),
+            sets,
+            undecided=len(culprits) > 1,
+        )
+        did = dict.fromkeys(culprits, "left parameters out of the loss")
+        return (account(job, judgement, f"{span_words(culprits)} left parameters out of the loss", did, ends=True),)
+
+    def describe(self, job: JobView, judgement: Judgement[_Unused]) -> Description:
+        """See Rule."""
+        sets = judgement.found
+        names, everybody = next(iter(sets)), _everybody(sets)
+        what = list_words(names, _SHOWN) if names else "some parameters"
+        sides = "; ".join(f"{span_words(ranks)} without {list_words(unused, _SHOWN)}" for unused, ranks in sets.items())
+        healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
+        return Description(
+            f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
+            f"{what if len(sets) == 1 else sides}.",
+            [
+                "the exception comes in the next forward; the parameters were unused in the backward before it",
+                f"the sets differ between ranks: {sides}" if len(sets) > 1 else None,
+                f"{span_words(healthy)} did not raise it: the ranks take different branches" if healthy else None,
+            ],
+            "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
+            [] if names else ["the names: neither the message nor the recorded module tells them"],
+        )
 
 
-def _explain(job: JobView, views: list[ProcessView]) -> Draft:
-    sets: dict[tuple[str, ...], list[int]] = {}
-    for view in views:
-        sets.setdefault(tuple(_unused(view)), []).append(view.process.rank if view.process.rank is not None else -1)
-    names = next(iter(sets))
-    everybody = sorted(rank for members in sets.values() for rank in members)
-    who = span_words(everybody)
-    what = list_words(names, _SHOWN) if names else "some parameters"
-    said = "; ".join(f"{span_words(members)} without {list_words(unused, _SHOWN)}" for unused, members in sets.items())
-    healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
-    item = draft(
-        UnusedParameters.id,
-        "misuse",
-        "certain",
-        sorted(views, key=lambda view: view.process.rank or 0),
-        f"{capital(who)} left parameters out of the loss, for whose gradients DDP waits: "
-        f"{what if len(sets) == 1 else said}.",
-        [
-            "the exception comes in the next forward; the parameters were unused in the backward before it",
-            f"the sets differ between ranks: {said}" if len(sets) > 1 else None,
-            f"{span_words(healthy)} did not raise it: the ranks take different branches" if healthy else None,
-        ],
-        "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
-        [] if names else ["the names: neither the message nor the recorded module tells them"],
-    )
-    did = dict.fromkeys(everybody, "left parameters out of the loss")
-    found = account(job, item, f"{who} left parameters out of the loss", did, ends=True)
-    return replace(found, undecided=len(everybody) > 1)
+def _everybody(sets: _Unused) -> list[int]:
+    return sorted(rank for ranks in sets.values() for rank in ranks)
 
 
 def _message(view: ProcessView) -> str:

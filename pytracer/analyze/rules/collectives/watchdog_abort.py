@@ -12,11 +12,11 @@ How it can be wrong: the rank itself may be the one that stood outside of any co
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytracer._text import time_words
 from pytracer.analyze.deaths.attribution import is_watchdog_abort
-from pytracer.analyze.view import JobView, Outcome, draft, not_found, subject_words
+from pytracer.analyze.naming import introduction, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 
 
 class WatchdogAbort:
@@ -25,22 +25,24 @@ class WatchdogAbort:
     id = "watchdog-abort"
     needs = ("crash", "COLLECTIVES")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for all ranks that a watchdog ended."""
-        views = [death.view for death in job.deaths if is_watchdog_abort(death.view)]
+    def check(self, job: JobView) -> tuple[Judgement[None], ...] | NoFinding:
+        """One judgement for all ranks that a watchdog ended."""
+        views = tuple(death.view for death in job.deaths if is_watchdog_abort(death.view))
         if not views:
             return not_found("no watchdog of a communication backend ended a process")
+        explained = not {view.index for view in views} & {view.index for view in job.suspects}
+        return (Judgement("abort", "likely", views, None, accompanies=explained),)
+
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+        """See Rule."""
+        views = judgement.views
         waits = [view.last_collective for view in views]
         outside = [
             view for view, last in zip(views, waits, strict=True) if last is not None and last.state == "completed"
         ]
         longest = max((last.waited_ns or 0 for last in waits if last is not None), default=0)
-        item = draft(
-            self.id,
-            "abort",
-            "likely",
-            views,
-            f"{subject_words(views)} {'was' if len(views) == 1 else 'were'} ended by the watchdog of the communication "
+        return Description(
+            f"{introduction(views)} {'was' if len(views) == 1 else 'were'} ended by the watchdog of the communication "
             "backend: a collective took too long.",
             [
                 f"the wait had begun {time_words(longest)} before: search there, not at the abort" if longest else None,
@@ -48,8 +50,3 @@ class WatchdogAbort:
             ],
             "Look for the rank that did not come to the collective.",
         )
-        return Outcome((replace(item, accompanies=not {view.index for view in views} & _open(job)),))
-
-
-def _open(job: JobView) -> set[int]:
-    return {view.index for view in job.suspects}

@@ -31,7 +31,9 @@ from pytracer.analyze.evidence.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed_kernel
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.xid import Xid, xid_words, xids_of
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _XIDS = 3
@@ -43,20 +45,25 @@ class CudaErrorRule:
     id = "cuda-error"
     needs = ("EXCEPTION",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for all processes with the same error from the same line."""
+    def check(self, job: JobView) -> tuple[Judgement[CudaError], ...] | NoFinding:
+        """One judgement for all processes with the same error from the same line."""
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
+        errors: dict[int, CudaError] = {}
         for view in job.suspects:
             error = cuda_error(view) or core_error(job, view)
             if error is not None:
                 frame = view.python_frame
+                errors[view.index] = error
                 groups.setdefault((error.text, (frame.file, frame.line) if frame else None), []).append(view)
-        drafts = [self._explain(job, views) for views in groups.values()]
-        return Outcome(tuple(drafts)) if drafts else not_found("no process ended with a CUDA error")
+        judgements = tuple(
+            Judgement("cuda-error", "certain", tuple(views), errors[views[0].index]) for views in groups.values()
+        )
+        return judgements or not_found("no process ended with a CUDA error")
 
-    def _explain(self, job: JobView, views: Sequence[ProcessView]) -> Draft:
-        view, xids = views[0], xids_of(job, views[0])
-        error, frame = cuda_error(view) or core_error(job, view) or CudaError("?", False), view.python_frame
+    def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
+        view, error = judgement.views[0], judgement.found
+        xids, frame = xids_of(job, view), view.python_frame
         kernel, core = failed_kernel(job, view), core_evidence(job, view)
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
@@ -65,12 +72,8 @@ class CudaErrorRule:
         if watchdog:
             at, told = "", "which a thread of the communication backend met first"
         by = f" by kernel {kernel}" if kernel else ""
-        return draft(
-            self.id,
-            "cuda-error",
-            "certain",
-            views,
-            f"{subject_words(views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
+        return Description(
+            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
             [
                 None
                 if blocking or not error.sticky
@@ -80,7 +83,7 @@ class CudaErrorRule:
                 _worked_on(view),
                 _earlier(view),
                 _graphs(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
                 _waiting(view),
             ],
             _advice(view, error, blocking, xids, kernel),

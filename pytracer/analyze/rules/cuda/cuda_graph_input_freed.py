@@ -16,12 +16,11 @@ tensor and puts work into the graph counts as using it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from pytracer._text import count_words
 from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 from pytracer.decode.types.devices import CudaGraph
 
 _SHOWN = 3
@@ -33,29 +32,27 @@ class CudaGraphInputFreed:
     id = "cuda-graph-input-freed"
     needs = ("CUDA_GRAPHS",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per graph."""
-        drafts = [
-            replace(self._explain([view], graph), accompanies=True)
+    def check(self, job: JobView) -> tuple[Judgement[CudaGraph], ...] | NoFinding:
+        """One judgement per graph."""
+        judgements = tuple(
+            Judgement("misuse", "certain", (view,), graph, accompanies=True)
             for view in job.suspects
             for graph in broken_graphs(view.process.snapshot.cuda_graphs)
-        ]
-        return Outcome(tuple(drafts)) if drafts else not_found("no CUDA graph was replayed with a freed input")
+        )
+        return judgements or not_found("no CUDA graph was replayed with a freed input")
 
-    def _explain(self, views: Sequence[ProcessView], graph: CudaGraph) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[CudaGraph]) -> Description:
+        """See Rule."""
+        graph = judgement.found
         gone = broken_inputs(graph)
         taken = any(item.state == "reallocated" for item in gone)
         fate = "had been freed, and belongs to another tensor now" if taken else "had been freed"
         what = "an input of it" if len(gone) == 1 else f"{count_words(len(gone), 'input')} of it"
-        return draft(
-            self.id,
-            "misuse",
-            "certain",
-            views,
-            f"{subject_words(views)} replayed {graph_words(graph)}, {count_words(graph.broken_replays, 'time')} after "
-            f"{what} {fate}.",
+        return Description(
+            f"{introduction(judgement.views)} replayed {graph_words(graph)}, "
+            f"{count_words(graph.broken_replays, 'time')} after {what} {fate}.",
             [
-                *[input_words(views[0].space, item) for item in gone[:_SHOWN]],
+                *[input_words(judgement.views[0].space, item) for item in gone[:_SHOWN]],
                 f"{count_words(len(gone) - _SHOWN, 'more input')}" if len(gone) > _SHOWN else None,
                 f"the graph was replayed {count_words(graph.replays, 'time')} in all",
             ],

@@ -14,12 +14,12 @@ cuBLAS, the context) is in no list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer._text import count_words, size_words
 from pytracer.analyze.evidence.cuda_errors import out_of_memory
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 from pytracer.decode.types.devices import OutOfMemory, OutOfMemoryUser
 
 _SHOWN = 4
@@ -32,23 +32,22 @@ class CudaOutOfMemory:
     id = "cuda-out-of-memory"
     needs = ("EXCEPTION", "DEVICE_OOM")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for each process: their memory differs."""
-        drafts = [self._explain([view]) for view in job.suspects if out_of_memory(view)]
-        return Outcome(tuple(drafts)) if drafts else not_found("no process ended because a CUDA device was full")
+    def check(self, job: JobView) -> tuple[Judgement[OutOfMemory | None], ...] | NoFinding:
+        """One judgement for each process: their memory differs."""
+        judgements = tuple(
+            Judgement("cuda-error", "certain", (view,), next(reversed(view.process.snapshot.out_of_memory), None))
+            for view in job.suspects
+            if out_of_memory(view)
+        )
+        return judgements or not_found("no process ended because a CUDA device was full")
 
-    def _explain(self, views: Sequence[ProcessView]) -> Draft:
-        view = views[0]
-        last = next(reversed(view.process.snapshot.out_of_memory), None)
-        frame = view.python_frame
+    def describe(self, job: JobView, judgement: Judgement[OutOfMemory | None]) -> Description:
+        """See Rule."""
+        frame, last = judgement.views[0].python_frame, judgement.found
         at = f" at {place_words(frame)}" if frame else ""
         wanted = f" for {size_words(last.wanted_nbytes)} on cuda:{last.device}" if last else ""
-        return draft(
-            self.id,
-            "cuda-error",
-            "certain",
-            views,
-            f"{subject_words(views)} asked{wanted}{at}, and the device had no room.",
+        return Description(
+            f"{introduction(judgement.views)} asked{wanted}{at}, and the device had no room.",
             _picture(last) if last else [],
             _advice(last),
             [] if last else ["what the memory was used for: the allocator is not followed"],

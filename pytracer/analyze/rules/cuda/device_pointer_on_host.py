@@ -20,7 +20,6 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.device_memory import device_confidence, device_driver, device_words
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
@@ -30,29 +29,28 @@ from pytracer.analyze.evidence.phrases import (
     origin_words,
     python_evidence,
 )
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
 
 
-class DevicePointerOnHost(MemoryFaultRule):
+class DevicePointerOnHost(MemoryFaultRule[None]):
     """Fires for addresses in a device's mapping or reservation."""
 
     id = "device-pointer-on-host"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
-        return device_confidence(view) is not None
+        confidence = device_confidence(view)
+        return Judgement("device-pointer-on-host", confidence, (view,), None) if confidence is not None else None
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
-        confidence = device_confidence(view) or "possible"
-        return draft(
-            self.id,
-            "device-pointer-on-host",
-            confidence,
-            views,
-            f"{subject_words(views)} {access_verb(view)} a device's memory from code on the CPU, "
+        view = judgement.views[0]
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} a device's memory from code on the CPU, "
             f"{hex_addr(view.place.addr if view.place else 0)}{in_function(view)}{_what(view)}.",
             [
                 fault_evidence(view),
@@ -63,13 +61,13 @@ class DevicePointerOnHost(MemoryFaultRule):
                 origin_words("allocated", view.storage.allocated if view.storage else None),
                 origin_words("freed", view.storage.freed if view.storage else None),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             "Check the tensor's device before its address is passed to code for the CPU, or copy it with .cpu() first.",
-            [] if confidence == "certain" else ["the device's own list of its memory"],
+            [] if judgement.confidence == "certain" else ["the device's own list of its memory"],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no fault address belonged to a device")
 

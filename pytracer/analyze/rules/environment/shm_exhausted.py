@@ -20,9 +20,11 @@ from collections.abc import Sequence
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
 
 _ADVICE = (
     "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "
@@ -31,29 +33,27 @@ _ADVICE = (
 _HUGE_ADVICE = "Reserve more huge pages (vm.nr_hugepages), or use ordinary ones."
 
 
-class ShmExhausted(MemoryFaultRule):
+class ShmExhausted(MemoryFaultRule[MappedFile]):
     """Fires for SIGBUS inside a file in memory whose file system is full."""
 
     id = "shm-exhausted"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[MappedFile] | None:
         """See MemoryFaultRule."""
         file = mapped_file(view)
-        return file is not None and room_confidence(file) is not None
+        confidence = room_confidence(file) if file is not None else None
+        if file is None or confidence is None:
+            return None
+        return Judgement("shm-exhausted", confidence, (view,), file)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
-        file = mapped_file(view)
-        assert file is not None, "applies() was asked before"
+        view, file = judgement.views[0], judgement.found
         nothing = "no huge pages were" if file.is_huge else "no shared memory was"
-        return draft(
-            self.id,
-            "shm-exhausted",
-            room_confidence(file) or "possible",
-            views,
-            f"{subject_words(views)} {access_verb(view)} {file.path}{in_function(view)}: {nothing} left behind it.",
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} {file.path}{in_function(view)}: "
+            f"{nothing} left behind it.",
             [
                 fault_evidence(view),
                 _room(file),
@@ -68,7 +68,7 @@ class ShmExhausted(MemoryFaultRule):
             ],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no fault address lay in a file in memory whose file system was full")
 

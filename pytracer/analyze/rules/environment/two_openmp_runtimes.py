@@ -14,31 +14,43 @@ How it can be wrong: it is common on Linux, and usually harmless.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.circumstance import CircumstanceRule
+from dataclasses import dataclass
+
 from pytracer.analyze.evidence.libraries import OPENMP, Library, frame_in, libraries
-from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.circumstance import CircumstanceRule
+from pytracer.analyze.view import JobView, ProcessView
 
 
-class TwoOpenmpRuntimes(CircumstanceRule):
+@dataclass(frozen=True)
+class _Loaded:
+    """The runtimes, and the frame of the crashed thread that was in one of them."""
+
+    runtimes: tuple[Library, ...]
+    inside: str | None
+
+
+class TwoOpenmpRuntimes(CircumstanceRule[_Loaded]):
     """Fires for a crash with more than one OpenMP runtime loaded."""
 
     id = "two-openmp-runtimes"
     needs = ("crash",)
     absent = "no crashed process had more than one OpenMP runtime loaded"
 
-    def consider(self, views: list[ProcessView]) -> Draft | None:
+    def judge(self, view: ProcessView) -> Judgement[_Loaded] | None:
         """See CircumstanceRule."""
-        view = views[0]
         found = _runtimes(view)
         if len(found) < 2:
             return None
         inside = frame_in(view, [item.path for item in found])
-        return draft(
-            self.id,
-            "unknown",
-            "likely" if inside else "possible",
-            views,
-            f"{subject_words(views)} had {len(found)} OpenMP runtimes loaded"
+        return Judgement("unknown", "likely" if inside else "possible", (view,), _Loaded(tuple(found), inside))
+
+    def describe(self, job: JobView, judgement: Judgement[_Loaded]) -> Description:
+        """See CircumstanceRule."""
+        found, inside = judgement.found.runtimes, judgement.found.inside
+        return Description(
+            f"{introduction(judgement.views)} had {len(found)} OpenMP runtimes loaded"
             f"{f', and the crashed thread was in one of them ({inside})' if inside else ''}.",
             [f"loaded: {item.words}" for item in found],
             "Set OMP_NUM_THREADS=1 to see whether it goes away; install the packages from one source.",

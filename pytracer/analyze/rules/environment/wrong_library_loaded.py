@@ -13,46 +13,60 @@ How it can be wrong: two copies can live side by side for as long as no object o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pytracer._text import list_words
-from pytracer.analyze.evidence.circumstance import CircumstanceRule
 from pytracer.analyze.evidence.libraries import Library, frame_in, libraries, same_name
-from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.circumstance import CircumstanceRule
+from pytracer.analyze.view import JobView, ProcessView
 
 _TORCH = ("libtorch", "libtorch_cpu", "libtorch_cuda", "libtorch_python", "libc10", "libc10_cuda", "libshm")
 _SINGLE = (*_TORCH, "libstdc++", "libcudart", "libcudnn", "libnccl")
 _ANCHOR = "libtorch_python"  # loaded by `import torch` from the package's own folder
 
 
-class WrongLibraryLoaded(CircumstanceRule):
+@dataclass(frozen=True)
+class _Wrong:
+    """Libraries from elsewhere, those that were loaded twice, all of them, and the crashed thread's frame in one."""
+
+    foreign: list[Library]
+    doubled: list[list[Library]]
+    suspects: list[Library]
+    inside: str | None
+
+
+class WrongLibraryLoaded(CircumstanceRule[_Wrong]):
     """Fires for a crash with a library twice, or one of torch's from elsewhere."""
 
     id = "wrong-library-loaded"
     needs = ("crash",)
     absent = "no crashed process had a library twice that must be there once"
 
-    def consider(self, views: list[ProcessView]) -> Draft | None:
+    def judge(self, view: ProcessView) -> Judgement[_Wrong] | None:
         """See CircumstanceRule."""
-        view = views[0]
         loaded = libraries(view.crash) if view.crash else []
-        foreign = _foreign(loaded)
-        doubled = same_name(loaded, _SINGLE)
+        foreign, doubled = _foreign(loaded), same_name(loaded, _SINGLE)
         suspects = list(dict.fromkeys([*foreign, *(item for group in doubled for item in group)]))
         if not suspects:
             return None
         inside = frame_in(view, [item.path for item in suspects])
-        return draft(
-            self.id,
-            "unknown",
-            "likely" if foreign or inside else "possible",
-            views,
-            f"{subject_words(views)} had {_what(foreign, doubled)}.",
+        found = _Wrong(foreign, doubled, suspects, inside)
+        return Judgement("unknown", "likely" if foreign or inside else "possible", (view,), found)
+
+    def describe(self, job: JobView, judgement: Judgement[_Wrong]) -> Description:
+        """See CircumstanceRule."""
+        found = judgement.found
+        return Description(
+            f"{introduction(judgement.views)} had {_what(found.foreign, found.doubled)}.",
             [
-                *(f"loaded: {item.words}" for item in suspects),
-                f"the crashed thread was in one of them ({inside})" if inside else None,
-                *_paths(view, suspects),
+                *(f"loaded: {item.words}" for item in found.suspects),
+                f"the crashed thread was in one of them ({found.inside})" if found.inside else None,
+                *_paths(judgement.views[0], found.suspects),
             ],
             "Take the other folder out of LD_LIBRARY_PATH and LD_PRELOAD, or rebuild the extension that brings it.",
-            [] if inside else ["a connection with the crash: the crashed thread was in none of them"],
+            [] if found.inside else ["a connection with the crash: the crashed thread was in none of them"],
         )
 
 

@@ -16,15 +16,27 @@ passes unseen, and the system call itself always does.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import NativeFrame
 
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The function that ends a process, and who called it: a native library, and the innermost line of Python."""
+
+    function: str
+    library: str | None
+    python: str | None
 
 
 class EndedItself:
@@ -33,43 +45,46 @@ class EndedItself:
     id = "ended-itself"
     needs = ("status",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for processes that ended at the same place with the same status."""
-        groups: dict[tuple[object, ...], list[ProcessView]] = {}
+    def check(self, job: JobView) -> tuple[Judgement[_Call], ...] | NoFinding:
+        """One judgement for processes that ended at the same place with the same status."""
+        groups: dict[tuple[int | None, _Call], list[ProcessView]] = {}
         for view in job.suspects:
             process = view.process
             if view.index in job.explained or process.status_kind != "exited":
                 continue
             if ending_in_mid_work(process.snapshot) is None:
                 continue
-            groups.setdefault((process.exit_code, _says(view)), []).append(view)
-        drafts = [self._explain(views) for views in groups.values()]
-        return Outcome(tuple(drafts)) if drafts else not_found("no process asked for its own end in mid-work")
+            groups.setdefault((process.exit_code, _call(view)), []).append(view)
+        judgements = tuple(Judgement("exit", "certain", tuple(views), call) for (_, call), views in groups.items())
+        return judgements or not_found("no process asked for its own end in mid-work")
 
-    def _explain(self, views: list[ProcessView]) -> Draft:
-        view = views[0]
-        return draft(
-            self.id,
-            "exit",
-            "certain",
-            views,
-            f"{subject_words(views)} ended itself with exit status {view.process.exit_code}: {_says(view)}.",
-            [python_evidence(view), collective_evidence(views)],
+    def describe(self, job: JobView, judgement: Judgement[_Call]) -> Description:
+        """See Rule."""
+        view = judgement.views[0]
+        return Description(
+            f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
+            f"{_call_words(judgement.found)}.",
+            [python_evidence(view), collective_evidence(judgement.views)],
             "Read the last lines of its output: whoever ends a process in this way usually says why.",
             ["why it did: an exit status does not tell"],
         )
 
 
-def _says(view: ProcessView) -> str:
-    """Who called what, and where."""
+def _call(view: ProcessView) -> _Call:
     frames, python = own_frames(view), view.python_frame
     function = "exit()" if frames and _LIBC.match(image_name(frames[0].image)) else "_exit()"
     caller = _library(frames)
-    if caller is not None:
-        return f"{function} was called in {_place(caller)}" + (f", below {place_words(python)}" if python else "")
-    if python is None:
-        return f"{function} was called on a thread without Python"
-    return f"{'os._exit()' if function == '_exit()' else function} was called at {place_words(python)}"
+    return _Call(function, _place(caller) if caller else None, place_words(python) if python else None)
+
+
+def _call_words(call: _Call) -> str:
+    """Who called what, and where."""
+    if call.library is not None:
+        below = f", below {call.python}" if call.python is not None else ""
+        return f"{call.function} was called in {call.library}{below}"
+    if call.python is None:
+        return f"{call.function} was called on a thread without Python"
+    return f"{'os._exit()' if call.function == '_exit()' else call.function} was called at {call.python}"
 
 
 def _library(frames: list[NativeFrame]) -> NativeFrame | None:

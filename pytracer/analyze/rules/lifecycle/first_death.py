@@ -13,8 +13,23 @@ boxes of different hosts are compared by wall clock. Where times overlap, a set 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from pytracer._text import time_words
-from pytracer.analyze.view import Death, JobView, Outcome, cannot_decide, draft, not_found, subject_words
+from pytracer.analyze.naming import introduction, name_words, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.view import Death, JobView
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The deaths as they were judged: all of them, and by what they are."""
+
+    deaths: tuple[Death, ...]
+    first: tuple[Death, ...]
+    undecided: tuple[Death, ...]
+    followers: tuple[Death, ...]
 
 
 class FirstDeath:
@@ -23,36 +38,37 @@ class FirstDeath:
     id = "first-death"
     needs = ("status",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding that names the first death and its followers."""
+    def check(self, job: JobView) -> tuple[Judgement[_Order], ...] | NoFinding:
+        """One judgement, about those that died first."""
         if not job.deaths:
             return not_found("nothing died")
         if len(job.deaths) == 1:
             return not_found("only one process died")
-        first = [death for death in job.deaths if death.primary]
-        undecided = [death for death in job.deaths if death.primary is None]
-        followers = [death for death in job.deaths if death.primary is False]
-        if not first and not undecided:
+        order = _Order(
+            job.deaths,
+            first=tuple(death for death in job.deaths if death.primary),
+            undecided=tuple(death for death in job.deaths if death.primary is None),
+            followers=tuple(death for death in job.deaths if death.primary is False),
+        )
+        if not order.first and not order.undecided:
             return not_found("the deaths are consequences of what another finding tells")
-        if not first:
-            return cannot_decide(f"the deaths of {_names(undecided)} overlap in time")
-        summary = f"{subject_words([death.view for death in first])} died first ({first[0].what}{_at(first[0])})"
-        ranks = [death for death in followers if death.view.process.role == "rank"]
-        if ranks:
-            summary += f"; {_names(ranks)} followed"
-        return Outcome(
-            (
-                draft(
-                    self.id,
-                    "unknown",
-                    "likely" if undecided or first[0].nature not in ("fault", "abort", "exception") else "certain",
-                    [death.view for death in first],
-                    summary + ".",
-                    [f"{subject_words([death.view])}: {death.what}{_at(death)}: {death.why}" for death in job.deaths],
-                    "Look at the first death; the others are its consequences.",
-                    [f"whether the death of {_names(undecided)} is a consequence"] if undecided else [],
-                ),
-            )
+        if not order.first:
+            return cannot_decide(f"the deaths of {_names(order.undecided)} overlap in time")
+        own = order.first[0].nature in ("fault", "abort", "exception") and not order.undecided
+        views = tuple(death.view for death in order.first)
+        return (Judgement("unknown", "certain" if own else "likely", views, order),)
+
+    def describe(self, job: JobView, judgement: Judgement[_Order]) -> Description:
+        """See Rule."""
+        order = judgement.found
+        first, undecided = order.first[0], order.undecided
+        ranks = [death for death in order.followers if death.view.process.role == "rank"]
+        followed = f"; {_names(ranks)} followed" if ranks else ""
+        return Description(
+            f"{introduction(judgement.views)} died first ({first.what}{_at(first)}){followed}.",
+            [f"{subject_words([death.view])}: {death.what}{_at(death)}: {death.why}" for death in order.deaths],
+            "Look at the first death; the others are its consequences.",
+            [f"whether the death of {_names(undecided)} is a consequence"] if undecided else [],
         )
 
 
@@ -60,8 +76,6 @@ def _at(death: Death) -> str:
     return f" at {time_words(death.late_ns)}" if death.late_ns is not None else ""
 
 
-def _names(deaths: list[Death]) -> str:
+def _names(deaths: Sequence[Death]) -> str:
     ranks = [death.view for death in deaths if death.view.process.role == "rank"]
-    views = ranks or [death.view for death in deaths]
-    words = subject_words(views) if ranks else ", ".join(subject_words([view]) for view in views)
-    return words[0].lower() + words[1:] if words.startswith("Rank") else words
+    return name_words(ranks) if ranks else ", ".join(subject_words([death.view]) for death in deaths)

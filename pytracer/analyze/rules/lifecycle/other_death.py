@@ -12,6 +12,8 @@ How it can be wrong: a signal's number alone is not a cause.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
@@ -27,7 +29,8 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.sigkill import elimination
-from pytracer.analyze.evidence.signal_senders import command_evidence, sender_words
+from pytracer.analyze.evidence.signal_senders import command_evidence, knows_sender, sender_words
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import (
     SIGBUS,
     SIGHUP,
@@ -36,21 +39,23 @@ from pytracer.analyze.platform.signals import (
     SIGTERM,
     signal_name,
 )
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.fsdp_words import unit_words
-from pytracer.analyze.view import (
-    Draft,
-    JobView,
-    Outcome,
-    ProcessView,
-    draft,
-    group_alike,
-    not_found,
-    subject_words,
-)
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence, VerdictClass
 
 _BUS_ADRALN = 1
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _READ_STACK = "Look at the Python and native stacks below."
+
+
+_How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "vanished", "exit"]
+_OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
+    "interrupted": ("external-kill", "likely"),
+    "sent": ("external-kill", "certain"),
+    "from-outside": ("external-kill", "likely"),
+}
+_Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
 
 class OtherDeath:
@@ -59,71 +64,97 @@ class OtherDeath:
     id = "other-death"
     needs = ("status",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        rest = [view for view in job.suspects if view.index not in job.explained]
-        drafts = [self._explain(job, views) for views in group_alike(rest)]
-        return Outcome(tuple(drafts)) if drafts else not_found("every death is explained by another rule")
+    def check(self, job: JobView) -> tuple[Judgement[_How], ...] | NoFinding:
+        """One judgement per group of processes that died alike."""
+        rest = (_judge(view) for view in job.suspects if view.index not in job.explained)
+        return merge_alike(rest) or not_found("every death is explained by another rule")
 
-    def _explain(self, job: JobView, views: list[ProcessView]) -> Draft:
-        view = views[0]
-        verdict_class, confidence, says, advice, missing = _explanation(job, view)
+    def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
+        view = judgement.views[0]
+        says, advice, missing = _words(job, view, judgement.found)
         evidence = [
             fault_evidence(view) if view.is_fault else command_evidence(view),
             *((storage_words(view), bucket_words(view), unit_words(view)) if view.is_fault else ()),
             python_evidence(view),
-            collective_evidence(views),
+            collective_evidence(judgement.views),
         ]
         if view.process.status_kind == "vanished":
             evidence += map(str, elimination(job, view, oom_trace(job, view)))
-        summary = f"{subject_words(views)} {says}."
-        return draft(self.id, verdict_class, confidence, views, summary, evidence, advice, [missing])
+        return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
 
 
-_Explanation = tuple[str, str, str, str, "str | None"]
+def _judge(view: ProcessView) -> Judgement[_How]:
+    how = _how(view)
+    verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
+    return Judgement(verdict_class, confidence, (view,), how)
 
 
-def _explanation(job: JobView, view: ProcessView) -> _Explanation:
-    """Verdict class, confidence, sentence without subject, advice, what is missing."""
-    process, crash = view.process, view.crash
-    number = crash.signal if crash is not None else process.signal
+def _how(view: ProcessView) -> _How:
     if is_interrupt(view):
-        advice = "Nothing failed by itself; if nobody pressed Ctrl-C, find out who sent the signal."
-        return "external-kill", "likely", "was interrupted (SIGINT)", advice, None
-    if number is not None and (process.status_kind == "signaled" or crash is not None):
-        if view.is_fault:
-            return _fault(view)
-        return _sent(job, view, number)
-    if process.status_kind == "vanished":
-        return (
-            "unknown", "unknown", "stopped without a recorded end",
+        return "interrupted"
+    if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
+        return "vanished" if view.process.status_kind == "vanished" else "exit"
+    if view.is_fault:
+        return "fault"
+    sent = deadly_signal(view)
+    if sent is not None and sent.sender_pid == view.process.snapshot.pid:
+        return "sent-itself"
+    if knows_sender(view):
+        return "sent"
+    return "from-outside" if _signal(view) in _OUTSIDE else "unseen"
+
+
+def _signal(view: ProcessView) -> int | None:
+    return view.crash.signal if view.crash is not None else view.process.signal
+
+
+def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
+    if how == "fault":
+        return _fault(view)
+    number = _signal(view)
+    name = signal_name(number) if number is not None else "a signal"
+    words: dict[_How, _Words] = {
+        "interrupted": (
+            "was interrupted (SIGINT)",
+            "Nothing failed by itself; if nobody pressed Ctrl-C, find out who sent the signal.",
+            None,
+        ),
+        "sent-itself": (
+            f"sent {name} to itself",
+            "Look for raise(), os.kill() or os.abort() at this place; no memory was touched.",
+            "why it did",
+        ),
+        "sent": (
+            f"was ended by {name}, sent by {sender_words(job, view)}",
+            "Find out why that process sent the signal; the program itself did nothing wrong at this place.",
+            None,
+        ),
+        "from-outside": (
+            f"was ended by {name} from outside",
+            f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person.",
+            "the sender of the signal",
+        ),
+        "unseen": (
+            f"died of {name}",
+            "Run it again under `pytracer run`; see `pytracer doctor`.",
+            "the crash record: the process was not traced at that time, or its handler did not run",
+        ),
+        "vanished": (
+            "stopped without a recorded end",
             "Look for SIGKILL, the OOM killer (dmesg), a lost host, or a run that was copied while it still ran.",
             "any record of its end: neither its black box nor a parent saw it",
-        )  # fmt: skip
-    return (
-        "unknown", "unknown", f"ended with exit status {process.exit_code} and no recorded exception",
-        "Look for sys.exit() or os._exit() in the program, and at the last lines of its output.",
-        "the place where it ended: an exit status carries none",
-    )  # fmt: skip
+        ),
+        "exit": (
+            f"ended with exit status {view.process.exit_code} and no recorded exception",
+            "Look for sys.exit() or os._exit() in the program, and at the last lines of its output.",
+            "the place where it ended: an exit status carries none",
+        ),
+    }
+    return words[how]
 
 
-def _sent(job: JobView, view: ProcessView, number: int) -> _Explanation:
-    sent, name = deadly_signal(view), signal_name(number)
-    if sent is not None and sent.sender_pid == view.process.snapshot.pid:
-        advice = "Look for raise(), os.kill() or os.abort() at this place; no memory was touched."
-        return "unknown", "unknown", f"sent {name} to itself", advice, "why it did"
-    who = sender_words(job, view)
-    if who is not None:
-        advice = "Find out why that process sent the signal; the program itself did nothing wrong at this place."
-        return "external-kill", "certain", f"was ended by {name}, sent by {who}", advice, None
-    if number in _OUTSIDE:
-        advice = f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person."
-        return "external-kill", "likely", f"was ended by {name} from outside", advice, "the sender of the signal"
-    missing = "the crash record: the process was not traced at that time, or its handler did not run"
-    return "unknown", "unknown", f"died of {name}", "Run it again under `pytracer run`; see `pytracer doctor`.", missing
-
-
-def _fault(view: ProcessView) -> _Explanation:
+def _fault(view: ProcessView) -> _Words:
     crash, place = view.crash, view.place
     if crash is not None and crash.signal == SIGBUS:
         return _bus_error(view, crash.code)
@@ -134,7 +165,7 @@ def _fault(view: ProcessView) -> _Explanation:
         "file-mapping": "in a mapped file",
     }.get(kind, _region(view))
     says = f"{access_verb(view)} memory {where}, and was refused{in_function(view)}"
-    return "unknown", "unknown", says, _READ_STACK, "who owns the memory"
+    return says, _READ_STACK, "who owns the memory"
 
 
 def _live_storage(place: Place | None) -> str:
@@ -149,18 +180,18 @@ def _region(view: ProcessView) -> str:
     return "in memory of another allocator" if region is not None and region.permissions else "whose owner is not known"
 
 
-def _bus_error(view: ProcessView, code: int) -> _Explanation:
+def _bus_error(view: ProcessView, code: int) -> _Words:
     at, verb = in_function(view), access_verb(view)
     if code == _BUS_ADRALN:
         advice = "Look for a pointer that was cast to a larger type, or alignment checks that a library switched on."
-        return "unknown", "unknown", f"{verb} memory at a misaligned address{at}", advice, None
+        return f"{verb} memory at a misaligned address{at}", advice, None
     file = mapped_file(view)
     if file is None:
-        return "unknown", "unknown", f"{verb} memory that could not be provided{at}", _READ_STACK, "who owns the memory"
+        return f"{verb} memory that could not be provided{at}", _READ_STACK, "who owns the memory"
     if file.then_bytes is None and file.now_bytes is None:
         missing = "the size of the file, at the crash or now"
         says = f"{verb} byte {file.offset} of the mapped file {file.path}, which could not be provided{at}"
-        return "unknown", "unknown", says, "Find out whether the file was truncated, or its disk failed.", missing
+        return says, "Find out whether the file was truncated, or its disk failed.", missing
     says = f"{verb} byte {file.offset} of the mapped file {file.path}, which is long enough but could not be read{at}"
     advice = "Check the disk or network file system that holds the file (dmesg): reading a page of it failed."
-    return "unknown", "unknown", says, advice, "the error of the file system"
+    return says, advice, "the error of the file system"

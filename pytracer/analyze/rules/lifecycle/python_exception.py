@@ -14,11 +14,15 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.phrases import collective_evidence
-from pytracer.analyze.view import JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.naming import introduction, place_words, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 MESSAGE_CHARACTERS = 160
@@ -30,8 +34,8 @@ class PythonException:
     id = "python-exception"
     needs = ("EXCEPTION",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding for all processes with the same exception from the same line."""
+    def check(self, job: JobView) -> tuple[Judgement[bool], ...] | NoFinding:
+        """One judgement for all processes with the same exception from the same line."""
         told = [view for view in job.suspects if view.raised and not is_interrupt(view) and bad_address(view) is None]
         raised = [view for view in told if cuda_error(view) is None and not out_of_memory(view)]  # rules of their own
         groups: dict[tuple[object, ...], list[ProcessView]] = {}
@@ -39,31 +43,32 @@ class PythonException:
             exception, frame = view.exception, view.python_frame
             place = (frame.file, frame.line) if frame else None
             groups.setdefault((exception.type if exception else None, place), []).append(view)
-        drafts = []
-        for views in groups.values():
-            view = views[0]
-            lost = mentions_lost_peer(view)
-            frame = view.python_frame
-            drafts.append(
-                draft(
-                    self.id,
-                    "python-exception",
-                    "possible" if lost else "certain",
-                    views,
-                    f"{subject_words(views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
-                    [
-                        "the exception reached the top of the program and was not caught",
-                        _signal_later(view),
-                        collective_evidence(views),
-                        _left_early(job, views) if lost else None,
-                    ],
-                    "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
-                    if lost
-                    else "Read the exception and the line that raised it; other ranks' errors followed from it.",
-                    ["why the peer was gone: no other rank's death explains it"] if lost else [],
-                )
-            )
-        return Outcome(tuple(drafts)) if drafts else not_found("no process ended with an uncaught exception of its own")
+        judgements = tuple(_judge(views) for views in groups.values())
+        return judgements or not_found("no process ended with an uncaught exception of its own")
+
+    def describe(self, job: JobView, judgement: Judgement[bool]) -> Description:
+        """See Rule; the first process stands for all."""
+        view = judgement.views[0]
+        frame, lost = view.python_frame, judgement.found
+        return Description(
+            f"{introduction(judgement.views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
+            [
+                "the exception reached the top of the program and was not caught",
+                _signal_later(view),
+                collective_evidence(judgement.views),
+                _left_early(job, judgement.views) if lost else None,
+            ],
+            "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
+            if lost
+            else "Read the exception and the line that raised it; other ranks' errors followed from it.",
+            ["why the peer was gone: no other rank's death explains it"] if lost else [],
+        )
+
+
+def _judge(views: Sequence[ProcessView]) -> Judgement[bool]:
+    """Found is whether the exception speaks of a peer that was lost or silent."""
+    lost = mentions_lost_peer(views[0])
+    return Judgement("python-exception", "possible" if lost else "certain", tuple(views), lost)
 
 
 def _words(view: ProcessView) -> str:
@@ -85,7 +90,7 @@ def _signal_later(view: ProcessView) -> Evidence | None:
     return Evidence(f"{signal.name} ended the process later, while it was shutting down", "signal")
 
 
-def _left_early(job: JobView, views: list[ProcessView]) -> str | None:
+def _left_early(job: JobView, views: Sequence[ProcessView]) -> str | None:
     """Ranks that had already ended well: a peer that left too early looks like a lost connection."""
     mine = [view.ended_ns for view in views if view.ended_ns is not None]
     early = [

@@ -17,24 +17,13 @@ and because of that, would look the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.collectives.in_flight import FreedInFlight, bad_address
 from pytracer.analyze.evidence.phrases import python_evidence
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.view import (
-    Draft,
-    JobView,
-    Outcome,
-    ProcessView,
-    cannot_decide,
-    draft,
-    group_alike,
-    not_found,
-    place_words,
-    subject_words,
-)
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, merge_alike, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
 
@@ -44,41 +33,40 @@ class CollectiveBufferFreed:
     id = "collective-buffer-freed"
     needs = ("crash", "collectives", "storages")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        hit = [view for view in job.suspects if bad_address(view) is not None]
-        drafts = [_explain(views) for views in group_alike(hit)]
-        if drafts:
-            return Outcome(tuple(drafts))
+    def check(self, job: JobView) -> tuple[Judgement[FreedInFlight], ...] | NoFinding:
+        """One judgement per group of processes that died alike."""
+        judgements = merge_alike(_judge(view) for view in job.suspects)
+        if judgements:
+            return judgements
         if job.suspects and not any(view.process.snapshot.storages for view in job.suspects):
             return cannot_decide("no storages were recorded")
         return not_found("nothing died of a bad address while a collective's memory had been freed")
 
+    def describe(self, job: JobView, judgement: Judgement[FreedInFlight]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
+        view = judgement.views[0]
+        call, freed = judgement.found.collective, _freed_at(judgement.found)
+        where = f" at {place_words(freed)}" if freed else ""
+        called = call.caller or call.python
+        begun = f" at {place_words(python_frame(called))}" if called else ""
+        storage = judgement.found.storage
+        memory = f"its storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
+        exception = view.exception
+        return Description(
+            f"{introduction(judgement.views)} released memory{where} that {call.op} was still working on.",
+            [
+                f"{exception.type}: {exception.message}" if exception else None,
+                f"{call.op} (sequence number {call.sequence_nr}) was called{begun} and did not complete",
+                f"{memory} was freed{where} after the call",
+                python_evidence(view),
+            ],
+            f"Call wait() on the work of {call.op} before its tensors are resized, replaced or released.",
+        )
 
-def _explain(views: Sequence[ProcessView]) -> Draft:
-    view = views[0]
+
+def _judge(view: ProcessView) -> Judgement[FreedInFlight] | None:
     hit = bad_address(view)
-    assert hit is not None  # what `examine` selected by
-    call, freed = hit.collective, _freed_at(hit)
-    where = f" at {place_words(freed)}" if freed else ""
-    called = call.caller or call.python
-    begun = f" at {place_words(python_frame(called))}" if called else ""
-    storage = hit.storage
-    exception = view.exception
-    return draft(
-        CollectiveBufferFreed.id,
-        "use-after-free",
-        "certain",
-        views,
-        f"{subject_words(views)} released memory{where} that {call.op} was still working on.",
-        [
-            f"{exception.type}: {exception.message}" if exception else None,
-            f"{call.op} (sequence number {call.sequence_nr}) was called{begun} and did not complete",
-            f"its storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)} was freed{where} after the call",
-            python_evidence(view),
-        ],
-        f"Call wait() on the work of {call.op} before its tensors are resized, replaced or released.",
-    )
+    return Judgement("use-after-free", "certain", (view,), hit) if hit is not None else None
 
 
 def _freed_at(hit: FreedInFlight) -> PythonFrame | None:

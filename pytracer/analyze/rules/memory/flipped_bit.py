@@ -14,41 +14,51 @@ bits are not looked at.
 from __future__ import annotations
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.circumstance import CircumstanceRule
-from pytracer.analyze.view import Draft, ProcessView, draft, subject_words
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.circumstance import CircumstanceRule
+from pytracer.analyze.view import JobView, ProcessView
 
 _USER_BITS = 47  # x86-64 with four-level page tables: user addresses lie below 1 << 47
 
 
-class FlippedBit(CircumstanceRule):
+class FlippedBit(CircumstanceRule[Place]):
     """Fires for a non-canonical address with exactly one upper bit set."""
 
     id = "flipped-bit"
     needs = ("crash",)
     absent = "no fault address was one bit away from memory of the process"
 
-    def consider(self, views: list[ProcessView]) -> Draft | None:
+    def judge(self, view: ProcessView) -> Judgement[Place] | None:
         """See CircumstanceRule."""
-        view = views[0]
         place = view.place
         if place is None or place.kind != "non-canonical" or (place.addr >> _USER_BITS).bit_count() != 1:
             return None
-        bit = place.addr.bit_length() - 1
-        meant = view.space.describe(place.addr ^ 1 << bit)
-        if meant.storage is None or meant.kind != "in-storage":
-            if meant.mapping is None or "rw" not in meant.mapping.permissions:
-                return None
-            owner = meant.mapping.path or "anonymous memory"
-        else:
-            owner = f"the storage of {meant.names[0]}" if meant.names else "a live storage"
-        return draft(
-            self.id,
-            "unknown",
-            "possible",
-            views,
-            f"{subject_words(views)} used {hex_addr(place.addr)}, which but for bit {bit} is {hex_addr(meant.addr)}, "
-            f"in {owner}.",
-            [f"only bit {bit} of the upper bits is set"],
+        meant = view.space.describe(place.addr ^ 1 << _bit(place.addr))
+        in_storage = meant.storage is not None and meant.kind == "in-storage"
+        if not in_storage and (meant.mapping is None or "rw" not in meant.mapping.permissions):
+            return None
+        return Judgement("unknown", "possible", (view,), meant)
+
+    def describe(self, job: JobView, judgement: Judgement[Place]) -> Description:
+        """See CircumstanceRule."""
+        view, meant = judgement.views[0], judgement.found
+        addr = view.place.addr if view.place else 0
+        return Description(
+            f"{introduction(judgement.views)} used {hex_addr(addr)}, which but for bit {_bit(addr)} is "
+            f"{hex_addr(meant.addr)}, in {_owner(meant)}.",
+            [f"only bit {_bit(addr)} of the upper bits is set"],
             f"If this happens on {view.process.snapshot.host} only, check that host's memory.",
             ["proof: garbage can look like this, too"],
         )
+
+
+def _bit(addr: int) -> int:
+    return addr.bit_length() - 1
+
+
+def _owner(meant: Place) -> str:
+    if meant.storage is not None and meant.kind == "in-storage":
+        return f"the storage of {meant.names[0]}" if meant.names else "a live storage"
+    return (meant.mapping.path if meant.mapping else "") or "anonymous memory"

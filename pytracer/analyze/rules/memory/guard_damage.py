@@ -15,11 +15,11 @@ purpose and knows torch's padding is not known to exist.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pytracer._text import count_words, size_words
 from pytracer.analyze.evidence.phrases import origin_words
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found, place_words, subject_words
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
 from pytracer.report import job as r
 
 _LISTED = 3
@@ -31,36 +31,34 @@ class GuardDamage:
     id = "guard-damage"
     needs = ("GUARD",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per process; a verdict only when nothing died."""
+    def check(self, job: JobView) -> tuple[Judgement[None], ...] | NoFinding:
+        """One judgement per process; a verdict only when nothing died."""
         damaged = [view for view in job.views if view.guard and view.guard.damaged]
         if damaged:
-            return Outcome(tuple(replace(_explain(view), accompanies=bool(job.deaths)) for view in damaged))
+            died = bool(job.deaths)
+            return tuple(Judgement("out-of-bounds", "certain", (view,), None, accompanies=died) for view in damaged)
         if any(view.guard for view in job.views):
             return not_found("the bytes beside every guarded storage that was looked at were as they should be")
         return not_found("guard mode was off")
 
-
-def _explain(view: ProcessView) -> Draft:
-    found = (view.guard.damaged if view.guard else None) or []
-    first = found[0]
-    place = first.allocated and (first.allocated.caller or first.allocated.python)
-    whose = f", allocated at {place_words(place)}" if place else ""
-    underrun = first.side == "before"
-    return draft(
-        GuardDamage.id,
-        "out-of-bounds",
-        "certain",
-        [view],
-        f"{subject_words([view])} wrote {'before' if underrun else 'past the end of'} a storage of "
-        f"{size_words(first.nbytes or 0)}{whose}; nothing faulted, and the data may be corrupt.",
-        [line for item in found[:_LISTED] for line in _lines(item) if line]
-        + [f"... and {count_words(len(found) - _LISTED, 'more storage')}"] * (len(found) > _LISTED),
-        "Run it again with --guard=all,side:underrun: the write then faults where it happens."
-        if underrun
-        else "Run it again with --guard=all,align:4: the write then faults where it happens.",
-        ["the line that wrote: it ran between these two moments"],
-    )
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+        """See Rule."""
+        view = judgement.views[0]
+        found = (view.guard.damaged if view.guard else None) or []
+        first = found[0]
+        place = first.allocated and (first.allocated.caller or first.allocated.python)
+        whose = f", allocated at {place_words(place)}" if place else ""
+        underrun = first.side == "before"
+        return Description(
+            f"{introduction(judgement.views)} wrote {'before' if underrun else 'past the end of'} a storage of "
+            f"{size_words(first.nbytes or 0)}{whose}; nothing faulted, and the data may be corrupt.",
+            [line for item in found[:_LISTED] for line in _lines(item) if line]
+            + [f"... and {count_words(len(found) - _LISTED, 'more storage')}"] * (len(found) > _LISTED),
+            "Run it again with --guard=all,side:underrun: the write then faults where it happens."
+            if underrun
+            else "Run it again with --guard=all,align:4: the write then faults where it happens.",
+            ["the line that wrote: it ran between these two moments"],
+        )
 
 
 def _lines(item: r.GuardDamage) -> list[str | None]:

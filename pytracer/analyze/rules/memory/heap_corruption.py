@@ -15,22 +15,13 @@ who noticed, not who did it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, python_evidence
-from pytracer.analyze.view import (
-    Draft,
-    JobView,
-    Outcome,
-    ProcessView,
-    draft,
-    group_alike,
-    not_found,
-    subject_words,
-)
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _ADVICE = (
@@ -45,28 +36,23 @@ class HeapCorruption:
     id = "heap-corruption"
     needs = ("crash",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        damaged = [view for view in job.suspects if heap_damage(view) is not None]
-        drafts = [self._explain(views) for views in group_alike(damaged)]
-        return Outcome(tuple(drafts)) if drafts else not_found("no allocator complained, and none died")
+    def check(self, job: JobView) -> tuple[Judgement[HeapDamage], ...] | NoFinding:
+        """One judgement per group of processes that died alike."""
+        judgements = merge_alike(_judge(view) for view in job.suspects)
+        return judgements or not_found("no allocator complained, and none died")
 
-    def _explain(self, views: Sequence[ProcessView]) -> Draft:
-        view = views[0]
-        damage = heap_damage(view) or HeapDamage(None, None, None)
+    def describe(self, job: JobView, judgement: Judgement[HeapDamage]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
+        view, damage = judgement.views[0], judgement.found
         user = allocator_user(view)
         below = f", below {function_words(user)}" if user else ""
-        return draft(
-            self.id,
-            "heap-corruption",
-            "certain" if damage.text else "likely",
-            views,
-            f"{subject_words(views)} {_what(damage)}{below}.",
+        return Description(
+            f"{introduction(judgement.views)} {_what(damage)}{below}.",
             [
                 Evidence("SIGABRT, sent by the process itself", "signal") if is_abort(view) else fault_evidence(view),
                 f"the C library printed: {damage.text}" if damage.text else None,
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             _ADVICE,
             [
@@ -74,6 +60,13 @@ class HeapCorruption:
                 "who damaged the heap: only who noticed is known",
             ],
         )
+
+
+def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
+    damage = heap_damage(view)
+    if damage is None:
+        return None
+    return Judgement("heap-corruption", "certain" if damage.text else "likely", (view,), damage)
 
 
 def _what(damage: HeapDamage) -> str:

@@ -15,39 +15,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGBUS
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.view import JobView, ProcessView
 
 BUS_MCEERR_AR, BUS_MCEERR_AO = 4, 5
 
 
-class MemoryHardwareError(FaultRule):
+class MemoryHardwareError(FaultRule[None]):
     """Fires for SIGBUS that reports a machine check."""
 
     id = "memory-hardware-error"
     needs = ("crash",)
     signals = (SIGBUS,)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See FaultRule."""
-        return view.crash is not None and view.crash.code in (BUS_MCEERR_AR, BUS_MCEERR_AO)
+        if view.crash is None or view.crash.code not in (BUS_MCEERR_AR, BUS_MCEERR_AO):
+            return None
+        return Judgement("hardware-error", "certain", (view,), None)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
-        view = views[0]
+        view = judgement.views[0]
         host = view.process.snapshot.host
-        return draft(
-            self.id,
-            "hardware-error",
-            "certain",
-            views,
-            f"{subject_words(views)} met memory that the hardware of {host} cannot read back{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} met memory that the hardware of {host} cannot read back"
+            f"{in_function(view)}.",
             [fault_evidence(view), python_evidence(view)],
             f"Take {host} out of service and check its memory (dmesg); the program did nothing wrong.",
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("the hardware reported no memory error")

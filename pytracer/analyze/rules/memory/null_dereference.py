@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.address_space.null_pointer import null_confidence
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -27,45 +26,38 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    draft,
-    not_found,
-    subject_words,
-)
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
 
 
-class NullDereference(MemoryFaultRule):
+class NullDereference(MemoryFaultRule[None]):
     """Fires when the address is close to zero and its base register was null, or nothing speaks against that."""
 
     id = "null-dereference"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
-        return null_confidence(view) is not None
+        confidence = null_confidence(view)
+        return Judgement("null-dereference", confidence, (view,), None) if confidence is not None else None
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
+        view = judgement.views[0]
         addr = view.place.addr if view.place else 0
         crash = view.crash
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
         target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
-        return draft(
-            self.id,
-            "null-dereference",
-            null_confidence(view) or "possible",
-            views,
-            f"{subject_words(views)} {_verb(view)} through {target}{where}.",
-            [fault_evidence(view), python_evidence(view), collective_evidence(views)],
+        return Description(
+            f"{introduction(judgement.views)} {_verb(view)} through {target}{where}.",
+            [fault_evidence(view), python_evidence(view), collective_evidence(judgement.views)],
             _advice(view),
             [missing_operands(view)],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
 

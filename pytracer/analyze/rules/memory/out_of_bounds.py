@@ -22,7 +22,6 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
 from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
@@ -33,44 +32,38 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_words
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    cannot_decide,
-    draft,
-    not_found,
-    subject_words,
-)
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence
 
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
 PAGE_BYTES = 4096
 
 
-class OutOfBounds(MemoryFaultRule):
+class OutOfBounds(MemoryFaultRule[None]):
     """Fires when the address is in nothing, close to a live storage."""
 
     id = "out-of-bounds"
     needs = ("crash", "storages")
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
-        return beside and wild_jump(view) is None
+        if not beside or wild_jump(view) is not None:
+            return None
+        return Judgement("out-of-bounds", _confidence(view), (view,), None)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
+        view = judgement.views[0]
         storage = view.storage
-        return draft(
-            self.id,
-            "out-of-bounds",
-            _confidence(view),
-            views,
-            f"{subject_words(views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
             [
                 fault_evidence(view),
                 storage_words(view),
@@ -81,20 +74,20 @@ class OutOfBounds(MemoryFaultRule):
                 unit_words(view),
                 origin_words("allocated", storage.allocated if storage else None),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             _ADVICE_32 if _wrapped(view) else _ADVICE,
             [_unproven(view)],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay close to a live storage")
 
 
-def _confidence(view: ProcessView) -> str:
+def _confidence(view: ProcessView) -> Confidence:
     """Certain when a pointer into the storage was indexed; likely when one was near, or the very next page touched."""
     place, instruction = view.place, view.instruction
     exact = guard_confidence(view)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.phrases import (
     bucket_words,
@@ -25,39 +24,40 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_words
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.view import JobView, ProcessView
 
 SEGV_ACCERR = 2
 _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."
 _OTHER = "Look at what the native function writes to: a constant, protected memory, or a pointer that is not its own."
 
 
-class ReadOnlyMemory(MemoryFaultRule):
+class ReadOnlyMemory(MemoryFaultRule[None]):
     """Fires for a refused write in a mapping that can be read."""
 
     id = "read-only-memory"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         crash, place, fault = view.crash, view.place, view.fault
         if crash is None or place is None or place.mapping is None or fault is None or place.kind == "freed-storage":
-            return False
+            return None
         refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"
-        return refused and place.mapping.permissions.startswith("r-")
+        if not refused or not place.mapping.permissions.startswith("r-"):
+            return None
+        return Judgement("read-only-write", "likely" if place.kind == "image" else "certain", (view,), None)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
+        view = judgement.views[0]
         mapping = view.place.mapping if view.place else None
-        return draft(
-            self.id,
-            "read-only-write",
-            "likely" if view.place is not None and view.place.kind == "image" else "certain",
-            views,
-            f"{subject_words(views)} wrote to read-only memory, {_where(view)}{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} wrote to read-only memory, {_where(view)}{in_function(view)}.",
             [
                 fault_evidence(view),
                 f"the memory's permissions were {mapping.permissions}" if mapping else None,
@@ -65,12 +65,12 @@ class ReadOnlyMemory(MemoryFaultRule):
                 bucket_words(view),
                 unit_words(view),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             _FILE if view.place is not None and view.place.kind == "file-mapping" else _OTHER,
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no write was refused in memory that can be read")
 

@@ -17,15 +17,18 @@ and the outermost frames are kept, so that a cycle of more than 24 functions is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, place_words, subject_words
-from pytracer.report.job import PythonFrame, StackCycle
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence, PythonFrame, StackCycle
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20
@@ -37,39 +40,47 @@ _MORE = {
 }
 
 
-class StackOverflow(MemoryFaultRule):
+@dataclass(frozen=True)
+class _Cycles:
+    """The frames that repeat: native ones, and those of Python."""
+
+    native: StackCycle | None
+    python: Cycle[PythonFrame] | None
+
+
+class StackOverflow(MemoryFaultRule[_Cycles]):
     """Fires when address and stack pointer lie at the end of the crashed thread's stack."""
 
     id = "stack-overflow"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[_Cycles] | None:
         """See MemoryFaultRule."""
-        return ran_over(view)
+        if not ran_over(view):
+            return None
+        confidence: Confidence = "certain" if is_proven(view) else "likely"
+        return Judgement("stack-overflow", confidence, (view,), _Cycles(view.stack_cycle, _python_cycle(view)))
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[_Cycles]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
-        cycle, python = view.stack_cycle, _python_cycle(view)
-        return draft(
-            self.id,
-            "stack-overflow",
-            "certain" if is_proven(view) else "likely",
-            views,
-            f"{subject_words(views)} ran over the end of its stack{in_function(view)}{_how(view, cycle, python)}.",
+        view = judgement.views[0]
+        native, python = judgement.found.native, judgement.found.python
+        return Description(
+            f"{introduction(judgement.views)} ran over the end of its stack{in_function(view)}"
+            f"{_how(view, native, python)}.",
             [
                 fault_evidence(view),
                 _bounds(view),
-                _cycle_words(cycle),
+                _cycle_words(native),
                 _python_words(python),
                 _ends(view),
                 python_evidence(view),
             ],
-            _advice(view, cycle, python),
+            _advice(view, native, python),
             [None if own_frames(view) else "the native stack"],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 

@@ -15,7 +15,7 @@ only; a change of the file since is noticed by its time stamp.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.freed_memory import FreedMemoryRule
+from pytracer.analyze.rules.freed_memory import FreedMemoryRule
 
 
 class StaleGrad(FreedMemoryRule):

@@ -15,7 +15,7 @@ by its time stamp.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.freed_memory import FreedMemoryRule
+from pytracer.analyze.rules.freed_memory import FreedMemoryRule
 
 
 class StorageSwapped(FreedMemoryRule):

@@ -19,34 +19,33 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
-from pytracer.analyze.view import Draft, Outcome, ProcessView, cannot_decide, draft, not_found, subject_words
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
 
 
-class TruncatedMapping(MemoryFaultRule):
+class TruncatedMapping(MemoryFaultRule[MappedFile]):
     """Fires for SIGBUS in a page behind the end of a mapped file."""
 
     id = "truncated-mapping"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[MappedFile] | None:
         """See MemoryFaultRule."""
         file = mapped_file(view)
-        return file is not None and truncation_confidence(file) is not None
+        confidence = truncation_confidence(file) if file is not None else None
+        if file is None or confidence is None:
+            return None
+        return Judgement("truncated-mapping", confidence, (view,), file)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
-        file = mapped_file(view)
-        assert file is not None, "applies() was asked before"
+        view, file = judgement.views[0], judgement.found
         behind = file.then_bytes if file.then_bytes is not None else file.now_bytes
-        return draft(
-            self.id,
-            "truncated-mapping",
-            truncation_confidence(file) or "possible",
-            views,
-            f"{subject_words(views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
             f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}.",
             [
                 fault_evidence(view),
@@ -61,7 +60,7 @@ class TruncatedMapping(MemoryFaultRule):
             [None if file.then_bytes is not None else "the size of the file at the crash"],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         files = [file for view in faults if (file := mapped_file(view)) is not None]
         if any(file.then_bytes is None and file.now_bytes is None for file in files):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -25,46 +24,39 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    cannot_decide,
-    draft,
-    not_found,
-    place_words,
-    subject_words,
-)
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence
 
 
-class UnmappedStorage(MemoryFaultRule):
+class UnmappedStorage(MemoryFaultRule[None]):
     """Fires for an address in a live storage and in no mapping, where the memory map is known beyond it."""
 
     id = "unmapped-storage"
     needs = ("crash", "storages", "mappings")
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.mapping is not None:
-            return False
-        return any(item.start > place.addr for item in crash.mappings)
+            return None
+        if not any(item.start > place.addr for item in crash.mappings):
+            return None
+        return Judgement("use-after-free", _confidence(view), (view,), None)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
+        view = judgement.views[0]
         storage = view.storage
         made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
         name = view.place.names[0] if view.place and view.place.names else "a tensor"
         at = f" that was made at {place_words(made)}" if made else ""
-        return draft(
-            self.id,
-            "use-after-free",
-            _confidence(view),
-            views,
-            f"{subject_words(views)} {access_verb(view)} memory of {name}{at}: the tensor is alive, its memory was "
-            f"unmapped.",
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} memory of {name}{at}: the tensor is alive, its "
+            "memory was unmapped.",
             [
                 fault_evidence(view),
                 storage_words(view),
@@ -77,14 +69,14 @@ class UnmappedStorage(MemoryFaultRule):
             ["who unmapped the memory"],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay in a live storage without memory")
 
 
-def _confidence(view: ProcessView) -> str:
+def _confidence(view: ProcessView) -> Confidence:
     """By whom the memory belongs to: torch unmaps its own when it frees it."""
     place = view.place
     if place is None or place.storage is None or not place.storage.foreign:

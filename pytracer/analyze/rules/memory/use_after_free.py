@@ -18,7 +18,7 @@ The reason is that of the last owner: a pointer may be older.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.freed_memory import FreedMemoryRule
+from pytracer.analyze.rules.freed_memory import FreedMemoryRule
 
 
 class UseAfterFree(FreedMemoryRule):

@@ -18,14 +18,14 @@ library that was unloaded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.null_pointer import null_confidence
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
-from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
+from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -35,15 +35,11 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    draft,
-    not_found,
-    subject_words,
-)
-from pytracer.report.job import Evidence
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence, Evidence
 
 _SANITIZER = (
     "Look at the native function: its pointer was overwritten, never set, or of another type. "
@@ -59,41 +55,49 @@ _BY_JUMP = {
 }
 
 
-class WildPointer(MemoryFaultRule):
+@dataclass(frozen=True)
+class _Wild:
+    """How the process came to the address, and whether it is a known crash of torch's."""
+
+    jump: Jump | None
+    known: KnownCrash | None
+
+
+class WildPointer(MemoryFaultRule[_Wild]):
     """Fires for addresses in nothing known, small ones that do not come from null, and jumps to no code."""
 
     id = "wild-pointer"
     needs = ("crash",)
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[_Wild] | None:
         """See MemoryFaultRule."""
-        return _is_wild(view)
+        if not _is_wild(view):
+            return None
+        found = _Wild(wild_jump(view), known_crash(view))
+        return Judgement("wild-pointer", _confidence(view, found), (view,), found)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
         """See MemoryFaultRule."""
-        view = views[0]
-        known, jump = known_crash(view), wild_jump(view)
-        return draft(
-            self.id,
-            "wild-pointer",
-            _confidence(view, jump),
-            views,
-            f"{subject_words(views)} {_jump_words(jump) if jump else _access_words(view)}{_where(view, jump)}.",
+        view = judgement.views[0]
+        known, jump = judgement.found.known, judgement.found.jump
+        return Description(
+            f"{introduction(judgement.views)} {_jump_words(jump) if jump else _access_words(view)}"
+            f"{_where(view, jump)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _why_jump(jump) if jump else _not_null(view),
                 known.says if known else None,
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             known.advice if known else _BY_JUMP[jump.how] if jump else _SANITIZER,
             [
                 missing_operands(view),
-                "storages: none were recorded" if _confidence(view, jump) == "possible" else None,
+                "storages: none were recorded" if judgement.confidence == "possible" else None,
             ],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("every fault address belonged to something known")
 
@@ -110,8 +114,9 @@ def _is_wild(view: ProcessView) -> bool:
     return place.kind in ("unmapped", "non-canonical") or beside_stack(view)
 
 
-def _confidence(view: ProcessView, jump: Jump | None) -> str:
-    if known_crash(view):
+def _confidence(view: ProcessView, found: _Wild) -> Confidence:
+    jump = found.jump
+    if found.known is not None:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
@@ -125,8 +130,9 @@ def _is_small(view: ProcessView) -> bool:
 
 
 def _access_words(view: ProcessView) -> str:
-    words = f"{access_verb(view)} memory through a wild pointer, {_address(view)}{',' if view.function else ''}"
-    return words.replace("jumped to memory", "jumped")
+    executes = view.fault is not None and view.fault.access == "execute"
+    what = "jumped" if executes else f"{access_verb(view)} memory"
+    return f"{what} through a wild pointer, {_address(view)}{',' if view.function else ''}"
 
 
 def _address(view: ProcessView) -> str:
@@ -190,9 +196,8 @@ def _not_null(view: ProcessView) -> str | None:
 
 def _near_mappings(view: ProcessView, addr: int) -> str:
     """Which mappings end or begin close to the address: a pointer that ran over their ends."""
-    region = view.fault.region if view.fault else None
-    if region is None or region.kind != "unmapped" or region.says is None:
+    region = view.space.regions.at(addr)
+    if region is None or region.kind != "unmapped":
         return ""
-    edges = [int(edge, 16) for edge in (region.start, region.end) if edge]
-    near = any(abs(addr - edge) < _NEAR_BYTES for edge in edges)
-    return f" ({region.says.removeprefix('not mapped: ')})" if near else ""
+    near = any(abs(addr - edge) < _NEAR_BYTES for edge in (region.start, region.end) if edge)
+    return f" ({region.beside})" if near else ""

@@ -17,7 +17,7 @@ signal handler of its own, as some libraries do after a fault, hides that fault.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer._text import function_words
 from pytracer.analyze.collectives.in_flight import bad_address
@@ -34,35 +34,61 @@ from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.view import (
-    Draft,
-    JobView,
-    Outcome,
-    ProcessView,
-    draft,
-    group_alike,
-    not_found,
-    subject_words,
-)
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 MESSAGE_CHARACTERS = 200
-_EXCEPTION = "a C++ exception was not caught"
-_STACK = "a function found its stack frame overwritten: a write past the end of a local array"
-_BUFFER = "a C library function was given a buffer that is too small"
-_ASSERTION = "an assertion failed"
-_FATAL = "CPython gave up with a fatal error"
-_PURE = "a virtual function was called on an object that is still being made, or already destroyed"
-_CHECKED = "a check of the C++ library failed: an index or iterator out of range, or an empty container"
-_RUST = "a Rust library panicked"
-_SANITIZED = "a sanitizer stopped it"
+_READ = "Read the last lines that the process printed before it died: they may hold a message."
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How abort() came about, without subject, and what to do about it. `function` is one that `what` names."""
+
+    what: str
+    advice: str = _READ
+    function: str | None = None
+
+
+_EXCEPTION = _Way(
+    "a C++ exception was not caught",
+    "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
+)
+_STACK = _Way(
+    "a function found its stack frame overwritten: a write past the end of a local array",
+    "Look at the function that called __stack_chk_fail: it, or what it called, wrote past a local array.",
+)
+_BUFFER = _Way(
+    "a C library function was given a buffer that is too small",
+    "Look at the caller of the C library's function: the size that it passes is larger than the buffer.",
+)
+_ASSERTION = _Way("an assertion failed", "Look at the assertion's source and at what its caller passes.")
+_FATAL = _Way(
+    "CPython gave up with a fatal error",
+    "Read the last lines that the process printed before it died: CPython says why it gave up.",
+)
+_PURE = _Way(
+    "a virtual function was called on an object that is still being made, or already destroyed",
+    "Look at who uses the object then: another thread, or its own constructor or destructor.",
+)
+_CHECKED = _Way(
+    "a check of the C++ library failed: an index or iterator out of range, or an empty container",
+    "Look at the caller of the C++ library's function.",
+)
+_NOTHING_THROWN = _Way(
+    "std::terminate() was called without an active exception",
+    "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
+    "program ends.",
+)
 # Functions that say how abort() came about, wherever on the stack they are.
 _CERTAIN_FUNCTIONS = (
     ("__cxa_pure_virtual", _PURE),
     ("__cxa_deleted_virtual", _PURE),
     ("__glibcxx_assert_fail", _CHECKED),
-    ("rust_panic", _RUST),
-    ("__sanitizer::Die", _SANITIZED),
+    ("rust_panic", _Way("a Rust library panicked")),
+    ("__sanitizer::Die", _Way("a sanitizer stopped it")),
 )
 # The innermost one of these counts.
 _BY_FUNCTION = (
@@ -78,25 +104,11 @@ _BY_FUNCTION = (
 _BY_TEXT = (
     ("*** stack smashing detected", _STACK),
     ("*** buffer overflow detected", _BUFFER),
-    ("*** %n in writable segment", "printf() was given a format that writes"),
-    ("*** invalid %N$ use detected", "printf() was given a wrong format"),
-    ("*** longjmp causes uninitialized", "longjmp() left for a function that had already returned"),
-    ("*** bit out of range", "FD_SET() was given a descriptor of FD_SETSIZE (1024) or more"),
+    ("*** %n in writable segment", _Way("printf() was given a format that writes")),
+    ("*** invalid %N$ use detected", _Way("printf() was given a wrong format")),
+    ("*** longjmp causes uninitialized", _Way("longjmp() left for a function that had already returned")),
+    ("*** bit out of range", _Way("FD_SET() was given a descriptor of FD_SETSIZE (1024) or more")),
 )
-_ADVICE = {
-    _STACK: "Look at the function that called __stack_chk_fail: it, or what it called, wrote past a local array.",
-    _BUFFER: "Look at the caller of the C library's function: the size that it passes is larger than the buffer.",
-    _ASSERTION: "Look at the assertion's source and at what its caller passes.",
-    _PURE: "Look at who uses the object then: another thread, or its own constructor or destructor.",
-    _CHECKED: "Look at the caller of the C++ library's function.",
-    _FATAL: "Read the last lines that the process printed before it died: CPython says why it gave up.",
-    _EXCEPTION: "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
-}
-_WITHOUT_EXCEPTION = (
-    "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
-    "program ends."
-)
-_READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 
 class Abort:
@@ -105,27 +117,19 @@ class Abort:
     id = "abort"
     needs = ("crash",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per group of processes that died alike."""
-        aborted = [view for view in job.suspects if is_abort(view) and not _is_known(view)]
-        drafts = [self._explain(views) for views in group_alike(aborted)]
-        return Outcome(tuple(drafts)) if drafts else not_found("no process raised SIGABRT by a check of its own")
+    def check(self, job: JobView) -> tuple[Judgement[None], ...] | NoFinding:
+        """One judgement per group of processes that died alike."""
+        judgements = merge_alike(_judge(view) for view in job.suspects)
+        return judgements or not_found("no process raised SIGABRT by a check of its own")
 
-    def _explain(self, views: Sequence[ProcessView]) -> Draft:
-        view = views[0]
-        known, caller = known_crash(view), abort_caller(view)
-        how, advice = _how(view)
-        below = (
-            f", below {function_words(caller)}" if caller and not how.endswith(f" in {function_words(caller)}") else ""
-        )
-        exception = cpp_exception(view)
-        text = printed(view)
-        return draft(
-            self.id,
-            "abort",
-            "certain" if view.crash else "likely",
-            views,
-            f"{subject_words(views)} aborted: {how}{below}.",
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
+        view = judgement.views[0]
+        known, way, text = known_crash(view), _way(view), printed(view)
+        caller = function_words(name) if (name := abort_caller(view)) else None
+        below = f", below {caller}" if caller and caller != way.function else ""
+        return Description(
+            f"{introduction(judgement.views)} aborted: {way.what}{below}.",
             [
                 Evidence(
                     "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
@@ -134,44 +138,49 @@ class Abort:
                 known.says if known else None,
                 f"the C library printed: {text}" if text else None,
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
-            advice,
+            way.advice,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
-                "what() of the exception" if how == _EXCEPTION and exception is None else None,
+                "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
         )
 
 
-def _how(view: ProcessView) -> tuple[str, str]:
-    """What happened, without subject, and what to do about it."""
+def _judge(view: ProcessView) -> Judgement[None] | None:
+    if not is_abort(view) or heap_damage(view) is not None or bad_address(view) is not None:
+        return None  # no abort, or another rule knows what it was for
+    return Judgement("abort", "certain" if view.crash else "likely", (view,), None)
+
+
+def _way(view: ProcessView) -> _Way:
     known = known_crash(view)
     if known is not None:
-        return known.what, known.advice
+        return _Way(known.what, known.advice)
     assertion = failed_assertion(view)
     if assertion is not None:
-        where = f" in {function_words(assertion.function)}" if assertion.function else ""
-        text = f"assertion `{_short(assertion.text)}` failed at {assertion.file}:{assertion.line}{where}"
-        return text, _ADVICE[_ASSERTION]
+        function = function_words(assertion.function) if assertion.function else None
+        text = f"assertion `{_short(assertion.text)}` failed at {assertion.file}:{assertion.line}"
+        return _Way(text + (f" in {function}" if function else ""), _ASSERTION.advice, function)
     names = functions(view)
-    certain = next((what for part, what in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
+    certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
     if certain is not None:
-        return certain, _ADVICE.get(certain, _READ)
+        return certain
     if terminated_without_exception(view):
-        return "std::terminate() was called without an active exception", _WITHOUT_EXCEPTION
+        return _NOTHING_THROWN
     exception = cpp_exception(view)
     if exception is not None and exception.type is not None:
-        return _uncaught(exception), _ADVICE[_EXCEPTION]
-    text_or_none = printed(view) or ""
-    for start, what in _BY_TEXT:
-        if text_or_none.startswith(start):
-            return what, _ADVICE.get(what, _READ)
+        return _Way(_uncaught(exception), _EXCEPTION.advice)
+    text = printed(view) or ""
+    for start, way in _BY_TEXT:
+        if text.startswith(start):
+            return way
     for function in names:
-        for part, what in _BY_FUNCTION:
+        for part, way in _BY_FUNCTION:
             if part in function:
-                return what, _ADVICE[what]
-    return (f"it printed: {_short(text_or_none)}" if text_or_none else "abort() was called"), _READ
+                return way
+    return _Way(f"it printed: {_short(text)}" if text else "abort() was called")
 
 
 def _uncaught(exception: CppException) -> str:
@@ -182,8 +191,3 @@ def _uncaught(exception: CppException) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 3] + "..."
-
-
-def _is_known(view: ProcessView) -> bool:
-    """Whether another rule knows what the abort was for."""
-    return heap_damage(view) is not None or bad_address(view) is not None

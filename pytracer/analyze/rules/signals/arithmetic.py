@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 FPE_INTDIV, FPE_INTOVF = 1, 2
@@ -38,38 +40,37 @@ _SIZES = "Check the sizes, strides and counts that the native function is given:
 _TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
 
 
-class Arithmetic(FaultRule):
+class Arithmetic(FaultRule[Division | None]):
     """Fires for SIGFPE from the processor."""
 
     id = "arithmetic"
     needs = ("crash",)
     signals = (SIGFPE,)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def judge(self, view: ProcessView) -> Judgement[Division | None] | None:
         """See FaultRule."""
-        view = views[0]
-        division = _division(view)
+        return Judgement("arithmetic", "certain", (view,), _division(view))
+
+    def describe(self, job: JobView, judgement: Judgement[Division | None]) -> Description:
+        """See FaultRule."""
+        view, division = judgement.views[0], judgement.found
         code = view.crash.code if view.crash else 0
         signal = view.signal
         text = f": {view.instruction.text}" if view.instruction else ""
-        return draft(
-            self.id,
-            "arithmetic",
-            "certain",
-            views,
-            f"{subject_words(views)} {_what(code, division)}{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}.",
             [
                 Evidence(f"SIGFPE ({signal.code if signal else '?'}){text}", "signal"),
                 _operand(division),
                 _dividend(view, division),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             _advice(code, division),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGFPE")
 

@@ -16,48 +16,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSYS
 from pytracer.analyze.platform.system_calls import system_call_name
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 SYS_SECCOMP = 1
 
 
-class ForbiddenSystemCall(FaultRule):
+class ForbiddenSystemCall(FaultRule[str | None]):
     """Fires for SIGSYS from the kernel."""
 
     id = "forbidden-system-call"
     needs = ("crash",)
     signals = (SIGSYS,)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def judge(self, view: ProcessView) -> Judgement[str | None] | None:
         """See FaultRule."""
-        view = views[0]
+        filtered = view.crash is not None and view.crash.code == SYS_SECCOMP
+        return Judgement("forbidden-system-call", "certain" if filtered else "likely", (view,), _name(view))
+
+    def describe(self, job: JobView, judgement: Judgement[str | None]) -> Description:
+        """See FaultRule."""
+        view, name = judgement.views[0], judgement.found
         crash, signal = view.crash, view.signal
-        name = _name(view)
         by = "a seccomp filter" if crash is not None and crash.code == SYS_SECCOMP else "the kernel"
-        return draft(
-            self.id,
-            "forbidden-system-call",
-            "certain" if crash is not None and crash.code == SYS_SECCOMP else "likely",
-            views,
-            f"{subject_words(views)} made a system call that {by} forbids{f', {name}' if name else ''}"
+        return Description(
+            f"{introduction(judgement.views)} made a system call that {by} forbids{f', {name}' if name else ''}"
             f"{',' if name and view.function else ''}{in_function(view)}.",
             [
                 Evidence(
                     f"SIGSYS ({signal.code if signal else '?'})" + (f", system call {name}" if name else ""), "signal"
                 ),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             f"Allow {name or 'it'} in the seccomp profile of the container or sandbox, or update its runtime.",
             [] if name else ["which system call it was"],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGSYS")
 

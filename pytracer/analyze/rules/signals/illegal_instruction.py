@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words, image_at
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, missing_operands, python_evidence
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGILL
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _TRAPS = {b"\x0f\x0b": "ud2", b"\x0f\xb9": "ud1", b"\x0f\xff": "ud0"}
@@ -47,45 +49,44 @@ _DATA_ADVICE = (
 
 @dataclass(frozen=True)
 class _Reading:
-    """What the bytes at the program counter are."""
+    """What the bytes at the program counter are: a trap, of an instruction set that is missing, or no code at all."""
 
-    what: str
-    confidence: str
-    bytes_words: str | None
-    advice: str
+    trap: str | None = None
+    extension: str | None = None
+    no_code: bool = False
 
 
-class IllegalInstruction(FaultRule):
+class IllegalInstruction(FaultRule[_Reading]):
     """Fires for SIGILL from the processor."""
 
     id = "illegal-instruction"
     needs = ("crash",)
     signals = (SIGILL,)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def judge(self, view: ProcessView) -> Judgement[_Reading] | None:
         """See FaultRule."""
-        view = views[0]
         reading = _read(view)
+        return Judgement("illegal-instruction", "certain" if reading.trap else "likely", (view,), reading)
+
+    def describe(self, job: JobView, judgement: Judgement[_Reading]) -> Description:
+        """See FaultRule."""
+        view, reading = judgement.views[0], judgement.found
         signal, crash = view.signal, view.crash
-        return draft(
-            self.id,
-            "illegal-instruction",
-            reading.confidence,
-            views,
-            f"{subject_words(views)} {reading.what}{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} {_what(reading)}{in_function(view)}.",
             [
                 Evidence(f"SIGILL ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
                 if crash
                 else None,
-                reading.bytes_words,
+                _bytes_words(view, reading),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
-            reading.advice,
+            _TRAP_ADVICE if reading.trap else _DATA_ADVICE if reading.no_code else _BUILD_ADVICE,
             [missing_operands(view)],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGILL")
 
@@ -93,23 +94,31 @@ class IllegalInstruction(FaultRule):
 def _read(view: ProcessView) -> _Reading:
     crash = view.crash
     code = crash.code_bytes if crash else b""
-    shown = f"the bytes there are {code[:8].hex(' ')}" if code else None
     if not view.process.snapshot.arch.startswith("x86"):
-        return _Reading("executed an illegal instruction", "likely", shown, _BUILD_ADVICE)
+        return _Reading()
     if code[:2] in _TRAPS:
-        name = _TRAPS[code[:2]]
-        what = f"ran into a trap that was compiled in ({name})"
-        return _Reading(what, "certain", f"the instruction is {name}: {code[:2].hex(' ')}", _TRAP_ADVICE)
-    text = view.instruction.text if view.instruction else None
-    extension = _extension(code, text)
+        return _Reading(trap=_TRAPS[code[:2]])
+    extension = _extension(code, view.instruction.text if view.instruction else None)
     if extension is not None:
-        decoded = f"the instruction is {text}" if text else shown
-        what = f"executed an instruction that this processor lacks ({extension})"
-        return _Reading(what, "likely", decoded, _BUILD_ADVICE)
-    if crash is not None and image_at(crash, crash.pc) is None and crash.mappings:
-        return _Reading("executed bytes that are no library's code", "likely", shown, _DATA_ADVICE)
-    decoded = f"the instruction is {text}" if text else shown
-    return _Reading("executed an illegal instruction", "likely", decoded, _BUILD_ADVICE)
+        return _Reading(extension=extension)
+    return _Reading(no_code=crash is not None and image_at(crash, crash.pc) is None and bool(crash.mappings))
+
+
+def _what(reading: _Reading) -> str:
+    if reading.trap is not None:
+        return f"ran into a trap that was compiled in ({reading.trap})"
+    if reading.extension is not None:
+        return f"executed an instruction that this processor lacks ({reading.extension})"
+    return "executed bytes that are no library's code" if reading.no_code else "executed an illegal instruction"
+
+
+def _bytes_words(view: ProcessView, reading: _Reading) -> str | None:
+    code = view.crash.code_bytes if view.crash else b""
+    if reading.trap is not None:
+        return f"the instruction is {reading.trap}: {code[:2].hex(' ')}"
+    if view.instruction is not None and view.instruction.text and not reading.no_code:
+        return f"the instruction is {view.instruction.text}"
+    return f"the bytes there are {code[:8].hex(' ')}" if code else None
 
 
 def _extension(code: bytes, text: str | None) -> str | None:

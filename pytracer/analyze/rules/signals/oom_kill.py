@@ -19,12 +19,15 @@ from __future__ import annotations
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, cannot_decide, draft, not_found
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.view import JobView, ProcessView
 
 _ADVICE = (
     "Find what held the memory: fewer or smaller DataLoader workers, batches or caches, or a higher limit. The largest "
     "process is ended, which need not be the one that grew."
 )
+_ENDED = {"certain": "was ended", "likely": "was probably ended", "possible": "may have been ended"}
 
 
 class OomKill:
@@ -33,27 +36,40 @@ class OomKill:
     id = "oom-kill"
     needs = ("status", "witness")
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per process."""
+    def check(self, job: JobView) -> tuple[Judgement[OomTrace], ...] | NoFinding:
+        """One judgement per process."""
         views = [view for view in job.suspects if killed_by_sigkill(view) or view.process.status_kind == "vanished"]
         if not views:
             return not_found("no process was ended by SIGKILL")
         traces = [(view, oom_trace(job, view)) for view in views]
-        drafts = [item for view, trace in traces if trace and (item := self._draft(job, view, trace)) is not None]
-        if drafts:
-            return Outcome(tuple(drafts))
+        judged = [_judge(job, view, trace) for view, trace in traces if trace is not None]
+        found = tuple(item for item in judged if item is not None)
+        if found:
+            return found
         if all(trace is not None and trace.excluded for _, trace in traces):
             return not_found("the kernel counted no OOM kill of these processes")
         return cannot_decide("counters and log of the kernel were not recorded, or not after the death")
 
-    def _draft(self, job: JobView, view: ProcessView, trace: OomTrace) -> Draft | None:
-        confidence = trace.confidence
-        if confidence is None or (confidence != "certain" and view.process.status_kind == "vanished"):
-            return None
-        if confidence == "likely" and other_candidates(job, view):
-            confidence = "possible"
-        words = {"certain": "was ended", "likely": "was probably ended", "possible": "may have been ended"}[confidence]
-        evidence = [*map(str, elimination(job, view, trace)), python_evidence(view), collective_evidence([view])]
-        summary = f"{view.subject} {words} by the kernel's OOM killer."
-        missing = None if confidence == "certain" else "the kernel's own word that it ended this process"
-        return draft(self.id, "oom-kill", confidence, [view], summary, evidence, _ADVICE, [missing])
+    def describe(self, job: JobView, judgement: Judgement[OomTrace]) -> Description:
+        """See Rule."""
+        view = judgement.views[0]
+        ended = _ENDED[judgement.confidence]
+        return Description(
+            f"{introduction(judgement.views)} {ended} by the kernel's OOM killer.",
+            [
+                *map(str, elimination(job, view, judgement.found)),
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            _ADVICE,
+            [None if judgement.confidence == "certain" else "the kernel's own word that it ended this process"],
+        )
+
+
+def _judge(job: JobView, view: ProcessView, trace: OomTrace) -> Judgement[OomTrace] | None:
+    confidence = trace.confidence
+    if confidence is None or (confidence != "certain" and view.process.status_kind == "vanished"):
+        return None
+    if confidence == "likely" and other_candidates(job, view):
+        confidence = "possible"
+    return Judgement("oom-kill", confidence, (view,), trace)

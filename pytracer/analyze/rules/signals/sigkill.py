@@ -15,10 +15,12 @@ its own counters, somebody else sent it: that is certain, who is not.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.oom import killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination
-from pytracer.analyze.view import Draft, JobView, Outcome, ProcessView, draft, not_found
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
 
 _ASK = (
     "Ask whoever is named as found below; then look for kill -9, a time limit, or a container that was stopped. "
@@ -33,20 +35,31 @@ class Sigkill:
     id = "sigkill"
     needs = ("status",)
 
-    def examine(self, job: JobView) -> Outcome:
-        """One finding per process."""
+    def check(self, job: JobView) -> tuple[Judgement[OomTrace | None], ...] | NoFinding:
+        """One judgement per process."""
         views = [view for view in job.suspects if killed_by_sigkill(view) and view.index not in job.explained]
-        if not views:
-            return not_found("no process was ended by a SIGKILL that is not explained")
-        return Outcome(tuple(self._draft(job, view) for view in views))
+        return tuple(_judge(job, view) for view in views) or not_found(
+            "no process was ended by a SIGKILL that is not explained"
+        )
 
-    def _draft(self, job: JobView, view: ProcessView) -> Draft:
-        trace = oom_trace(job, view)
-        evidence = [*map(str, elimination(job, view, trace)), python_evidence(view), collective_evidence([view])]
-        sender = "who sent SIGKILL: it leaves no trace in the process and carries no sender"
-        if trace is not None and trace.excluded:
-            summary = f"{view.subject} was ended by SIGKILL, and not by the kernel's OOM killer."
-            return draft(self.id, "external-kill", "likely", [view], summary, evidence, _ASK, [sender])
-        summary = f"{view.subject} was ended by SIGKILL."
-        unread = "proof for or against the OOM killer: see what was not readable"
-        return draft(self.id, "unknown", "unknown", [view], summary, evidence, _CHECK, [sender, unread])
+    def describe(self, job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
+        """See Rule."""
+        view, trace = judgement.views[0], judgement.found
+        refuted = trace is not None and trace.excluded
+        but = ", and not by the kernel's OOM killer" if refuted else ""
+        return Description(
+            f"{introduction(judgement.views)} was ended by SIGKILL{but}.",
+            [*map(str, elimination(job, view, trace)), python_evidence(view), collective_evidence(judgement.views)],
+            _ASK if refuted else _CHECK,
+            [
+                "who sent SIGKILL: it leaves no trace in the process and carries no sender",
+                None if refuted else "proof for or against the OOM killer: see what was not readable",
+            ],
+        )
+
+
+def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:
+    trace = oom_trace(job, view)
+    if trace is not None and trace.excluded:
+        return Judgement("external-kill", "likely", (view,), trace)
+    return Judgement("unknown", "unknown", (view,), trace)

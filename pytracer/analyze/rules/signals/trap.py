@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.memory_fault import FaultRule
 from pytracer.analyze.evidence.native_stack import code_words
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGTRAP
-from pytracer.analyze.view import Draft, Outcome, ProcessView, draft, not_found, subject_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _WHAT = {
@@ -32,34 +34,35 @@ _WHAT = {
 }
 
 
-class Trap(FaultRule):
+class Trap(FaultRule[None]):
     """Fires for SIGTRAP from the processor."""
 
     id = "trap"
     needs = ("crash",)
     signals = (SIGTRAP,)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See FaultRule."""
-        view = views[0]
+        known = view.crash is not None and view.crash.code in _WHAT
+        return Judgement("trap", "certain" if known else "likely", (view,), None)
+
+    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+        """See FaultRule."""
+        view = judgement.views[0]
         crash, signal = view.crash, view.signal
         code = crash.code if crash else 0
-        return draft(
-            self.id,
-            "trap",
-            "certain" if code in _WHAT else "likely",
-            views,
-            f"{subject_words(views)} {_WHAT.get(code, 'was stopped by a trap')}{in_function(view)}.",
+        return Description(
+            f"{introduction(judgement.views)} {_WHAT.get(code, 'was stopped by a trap')}{in_function(view)}.",
             [
                 Evidence(f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
                 if crash
                 else None,
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             "Look at the named function: a check in it stops with a trap, or a debugger left a breakpoint behind.",
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGTRAP")

@@ -8,7 +8,6 @@ from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
-from pytracer.analyze.evidence.memory_fault import MemoryFaultRule
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_words,
@@ -20,44 +19,37 @@ from pytracer.analyze.evidence.phrases import (
     storage_words,
 )
 from pytracer.analyze.evidence.releases import Release, release_of
+from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_words
-from pytracer.analyze.view import (
-    Draft,
-    Outcome,
-    ProcessView,
-    cannot_decide,
-    draft,
-    not_found,
-    place_words,
-    subject_words,
-)
-from pytracer.report.job import Origin
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence, Origin
 
 
-class FreedMemoryRule(MemoryFaultRule):
+class FreedMemoryRule(MemoryFaultRule[Release | None]):
     """A use of memory that was released in one of the ways `kinds`; None stands for a release of unknown reason."""
 
     needs = ("crash", "storages")
     kinds: tuple[str | None, ...]
     absent: str
 
-    def applies(self, view: ProcessView) -> bool:
+    def judge(self, view: ProcessView) -> Judgement[Release | None] | None:
         """See FaultRule."""
         if view.place is None or view.place.kind != "freed-storage":
-            return False
+            return None
         release = release_of(view)
-        return (release.kind if release else None) in self.kinds
+        if (release.kind if release else None) not in self.kinds:
+            return None
+        return Judgement("use-after-free", _confidence(view), (view,), release)
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
+    def describe(self, job: JobView, judgement: Judgement[Release | None]) -> Description:
         """See FaultRule."""
-        view = views[0]
-        storage, release = view.storage, release_of(view)
-        return draft(
-            self.id,
-            "use-after-free",
-            _confidence(view),
-            views,
-            f"{subject_words(views)} {access_verb(view)} freed memory: {_where(view)}, {_released(view, release)}.",
+        view, release = judgement.views[0], judgement.found
+        storage = view.storage
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} freed memory: "
+            f"{_where(view)}, {_released(view, release)}.",
             [
                 fault_evidence(view),
                 storage_words(view),
@@ -69,20 +61,20 @@ class FreedMemoryRule(MemoryFaultRule):
                 origin_words("freed", storage.freed if storage else None),
                 *(release.evidence if release else ()),
                 python_evidence(view),
-                collective_evidence(views),
+                collective_evidence(judgement.views),
             ],
             _advice(view, release),
             [_mapped(view), _overwritten(view)],
         )
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found(self.absent)
 
 
-def _confidence(view: ProcessView) -> str:
+def _confidence(view: ProcessView) -> Confidence:
     """Certain only when the handler saw it, and the address was in no mapping at all."""
     place = view.place
     exact = guard_confidence(view)

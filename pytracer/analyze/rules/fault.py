@@ -1,64 +1,66 @@
-"""What the rules about faults share: which processes they look at, and how findings are made.
+"""What the rules about faults share: which processes they look at, and that those that died alike share a finding.
 
-A rule subclasses `FaultRule` with its signals, or `MemoryFaultRule` for refused memory accesses, and says which faults
-are its own and what each means.
+A rule subclasses `FaultRule` with its signals, or `MemoryFaultRule` for refused memory accesses, and judges one
+process at a time.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Generic
 
 from pytracer._text import list_words
+from pytracer.analyze.naming import subject_words
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV, signal_name
-from pytracer.analyze.view import (
-    Draft,
-    JobView,
-    Outcome,
-    ProcessView,
+from pytracer.analyze.rules.base import (
+    Description,
+    F,
+    Judgement,
+    NoFinding,
     cannot_decide,
-    group_alike,
+    merge_alike,
     not_found,
-    subject_words,
 )
+from pytracer.analyze.view import JobView, ProcessView
 
 
-class FaultRule:
+class FaultRule(ABC, Generic[F]):
     """One finding per group of processes that died alike. Subclasses give `id`, `needs`, `signals` and what differs."""
 
     id: str
     needs: tuple[str, ...]
     signals: tuple[int, ...]
 
-    def examine(self, job: JobView) -> Outcome:
-        """Findings, or why there are none."""
+    def check(self, job: JobView) -> tuple[Judgement[F], ...] | NoFinding:
+        """See Rule."""
         faults = [view for view in job.suspects if self.is_fault(view)]
         if not faults:
             return self._no_fault(job)
-        drafts = [self.explain(views) for views in group_alike([view for view in faults if self.applies(view)])]
-        return Outcome(tuple(drafts)) if drafts else self.otherwise(faults)
+        return merge_alike(self.judge(view) for view in faults) or self.otherwise(faults)
 
     def is_fault(self, view: ProcessView) -> bool:
         """Whether the kernel raised one of the rule's signals because of what this process did."""
         crash = view.crash
         return crash is not None and not view.raised and view.is_fault and crash.signal in self.signals
 
-    def applies(self, view: ProcessView) -> bool:
-        """Whether this fault is the rule's own."""
-        return True
+    @abstractmethod
+    def judge(self, view: ProcessView) -> Judgement[F] | None:
+        """The judgement about one process; None where the fault is not the rule's own."""
 
-    def explain(self, views: Sequence[ProcessView]) -> Draft:
-        """The finding about processes that died alike; the first stands for all."""
-        raise NotImplementedError
+    @abstractmethod
+    def describe(self, job: JobView, judgement: Judgement[F]) -> Description:
+        """See Rule; the first process stands for all that died alike."""
 
-    def otherwise(self, faults: Sequence[ProcessView]) -> Outcome:
+    @abstractmethod
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """Why no fault was the rule's own."""
-        raise NotImplementedError
 
     def fault_words(self) -> str:
         """What the rule's signals are called: `SIGILL`."""
         return list_words([signal_name(number) for number in self.signals])
 
-    def _no_fault(self, job: JobView) -> Outcome:
+    def _no_fault(self, job: JobView) -> NoFinding:
         unseen = [
             view
             for view in job.suspects
@@ -71,7 +73,7 @@ class FaultRule:
         return not_found(f"nothing died of {self.fault_words()}")
 
 
-class MemoryFaultRule(FaultRule):
+class MemoryFaultRule(FaultRule[F]):
     """The rules about memory accesses that the kernel refused."""
 
     signals = (SIGSEGV, SIGBUS)

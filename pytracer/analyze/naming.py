@@ -1,0 +1,77 @@
+"""What processes and places in the program are called in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._text import capital, ranks_words
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Worker
+from pytracer.report.job import PythonFrame
+
+
+def subject_words(views: Sequence[ProcessView]) -> str:
+    """`Rank 1`, `Ranks 0 and 1`, or `Process 4711 (train.py)`: who a sentence begins with."""
+    return capital(name_words(views))
+
+
+def introduction(views: Sequence[ProcessView]) -> str:
+    """The subject of a finding's summary: a DataLoader worker is introduced with the samples that it was loading."""
+    worker = views[0].process.snapshot.worker if len(views) == 1 else None
+    loading = f", loading {_samples_words(worker)}," if worker is not None and worker.loading else ""
+    return subject_words(views) + loading
+
+
+def name_words(views: Sequence[ProcessView]) -> str:
+    """`rank 1`, `ranks 0 and 1`, or `process 4711 (train.py)` for a process that is no rank: within a sentence."""
+    processes = [view.process for view in views]
+    ranks = sorted({item.rank for item in processes if item.role == "rank" and item.rank is not None})
+    if ranks:
+        return ranks_words(ranks)
+    process = processes[0]
+    worker, parent = process.snapshot.worker, process.parent_rank
+    if worker is not None and worker.worker_id is not None:
+        of = f" of rank {parent}" if parent is not None else f" (pid {process.snapshot.pid})"
+        return f"DataLoader worker {worker.worker_id}{of}"
+    kind = {"dataloader-worker": "DataLoader worker", "launcher": "launcher"}.get(process.role, "process")
+    program = program_name(process.snapshot.argv)
+    return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")
+
+
+def _samples_words(worker: Worker) -> str:
+    if worker.batch_indices:
+        return f"sample{'s' * (worker.batch_count != 1)} {worker.batch_indices}"
+    return f"a batch of {worker.batch_count}"
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The script or module of a Python command line, else the program, without folders."""
+    if not argv:
+        return ""
+    program = argv[0].rsplit("/", 1)[-1]
+    if not program.startswith("python"):
+        return program
+    for position, argument in enumerate(argv[1:], 1):
+        if argument == "-m" and position + 1 < len(argv):
+            return argv[position + 1]
+        if argument == "-c":
+            return f"{program} -c"
+        if not argument.startswith("-"):
+            return argument.rsplit("/", 1)[-1]
+    return program
+
+
+def short_file(file: str | None) -> str:
+    """Below site-packages for libraries, the bare name for others."""
+    if not file:
+        return "?"
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in file:
+            return file.split(folder, 1)[1]
+    return file.rsplit("/", 1)[-1]
+
+
+def place_words(frame: PythonFrame) -> str:
+    """`train.py:12 in main`: short, for sentences; the report's frames keep whole paths."""
+    line = f":{frame.line}" if frame.line is not None else ""
+    return f"{short_file(frame.file)}{line} in {frame.function or '?'}"

@@ -1,0 +1,61 @@
+"""What the rules about collectives share: which deaths a finding accounts for, and why they may have nothing to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.collectives.matching import records_collectives
+from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
+from pytracer.analyze.rules.base import F, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.view import Death, JobView
+
+_OUTSIDE = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
+
+
+def account(
+    job: JobView, item: Judgement[F], why: str, did: Mapping[int, str], *, waited_ns: int = 0, ends: bool = False
+) -> Judgement[F]:
+    """The judgement, with the deaths that it accounts for; it leads when these are all there are.
+
+    `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
+    cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
+    came after what they did.
+    """
+    stood = waited_ns >= STOOD_NS
+    culprits = {view.index for view in item.views} if ends else set()
+    suspects = [death for death in job.deaths if death.primary is not False]
+    mine = [
+        death
+        for death in suspects
+        if death.view.index in culprits or is_symptom(death) or (stood and _from_outside(death))
+    ]
+    if _is_settled(job) or len(mine) < len(suspects):
+        return replace(item, accompanies=True)
+    views = {death.view.index: (death.view, why) for death in mine}
+    for view in item.views:
+        words = did.get(view.process.rank, "") if view.process.rank is not None and did else why
+        if words:
+            views[view.index] = (view, words)
+    return replace(item, leads=True, explains=tuple(views.values()))
+
+
+def nothing_to_compare(job: JobView) -> NoFinding | None:
+    """Why there is nothing to say about collectives; None when there are groups."""
+    if job.matches.groups:
+        return None
+    blind = [process.rank for process in job.job.ranks if not records_collectives(process) and process.rank is not None]
+    if blind:
+        return cannot_decide(f"the collectives of {span_words(blind)} were not recorded")
+    return not_found("no process group ran a collective")
+
+
+def _is_settled(job: JobView) -> bool:
+    """Whether an earlier finding has accounted for all deaths."""
+    return bool(job.deaths) and not job.suspects
+
+
+def _from_outside(death: Death) -> bool:
+    return death.nature == "interrupt" or (death.nature == "sent" and death.view.process.signal in _OUTSIDE)

@@ -1,0 +1,108 @@
+"""What every rule is made of: `check` reads the facts and judges, `describe` puts a judgement into words.
+
+The engine decides on judgements alone - what leads, what accompanies, which is the verdict - and asks for the words
+afterwards. So no sentence can change a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, Protocol, TypeVar
+
+from pytracer.analyze.view import JobView, ProcessView, group_alike
+from pytracer.report.job import Confidence, Evidence, Finding, VerdictClass
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Judgement(Generic[F]):
+    """What a rule concludes: the verdict class that it would give, and the processes that it is about.
+
+    `found`: what the conclusion rests on, as `describe` needs it; None where the first process has it all.
+    `accompanies`: a circumstance, not a cause. It is shown beside the verdict and explains no death by itself.
+    `leads`: it lies behind the deaths in `explains`, each with the reason, which then are consequences; when these are
+    all deaths, it comes before all findings about them. `undecided`: no process is named as the guilty one.
+    """
+
+    verdict_class: VerdictClass
+    confidence: Confidence
+    views: tuple[ProcessView, ...]
+    found: F
+    accompanies: bool = False
+    leads: bool = False
+    explains: tuple[tuple[ProcessView, str], ...] = ()
+    undecided: bool = False
+
+
+@dataclass(frozen=True)
+class NoFinding:
+    """Why a rule has no judgement."""
+
+    result: Literal["not-found", "cannot-decide"]
+    why: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """A judgement in words. None among evidence and missing is left out."""
+
+    summary: str
+    evidence: Sequence[str | None]
+    advice: str
+    missing: Sequence[str | None] = ()
+
+
+class Rule(Protocol[F]):
+    """One rule. `id` is permanent; `needs` names the facts without which it cannot decide."""
+
+    @property
+    def id(self) -> str:
+        """Permanent, kebab-case."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Kinds of facts."""
+
+    def check(self, job: JobView) -> tuple[Judgement[F], ...] | NoFinding:
+        """Judgements, at least one, or why there are none."""
+
+    def describe(self, job: JobView, judgement: Judgement[F]) -> Description:
+        """One of its judgements in words."""
+
+
+def not_found(why: str) -> NoFinding:
+    """The rule looked, and its cause is not there."""
+    return NoFinding("not-found", why)
+
+
+def cannot_decide(why: str) -> NoFinding:
+    """The rule lacks something it needs."""
+    return NoFinding("cannot-decide", why)
+
+
+def merge_alike(judgements: Iterable[Judgement[F] | None]) -> tuple[Judgement[F], ...]:
+    """Of judgements about one process each: one for all that died alike, where the first stands for the others."""
+    own = {item.views[0].index: item for item in judgements if item is not None}
+    groups = group_alike([item.views[0] for item in own.values()])
+    return tuple(replace(own[views[0].index], views=tuple(views)) for views in groups)
+
+
+def finding(rule: str, judgement: Judgement[F], words: Description) -> Finding:
+    """A judgement and its words, as the report has them."""
+    return Finding(
+        id=rule,
+        confidence=judgement.confidence,
+        ranks=sorted({rank for view in judgement.views if (rank := _rank_or_parents(view)) is not None}),
+        summary=words.summary,
+        evidence=[item if isinstance(item, Evidence) else Evidence(item) for item in words.evidence if item],
+        missing=[item for item in words.missing if item],
+        advice=words.advice,
+    )
+
+
+def _rank_or_parents(view: ProcessView) -> int | None:
+    """The rank of a process; of a DataLoader worker that of the rank it loads for."""
+    process = view.process
+    return process.parent_rank if process.role == "dataloader-worker" else process.rank
