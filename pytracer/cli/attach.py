@@ -34,7 +34,7 @@ Examples:
 
 @click.command("attach", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("target", metavar="[RUN|PID]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/reference/witness.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/reference/launcher.md).")
 @click.option("--all", "everything", is_flag=True, help="Show all threads and whole stacks.")
 @click.option("--no-native", is_flag=True, help="Python frames only: quicker.")
 def command(target: str | None, as_json: bool, everything: bool, no_native: bool) -> int:

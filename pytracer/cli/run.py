@@ -110,7 +110,7 @@ class RunCommand(click.Command):
     "--subreaper",
     is_flag=True,
     help="Become the parent of processes whose parent dies, to see how they end; they can notice it "
-    "(docs/reference/witness.md).",
+    "(docs/reference/launcher.md).",
 )
 @click.argument("job", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

@@ -1,7 +1,7 @@
 """Counters outside the job that tell an OOM kill from another SIGKILL: cgroups, vmstat, pressure, free memory.
 
 SIGKILL leaves nothing in the process, so the evidence is what these counters did between two moments. Nothing here
-raises: what cannot be read is None, and "why" says so. The format is in docs/reference/witness.md.
+raises: what cannot be read is None, and "why" says so. The format is in docs/reference/launcher.md.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Ending:
     """How the command ended: exactly one of `exit_code` and `signal` is set.
 
     `interrupted`: Ctrl-C was pressed. `usage`: what the command and its reaped descendants used
-    (docs/reference/witness.md).
+    (docs/reference/launcher.md).
     """
 
     pid: int

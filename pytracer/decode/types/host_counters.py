@@ -1,4 +1,4 @@
-"""What the launcher of a run saw from outside, as frozen data; the "witness" of run.json (docs/reference/witness.md).
+"""What the launcher of a run saw from outside, as frozen data; the "witness" of run.json (docs/reference/launcher.md).
 
 Values are bytes, counts and CLOCK_MONOTONIC ns; None is "could not be read", for which `why` fields give the reason.
 """
