@@ -1,6 +1,6 @@
-"""What `pytracer doctor` looks at: one function per question, each answering with a `Check`.
+"""The checks of `pytracer doctor`: one function per question, each returning a `Check`.
 
-Where the real state is hard to come by, a check is two functions: `check_x()` looks, `x(...)` answers.
+If the real state is hard to create in a test, a check is two functions: `check_x()` observes, `x(...)` concludes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
 
 
 def run_checks() -> Iterator[Check]:
-    """All checks in the order of a reader's questions; a check that fails itself says so and does not stop the rest."""
+    """All checks in the order of a reader's questions; an error in a check is reported and does not stop the rest."""
     for essential, functions in ((True, RECORDING), (False, SURROUNDINGS)):
         for function in functions:
             try:

@@ -1,7 +1,7 @@
 """Can anything be recorded here? The interpreter, the core, the torch half, the preload, the handler, the directory.
 
-A check tries the thing itself where it can: it loads the core, preloads it, crashes a child. What could take this
-process down happens in a child with a time limit.
+A check tries the real thing if it can: it loads the core, preloads it, crashes a child. Anything that could end this
+process runs in a child with a time limit.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_torch() -> Check:
 
 
 def check_native() -> Check:
-    """The half that hooks into torch: a traced child must record a tensor."""
+    """The torch hooks: a traced child must record a tensor."""
     if importlib.util.find_spec("torch") is None:
         return Check("native", LIMITED, "there is no torch to hook into")
     if importlib.util.find_spec("pytracer._native") is None:
@@ -131,7 +131,7 @@ def check_native() -> Check:
 
 
 def check_preload() -> Check:
-    """A child under LD_PRELOAD must leave a black box."""
+    """A child with LD_PRELOAD must leave a recording."""
     if not is_built():
         return Check("preload", MISSING, "not tried, there is no core", essential=True)
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
@@ -154,7 +154,7 @@ def check_preload() -> Check:
 
 
 def check_crash_handler() -> Check:
-    """A child that reads address 0 must die of SIGSEGV, unchanged, and its box must say so."""
+    """A child that reads address 0 must die of SIGSEGV, unchanged, with a complete crash section."""
     if not is_built():
         return Check("crash-handler", MISSING, "not tried, there is no core", essential=True)
     code = "import ctypes, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); ctypes.string_at(0)"
@@ -181,7 +181,7 @@ def check_crash_handler() -> Check:
 
 
 def check_directory() -> Check:
-    """Where `pytracer run` would record from here."""
+    """Where `pytracer run` would record from the current directory."""
     place = Path.cwd() / paths.RUNS
     place = place if place.is_dir() else place.parent
     kind = paths.file_system(place)
