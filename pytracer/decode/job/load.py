@@ -49,7 +49,7 @@ def load_runs(
 
 
 def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
-    """Several directories as one job. A box that lies in two of them counts once."""
+    """Several directories as one job. A recording in two of them counts once."""
     first = jobs[0][1]
     if len(jobs) == 1:
         return first
@@ -66,7 +66,7 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
 
 
 def _refuse_strangers(jobs: Sequence[tuple[str, Job]]) -> None:
-    """Directories of which both say their job's name, and not the same one, are not merged."""
+    """Directories with different job names are not merged."""
     named = [(path, frozenset(k for p in job.ranks for k in job_keys(p.snapshot.environment))) for path, job in jobs]
     told = [(path, keys) for path, keys in named if keys]
     for path, keys in told[1:]:

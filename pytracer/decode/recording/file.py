@@ -1,7 +1,7 @@
-"""One black box as bytes: header, region directory, and reads that stay inside the file.
+"""One recording as bytes: header, region directory, and reads that stay inside the file.
 
-Nothing here knows what a region means. Every number that comes from the file is checked before use; what does not
-fit is noted as `Damage` and left out. A reader that wants little gets little: the other regions are then not read.
+Nothing here knows the meaning of a region. Every number from the file is checked before use; what does not fit is
+reported as `Damage` and left out. Only the requested regions are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytracer.blackbox.codec import T, decode, layout_of
 from pytracer.decode.files import open_regular, regular_file
 from pytracer.decode.types.snapshot import Damage
 
-_LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
+_LARGEST_FILE = 1 << 29  # a recording is 4 to 16 MB, with grown storage tables under 100; this is something else
 _DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes
 _MOST_DAMAGE = 200
 # How much of a region is looked at: what recorders write, and room for later ones. A region that announces more was
@@ -70,7 +70,7 @@ class BoxFile:
     """The bytes of one file, its header and regions; collects damage."""
 
     def __init__(self, path: str | os.PathLike[str], only: Collection[schema.Region] | None = None) -> None:
-        """Reads the file, or the regions `only` of it: the others are as if they were not there.
+        """Reads the file, or the regions `only` of it: the others are treated as missing.
 
         Raises:
             InputError: missing, empty, a directory, unreadable, foreign, or of a newer major version.
@@ -260,7 +260,7 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
 
 
 def _fill(data: mmap.mmap, file: int, offset: int, end: int) -> None:
-    """Copies a part of a file to its place. Holes are left out: most of a box are holes, of a hostile one half a GB."""
+    """Copies a part of a file to its place. Holes are skipped: most of a file are holes, of a hostile one half a GB."""
     with memoryview(data) as view:
         while offset < end:
             try:
@@ -269,7 +269,7 @@ def _fill(data: mmap.mmap, file: int, offset: int, end: int) -> None:
             except OSError as error:
                 if error.errno == errno.ENXIO:  # nothing but holes from here on
                     return
-                stop = end  # a file system that knows no holes
+                stop = end  # a file system without holes
             while offset < stop:
                 nbytes = os.preadv(file, [view[offset:stop]], offset)
                 if nbytes == 0:

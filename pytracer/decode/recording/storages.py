@@ -1,4 +1,4 @@
-"""Storages: the table of live ones, the rings of graves, and the sparse clock that dates both."""
+"""Storages: the table of live ones, the freed-storage rings, and the coarse timestamps of both."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Clock:
 
 
 def _life_key(base: int, thread: int, sequence: int) -> int:
-    """One number for what tells a life from others: a tuple for each of a million graves would be too much."""
+    """One number that identifies an allocation lifetime: a tuple for each of a million entries would be too much."""
     return base << 48 | thread << 32 | sequence
 
 
@@ -72,7 +72,7 @@ class Threads:
 
 
 class Storages:
-    """Decodes all storages of a box."""
+    """Decodes all storages of a recording."""
 
     def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
         self._box, self._journal, self.clock, self._threads = box, journal, clock, threads
@@ -89,7 +89,7 @@ class Storages:
         ]
 
     def read(self) -> tuple[Part, ...]:
-        """Freed lives, then live ones, then those in foreign memory; each once."""
+        """Freed storages, then live ones, then external ones; each once."""
         freed, buried = self._freed()
         live = [self._live(extent, buried) for extent in self._box.regions(Region.STORAGES, _SLOT.size)]
         self._journal.note_unknown(self._who_ids)
@@ -102,7 +102,7 @@ class Storages:
         return self._threads.tid(thread)
 
     def _live(self, extent: Extent, buried: set[int]) -> Part:
-        """The live ones of a table; its slots are looked at once here, and decoded later."""
+        """The live ones of a table; its slots are scanned once here, and decoded later."""
         part = Part(lambda slot: self._in_slot(extent, slot))
         add_base, add_size, add_slot = part.bases.append, part.sizes.append, part.slots.append
         for slot, (key, size_thread, who_id, _, _, sequence) in enumerate(self._box.unpack(extent, _SLOT)):
@@ -117,7 +117,7 @@ class Storages:
                 continue
             base = key & schema.KEY_ADDR_MASK
             if buried and _life_key(base, size_thread >> 48, sequence) in buried:
-                self.being_freed += 1  # the writer died between the grave and emptying the slot
+                self.being_freed += 1  # the writer died between writing the freed entry and emptying the slot
                 continue
             add_base(base)
             add_size(size_thread & _SIZE_MASK)
@@ -185,7 +185,7 @@ class Storages:
         return schema.GRAVES_PER_THREAD // 2
 
     def life(self, grave: tuple[int, ...]) -> Storage:
-        """A grave as a freed storage."""
+        """A freed-storage entry as a storage."""
         base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = grave
         who, moment, tid = self._journal.who, self.clock.moment, self._threads.tid
         return Storage(
@@ -205,7 +205,7 @@ class Storages:
         )
 
     def hit(self, grave: bytes, live: bool) -> Storage:
-        """The grave of a StorageHit; of a live storage only the first half of the life is set."""
+        """The storage of a StorageHit; of a live one only the allocation is set."""
         values = _GRAVE.unpack_from(grave)
         storage = self._either(values, live)
         slot = values[-1] - 1
