@@ -20,7 +20,7 @@ _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap
 
 
 def aimed_at(space: AddressSpace, place: Place | None, instruction: Instruction | None) -> Place | None:
-    """The place, told from the storage that a register of the faulting instruction points into, if there is just one.
+    """The address relative to the storage that one register of the faulting instruction points into.
 
     Args:
         space: The process.
@@ -50,7 +50,7 @@ def aimed_at(space: AddressSpace, place: Place | None, instruction: Instruction 
 
 
 def _older_life(space: AddressSpace, place: Place, instruction: Instruction) -> Storage | None:
-    """The freed storage whose first byte the base register still held, where the memory had another owner since."""
+    """The freed storage whose first byte the base register still held, if the memory had another owner since."""
     base = instruction.base_value
     if place.kind != "freed-storage" or place.storage is None or place.found == FOUND or instruction.index is None:
         return None

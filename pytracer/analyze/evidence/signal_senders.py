@@ -14,7 +14,7 @@ def sender_words(job: JobView, view: ProcessView) -> str | None:
     if sent is None:
         return None
     if not sent.sender_pid:
-        # kill() always tells who; a pid of 0 is one that the receiver's pid namespace does not have.
+        # kill() always has a sender; pid 0 is one outside of the receiver's pid namespace.
         return "a process outside of this container (of another pid namespace)" if sent.code == SI_USER else None
     pid = sent.sender_pid
     if job.job.launcher is not None and job.job.launcher.pid == pid:

@@ -454,9 +454,7 @@ class Snapshot:
     scoped_tensors: tuple[ScopedTensor, ...] = ()  # the last ones, oldest first
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
-    light: bool = (
-        False  # read partially: no records, storages, modules, buckets, nor a crash's memory
-    )
+    light: bool = False  # read partially: no records, storages, modules, buckets, nor a crash's memory
 
     @property
     def notes(self) -> tuple[Note, ...]:
