@@ -78,7 +78,7 @@ def enable(
     if box.has_box:
         box.lib.pytracer_resume()
         if directory is not None and Path(os.path.abspath(directory)) != box.directory:
-            _say(f"a process keeps its black box: recording goes on in {box.directory}")
+            _say(f"a process keeps its recording: continuing in {box.directory}")
     elif not _start(box, directory):
         return None
     python_half.start(chosen)

@@ -64,7 +64,7 @@ def parse_guard(text: str) -> Guard:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UsageError("guard mode was asked for without saying what to guard", EXAMPLES)
+        raise UsageError("guard mode needs a value", EXAMPLES)
     values: dict[str, int | bool] = {}
     for word in words:
         name, _, value = word.partition(":")
@@ -74,7 +74,7 @@ def parse_guard(text: str) -> Guard:
             raise UsageError(f"guard mode does not know {word!r}", EXAMPLES)
         field, number = found
         if field in values:
-            raise UsageError(f"guard mode is told twice what {field.replace('_', ' ')} is, in {text!r}", EXAMPLES)
+            raise UsageError(f"guard mode has two values of {field.replace('_', ' ')}, in {text!r}", EXAMPLES)
         values[field] = number
     return Guard(text=",".join(words), **values)  # type: ignore[arg-type]
 

@@ -78,7 +78,7 @@ def box_state(path: Path) -> int:
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """The last line of a child's output."""
     lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"
 
 
 def because(done: subprocess.CompletedProcess[str]) -> str:

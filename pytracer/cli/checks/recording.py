@@ -143,12 +143,12 @@ def check_preload() -> Check:
             )
         if not found:
             return Check(
-                "preload", MISSING, f"a traced child left no black box {because(done)}", f"rebuild: {REBUILD}", True
+                "preload", MISSING, f"a traced child left no recording {because(done)}", f"rebuild: {REBUILD}", True
             )
         return Check(
             "preload",
             WORKS,
-            f"a traced child left a black box of {found[0].stat().st_size / 2**20:.0f} MiB",
+            f"a traced child left a recording of {found[0].stat().st_size / 2**20:.0f} MiB",
             essential=True,
         )
 
@@ -173,11 +173,11 @@ def check_crash_handler() -> Check:
         return Check(
             "crash-handler",
             MISSING,
-            f"a child died of SIGSEGV, its black box does not say so {because(done)}",
+            f"a child died of SIGSEGV, and its recording has no crash {because(done)}",
             REBUILD,
             True,
         )
-    return Check("crash-handler", WORKS, "a child died of SIGSEGV, and its black box says so", essential=True)
+    return Check("crash-handler", WORKS, "a child died of SIGSEGV, and its recording has the crash", essential=True)
 
 
 def check_directory() -> Check:
@@ -198,7 +198,7 @@ def check_directory() -> Check:
         return Check(
             "directory",
             LIMITED,
-            f"{detail}: black boxes are written to {tempfile.gettempdir()} first",
+            f"{detail}: recordings are written to {tempfile.gettempdir()} first",
             "`pytracer run -o DIR`",
             True,
         )

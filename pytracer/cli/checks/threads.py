@@ -33,11 +33,11 @@ _PACKAGES = str(Path(trials.__file__).resolve().parents[3])
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SCOPES = {
     0: "",
-    1: "ptrace_scope is 1: parents only, or whom a process lets; ours lets its helper",
+    1: "ptrace_scope is 1: parents, and processes permitted by PR_SET_PTRACER, as the helper is",
     2: "ptrace_scope is 2: root only",
-    3: "ptrace_scope is 3: nobody",
+    3: "ptrace_scope is 3: no process",
 }
-_INSTEAD = "stacks of other threads are taken by a real-time signal, which threads that block it do not answer"
+_INSTEAD = "stacks of other threads are taken by a real-time signal; threads that block it are only listed"
 _KINDS = {"main": "the main thread", "python": "Python threads", "raw": "OpenMP workers and raw pthreads"}
 
 

@@ -51,7 +51,7 @@ def _process_of(processes: Sequence[Process], dump: FlightDump) -> int | None:
 
 def _unmatched(dump: FlightDump) -> str:
     if dump.rank is None:
-        return "neither its name nor its content tells its rank"
+        return "neither its name nor its content has its rank"
     return f"there is no black box of rank {dump.rank}"
 
 

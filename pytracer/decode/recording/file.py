@@ -168,7 +168,7 @@ class BoxFile:
                 raise InputError(f"{self.path} was changed by a copy in text mode", "copy it again in binary mode")
             if not any(self.data[:8]):  # made and preallocated, but the header was never written
                 message = f"{self.path} holds nothing: its process was killed while it made this black box"
-                raise InputError(message, "what is known of that process is in the box of its parent")
+                raise InputError(message, "its parent's recording has what is known of that process")
             raise InputError(
                 f"{self.path} is not a black box", "a black box is a *.blackbox file below a run directory"
             )
@@ -239,7 +239,9 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
             if nbytes > _LARGEST_FILE:
                 raise InputError(f"{path} is too large for a black box ({nbytes} bytes)", "name another file")
             if nbytes == 0:
-                raise InputError(f"{path} is empty", "the process died before its box was made, or the disk was full")
+                raise InputError(
+                    f"{path} is empty", "the process died before it created its recording, or the disk was full"
+                )
             data = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             _fill(data, file, 0, nbytes if first is None else min(first, nbytes))
         finally:
@@ -249,9 +251,7 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
             f"{path} does not exist", "check the path; runs lie in runs/, the newest is runs/latest"
         ) from None
     except IsADirectoryError:
-        raise InputError(
-            f"{path} is a directory, a black box is a file", "use `pytracer inspect` for a whole run"
-        ) from None
+        raise InputError(f"{path} is a directory, not a black box", "use `pytracer inspect` for a whole run") from None
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise InputError(f"{path} is not a regular file", "name a *.blackbox file or a run directory") from None

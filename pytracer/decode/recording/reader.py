@@ -79,7 +79,7 @@ def read_box(
     box = BoxFile(path, _LIGHT_REGIONS if light else None)
     header = box.header
     if header.trimmed and header.state == State.CRASHED:
-        box.note(0, "crashed after exit(0): by then the tables of storages had been given back")
+        box.note(0, "crashed after exit(0), when the tables of storages had been returned")
     journal = Journal(box)
     rings = Rings(box)
     clock = Clock(box, journal)
