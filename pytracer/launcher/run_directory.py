@@ -226,7 +226,7 @@ def collect_boxes(run: Run) -> Run:
     The recording of a running process is copied and left where it is.
 
     Raises:
-        RecordingError: the run directory cannot be written; the boxes stay where they are.
+        RecordingError: the run directory cannot be written; the recordings stay where they are.
     """
     if run.recording == run.directory:
         return run

@@ -12,7 +12,7 @@ from pytracer._errors import PytracerError
 from pytracer.cli.checks import cuda, environment, faults, guard, recording, storages, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
-__all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
+__all__ = ["ENVIRONMENT", "LIMITED", "MISSING", "RECORDING", "WORKS", "Check", "run_checks"]
 
 RECORDING: Sequence[Callable[[], Check]] = (
     recording.check_python,
@@ -22,7 +22,7 @@ RECORDING: Sequence[Callable[[], Check]] = (
     recording.check_crash_handler,
     recording.check_directory,
 )
-SURROUNDINGS: Sequence[Callable[[], Check]] = (
+ENVIRONMENT: Sequence[Callable[[], Check]] = (
     recording.check_torch,
     recording.check_native,
     storages.check_storages,
@@ -48,7 +48,7 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
 
 def run_checks() -> Iterator[Check]:
     """All checks in the order of a reader's questions; an error in a check is reported and does not stop the rest."""
-    for essential, functions in ((True, RECORDING), (False, SURROUNDINGS)):
+    for essential, functions in ((True, RECORDING), (False, ENVIRONMENT)):
         for function in functions:
             try:
                 yield function()

@@ -52,21 +52,21 @@ class _Lineage:
 def load_job(
     path: str | os.PathLike[str], progress: Progress | None = None, *, symbols: bool = True, light: bool = False
 ) -> Job:
-    """Reads all black boxes of a run.
+    """Reads all recordings of a run.
 
     Args:
         path: a run directory, a directory with `*.blackbox` files, or one such file.
-        progress: called with (boxes read, boxes in all) after each box.
+        progress: called with (files read, files in all) after each file.
         symbols: fill in function names of native frames.
-        light: of more than `FULL_BOXES` boxes, read only what tells how each process ended; `detail.py` reads the
-            rest of those that matter. A thousand ranks take seconds and a few hundred MB then.
+        light: of more than `FULL_BOXES` recordings, read only how each process ended; `detail.py` reads the rest of
+            the suspects. A thousand ranks then take seconds and a few hundred MB.
 
     Returns:
-        The job; its processes in the order in which their boxes were made. A box that cannot be read among others
-        that can is in `Job.damage`.
+        The job; its processes in the order of their files' creation. Unreadable files among readable ones are in
+        `Job.damage`.
 
     Raises:
-        InputError: `path` is missing, holds no black box, or none of them can be read.
+        InputError: `path` is missing, has no recording, or none of them can be read.
     """
     target = Path(path)
     damage: list[Damage] = []
