@@ -35,16 +35,16 @@ help:
 	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
-	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
+	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
-	@echo "make test-tsan  threads on all that is published without locks, below ThreadSanitizer"
-	@echo "make test-asan  the same below AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
+	@echo "make test-tsan  the lock-free structures with real threads, with ThreadSanitizer"
+	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
-	@echo "make format  let ruff and clang-format write"
-	@echo "make docs    generate what is generated"
+	@echo "make format  ruff and clang-format"
+	@echo "make docs    write the generated files"
 	@echo "make bench   all benchmarks, half an hour               (ARGS=--quick: ten minutes)"
 	@echo "make soak    a job of two ranks for half an hour        (ARGS='--minutes 10')"
 	@echo "make instructions  instructions of the hot paths against docs/measurements/cost.md; needs valgrind"
@@ -71,7 +71,7 @@ test-crash: build
 test-harm: build
 	$(BIN)/python scripts/harm_table.py -n $(JOBS) $(ARGS)
 
-# Other people's test suites and programs, untraced and traced. What is not installed is said: docs/measurements/peers.md has the packages.
+# Test suites and programs of other projects, untraced and traced. Missing ones are listed; docs/measurements/peers.md has the packages.
 test-peers: build $(VENV)/.peers
 	$(BIN)/python scripts/peers.py $(ARGS)
 

@@ -1,9 +1,9 @@
-"""The crash that torch 2.13 has by itself: DDP over gloo under TORCH_DISTRIBUTED_DEBUG=DETAIL, on every rank.
+"""A crash of torch 2.13 itself: DDP over gloo with TORCH_DISTRIBUTED_DEBUG=DETAIL, on every rank.
 
     TORCH_DISTRIBUTED_DEBUG=DETAIL pytracer run -- torchrun --nproc-per-node 2 examples/ddp_debug_detail.py
 
-Nothing is injected. DETAIL wraps the backend in another class, and DDP's constructor logs with a pointer that is then
-not what it takes it for (c10d::Logger::set_env_variables). Without the variable the same job trains.
+Nothing is injected. DETAIL wraps the backend in another class, and DDP's constructor logs with a pointer of the wrong
+type (c10d::Logger::set_env_variables). Without the variable the same job trains.
 """
 
 from __future__ import annotations

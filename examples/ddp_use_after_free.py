@@ -3,8 +3,8 @@
     pytracer run -- torchrun --nproc-per-node 2 examples/ddp_use_after_free.py
 
 The bug is a real one. With `gradient_as_bucket_view=True` every `.grad` is a view of DDP's bucket, and at the start of
-the second forward DDP throws its first buckets away and makes new ones in the order in which gradients became ready.
-Whoever kept an address from the first iteration, like the native monitor here, then reads released memory.
+the second forward DDP releases its first buckets and creates new ones in the order in which gradients became ready.
+An address kept from the first iteration, as by the native monitor here, then points to released memory.
 
 The C library maps blocks above 32 MiB one by one and unmaps them when they are released. One of the new buckets, 1 MB
 smaller than the old one, may be mapped into the very hole, but at its upper end: the rows that are read here lie at the

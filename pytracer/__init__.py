@@ -1,8 +1,8 @@
-"""The black box for PyTorch training: who died first, where, touching what, and why.
+"""A black box for PyTorch training: explains which process died first, where, what memory it touched, and why.
 
     import pytracer; pytracer.enable()          record this process
-    pytracer run -- torchrun ... train.py       record a whole job, no code change
-    pytracer inspect runs/latest                read what happened
+    pytracer run -- torchrun ... train.py       record a whole job, without code changes
+    pytracer inspect runs/latest                print the report
 
 Importing this package starts nothing and imports neither torch nor a compiled library.
 """
@@ -62,17 +62,17 @@ _LAZY = {
 
 
 def load(path: str | Sequence[str]) -> Job:
-    """Decodes the black boxes of a run.
+    """Decodes the recordings of a run.
 
     Args:
-        path: a run directory, a directory with `*.blackbox` files, or one such file; or those of several hosts. Dumps
-            of torch's Flight Recorder that lie in them are read, too.
+        path: a run directory, a directory of `*.blackbox` files, or one such file; a sequence for several hosts. Dumps
+            of torch's Flight Recorder in these directories are read, too.
 
     Returns:
         All processes of the job as frozen data; what could not be read is in `damage`.
 
     Raises:
-        InputError: nothing there can be read; the message names the file and the next step.
+        InputError: nothing could be read; the message names the file and the next step.
     """
     from pytracer.decode.job.load import load_runs
 
@@ -86,10 +86,10 @@ def inspect(path: str | Sequence[str]) -> Report:
         path: as for `load`.
 
     Returns:
-        The report; its keys are described in docs/reference/report.md.
+        The report; docs/reference/report-schema.md describes its keys.
 
     Raises:
-        InputError: nothing there can be read.
+        InputError: nothing could be read.
     """
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
@@ -104,16 +104,16 @@ def where(
 
     Args:
         path: as for `load`.
-        addresses: numbers, or words such as "0x7f..", "rdi", "rip-4", "stack+0x18" and "fault".
-        rank: whose addresses they are.
-        pid: the same by process id. Without both it is the only process, else the one that the verdict is about.
+        addresses: integers, or strings such as "0x7f..", "rdi", "rip-4", "stack+0x18" and "fault".
+        rank: the process, by rank.
+        pid: the process, by process id. Default: the only process, else the one of the verdict.
 
     Returns:
-        One answer for each address, in `addresses`; docs/reference/report.md describes the keys.
+        One entry per address, in `addresses`; docs/reference/report-schema.md describes the keys.
 
     Raises:
-        InputError: nothing there can be read, or there is no such process.
-        UsageError: several processes, and none is named; or a word that is no address.
+        InputError: nothing could be read, or there is no such process.
+        UsageError: the process is ambiguous, or an address is invalid.
     """
     from pytracer.analyze.where import explain_addresses
     from pytracer.decode.job.load import load_runs

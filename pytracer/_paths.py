@@ -1,4 +1,4 @@
-"""Where things lie: the core beside this package, run directories, file systems that must not hold a box.
+"""Paths: the core beside this package, run directories, file systems that must not hold a recording.
 
 Every traced process imports this file; `launcher/run_directory.py` is for the launcher.
 """
@@ -15,7 +15,8 @@ from pytracer._errors import RecordingError
 RUNS = "runs"
 LATEST = "latest"
 BUILD_HINT = "run `make build`, or `pip install --no-build-isolation -e .`"
-# A mapped box on these would wait for a network or a user-space server inside a page fault, or not survive SIGKILL.
+# On these, a page fault of a mapped file would wait for a network or a user-space server, or the file would not survive
+# SIGKILL.
 _REMOTE = r"(nfs\d*|lustre|fuse.*|9p|virtiofs|cifs|smb\d*|ceph|afs|gpfs|beegfs\w*|orangefs|pvfs2|glusterfs|wekafs)"
 
 
@@ -35,7 +36,7 @@ def built_core() -> Path:
 
 
 def command_word(command: Sequence[str]) -> str:
-    """One word that tells a run from others: the script or module, else the program."""
+    """One word that identifies a run: the script or module, else the program."""
     word = Path(command[0]).name
     for position, argument in enumerate(command[1:], 1):
         if argument.endswith(".py"):
@@ -50,7 +51,7 @@ def command_word(command: Sequence[str]) -> str:
 
 
 def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
-    """Kind of the file system that holds `path` (which need not exist yet), e.g. "ext4"; "" when not known.
+    """Type of the file system that holds `path` (which need not exist yet), e.g. "ext4"; "" if unknown.
 
     Source: the last line of /proc/self/mountinfo whose mount point is the longest prefix (proc(5)).
     """
@@ -73,12 +74,12 @@ def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> s
 
 
 def is_remote(kind: str) -> bool:
-    """Whether boxes must not be mapped on a file system of this kind."""
+    """Whether recordings must not be mapped on a file system of this type."""
     return re.fullmatch(_REMOTE, kind) is not None
 
 
 def point_latest(directory: Path) -> str:
-    """Lets `runs/latest` point at a directory below `runs/`; returns a note when it could not."""
+    """Points `runs/latest` to a directory below `runs/`; returns a note if it could not."""
     if directory.parent.name != RUNS:
         return ""
     link = directory.parent / LATEST

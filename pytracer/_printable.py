@@ -1,11 +1,11 @@
-r"""Makes untrusted text printable: the one place for every printer, and for shell commands in advice.
+r"""Makes untrusted text printable: the one place for all output, and for shell commands in advice.
 
-Names, messages, paths and command lines come from the job, so whoever writes the job, or a recording, chooses them. On
-a terminal they must not move the cursor, change colours or the title, hide or reorder characters, or begin a line of
-their own. What is not plain visible text is shown as an escape in the way of Python: `\x1b`, `\n`, `\u202e`.
+Names, messages, paths and command lines are chosen by the author of the job or of the recording. On a terminal they
+must not move the cursor, change colours or the title, hide or reorder characters, or begin a line of their own.
+Characters that are not plain visible text are shown as Python escapes: `\x1b`, `\n`, `\u202e`.
 
-`printable()` does that to a whole report before it is laid out, so that rows cannot be faked and widths are right.
-JSON is not text for people: `ascii_json()` keeps the data exact, and a terminal gets nothing but ASCII.
+`printable()` does that for a whole report before it is laid out, so that rows cannot be faked and widths are right. In
+JSON the data stays exact: `ascii_json()` writes nothing but ASCII.
 
 Standard library only, and little of it: traced processes import this file.
 """
@@ -18,22 +18,23 @@ from typing import Any, TypeVar, cast
 
 _Part = TypeVar("_Part")
 
-# Characters that str.isprintable() accepts and nobody sees: Default_Ignorable_Code_Point and blanks that are letters
-# (Unicode 15.1, DerivedCoreProperties.txt). All other invisible ones (Cc, Cf, Cs, Co, Cn, Zl, Zp, Zs) it refuses.
+# Characters that str.isprintable() accepts and that are invisible: Default_Ignorable_Code_Point and blanks that are
+# letters (Unicode 15.1, DerivedCoreProperties.txt). All other invisible ones (Cc, Cf, Cs, Co, Cn, Zl, Zp, Zs) it
+# rejects.
 _UNSEEN = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef"
 )  # fmt: skip
-_MOST_MARKS = 3  # diacritics above each other; more of them grow into the lines above and below
+_MOST_MARKS = 3  # stacked diacritics; more of them overlap the lines above and below
 _SUSPECT = re.compile(f"[{_UNSEEN}]")
 _STYLING = re.compile(r"(\x1b\[[0-9;]*m)")
 _REPLACEMENT = "\ufffd"
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, with an escape for everything that is no visible character.
+    """`text` on one line, with an escape for each invisible character.
 
-    A combining mark stays where it has a letter to stand on, so that it cannot attach itself to what we print before.
+    A combining mark stays if it follows a letter, so that it cannot combine with our own text before it.
     """
     if text.isascii():
         return text if text.isprintable() else "".join(map(_shown, text))
@@ -41,7 +42,7 @@ def one_line(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """The same, but line breaks stay: for what is laid out line by line, below each other and indented."""
+    """The same, with line breaks kept, for text that is laid out line by line and indented."""
     return "\n".join(map(one_line, text.replace("\r\n", "\n").split("\n")))
 
 
@@ -56,9 +57,10 @@ def printable(value: _Part, paragraphs: Collection[str] = ()) -> _Part:
 
 
 def neutral(text: str, *, styled: bool = False) -> str:
-    """The last net, for what is about to be written: U+FFFD for each character that should not have come so far.
+    """The last defence, before writing: U+FFFD for each character that should have been escaped before.
 
-    Line breaks stay, and with `styled` the sequences that set colours: they are ours, `printable` has left none.
+    Line breaks stay, and with `styled` the sequences that set colours: they are ours, `printable` has removed all
+    others.
     """
     if not styled:
         return "\n".join(map(_neutral_line, text.split("\n")))
@@ -67,9 +69,9 @@ def neutral(text: str, *, styled: bool = False) -> str:
 
 
 def shell_word(text: str) -> str:
-    """`text` as one word for a shell, on one line and visible; of bash and zsh's $'...' where it has to be."""
+    """`text` as one word for a shell, on one line and visible; with bash's and zsh's $'...' if needed."""
     if one_line(text) == text:
-        import shlex  # here: traced processes have no need of it
+        import shlex  # imported here: traced processes do not need it
 
         return shlex.quote(text)
     data = text.encode("utf-8", "surrogateescape" if _is_from_bytes(text) else "replace")
@@ -82,7 +84,7 @@ def shell_command(*words: str) -> str:
 
 
 def ascii_json(text: str) -> str:
-    """JSON with escapes for all that is not printable ASCII; it means the same. Line breaks between values stay."""
+    """JSON with escapes for all that is not printable ASCII, with the same meaning. Line breaks between values stay."""
     return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _json_escape, text)
 
 
@@ -114,10 +116,10 @@ def _printable(value: Any, paragraphs: Collection[str], lines: bool) -> Any:
 
 def _replaced(value: Any, changed: dict[str, Any]) -> Any:
     if hasattr(value, "__struct_fields__"):
-        import msgspec  # here: traced processes have no structs and need not have it
+        import msgspec  # imported here: traced processes have no structs
 
         return msgspec.structs.replace(value, **changed)
-    from dataclasses import replace  # here: as above
+    from dataclasses import replace  # imported here, likewise
 
     return replace(value, **changed)
 
@@ -133,11 +135,11 @@ def _escape(code: int) -> str:
 
 
 def _without_loose_marks(text: str) -> str:
-    """Combining marks with nothing to stand on, and those above the third on one letter, as escapes."""
-    import unicodedata  # here: a shared library, and most text has no need of it
+    """Escapes combining marks without a base letter, and those above the third on one letter."""
+    import unicodedata  # imported here: a shared library, which most text does not need
 
     out: list[str] = []
-    marks = _MOST_MARKS  # nothing to stand on yet
+    marks = _MOST_MARKS  # no base letter yet
     for char in text:
         if char.isascii() or not unicodedata.category(char).startswith("M"):
             marks = _MOST_MARKS if char == " " else 0
@@ -157,7 +159,7 @@ def _neutral_line(line: str) -> str:
 
 
 def _is_from_bytes(text: str) -> bool:
-    """Whether all lone surrogates are those of os.fsdecode(), so that the bytes can be had back."""
+    """Whether all lone surrogates are those of os.fsdecode(), so that the bytes can be restored."""
     return all(0xDC80 <= ord(char) <= 0xDCFF for char in text if 0xD800 <= ord(char) <= 0xDFFF)
 
 

@@ -1,8 +1,8 @@
-"""Files of a run directory: written only where nobody else may lead them elsewhere.
+"""Files of a run directory, written so that no other user can redirect them.
 
-Everything is opened below a descriptor of the directory, which must belong to this user and be writable by nobody
-else; no link is followed, and a file that exists is never opened for writing but replaced. Used by whatever writes
-into a run directory. Standard library only.
+Everything is opened below a descriptor of the directory, which must belong to this user and be writable by no other; no
+link is followed, and an existing file is never opened for writing but replaced. Used by everything that writes into a
+run directory. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def private_directory(path: str | os.PathLike[str], below: int | None = None) -> Iterator[int]:
-    """Opens a directory of ours; yields its descriptor.
+    """Opens a private directory; yields its descriptor.
 
     Args:
         path: of the directory; the last part must not be a link.
@@ -49,7 +49,7 @@ def private_directory(path: str | os.PathLike[str], below: int | None = None) ->
 
 @contextlib.contextmanager
 def made_directory(name: str, below: int) -> Iterator[int]:
-    """The same for a directory below another one, which is made (0700) when it is missing."""
+    """The same for a directory below another one, which is created (0700) if missing."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, mode=0o700, dir_fd=below)
     with private_directory(name, below) as descriptor:
@@ -57,7 +57,7 @@ def made_directory(name: str, below: int) -> Iterator[int]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Writes a file, readable by the owner only, by way of a rename: it is never half there.
+    """Writes a file by a rename, readable by the owner only: it is never incomplete.
 
     Raises:
         OSError: the directory cannot be written, or the disk is full; an older file stays as it was.
@@ -96,7 +96,7 @@ def copy_private(name: str, source: int, target: int) -> None:
 
 
 def new_file(name: str, directory: int) -> int:
-    """Makes a file of mode 0600; one of that name, such as a dead launcher left, is unlinked first."""
+    """Creates a file of mode 0600; an old one, as a dead launcher leaves, is unlinked first."""
     for _ in range(2):
         try:
             descriptor = os.open(name, _NEW, 0o600, dir_fd=directory)
@@ -119,7 +119,7 @@ def _check(descriptor: int, path: str | os.PathLike[str]) -> None:
     found = os.fstat(descriptor)
     if found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_MAY_WRITE:
         return
-    # File systems that map owners, or know none, show all alike: what we make there looks the same as what we found.
+    # File systems that map owners, or have none, show all alike: what we create there looks the same as what we found.
     uid, mode = _as_made_here(descriptor)
     if found.st_uid != uid:
         raise RecordingError(f"{os.fspath(path)} belongs to another user (uid {found.st_uid})", "choose another -o DIR")

@@ -1,6 +1,6 @@
-"""Small pure functions that put values into words: sizes, times, names. Shared by `analyze` and `render`.
+"""Pure functions that format values: sizes, times, names. Shared by `analyze` and `render`.
 
-They know nothing about black boxes or reports and import nothing of ours.
+They know nothing about recordings or reports and import no other module of the package.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def capital(words: str) -> str:
 
 
 def origin_phrase(origin: str | None, file: str | None) -> str | None:
-    """What kind of memory a storage lies in; None for what torch allocated in the ordinary way."""
+    """The kind of memory of a storage; None for torch's usual allocator."""
     words = {
         "default-allocator": "allocated past the registered allocator, as torch.UntypedStorage does",
         "torch-load": "allocated by torch.load",
@@ -112,7 +112,7 @@ def function_words(name: str) -> str:
 
 
 def _without_brackets(text: str) -> str:
-    """Without `<...>` and all inside; a bracket that has no partner stays. One pass: names may be very long."""
+    """Without `<...>` and its contents; an unmatched bracket stays. One pass, because names may be very long."""
     kept: list[str] = []
     opened: list[int] = []
     for part in re.split("([<>])", text):

@@ -22,19 +22,19 @@ PAGE = """# Crash matrix
 <!-- Written by `make test-crash ARGS='--write docs/measurements/crash-matrix.md'`. -->
 
 {total} processes that really die: kinds of death x threads x ways to record, then states in which the process dies, on
-the main thread. What each cell must leave is data in `tests/crash/matrix/cells.py`. A cell is *ok* when
+the main thread. `tests/crash/matrix/cells.py` lists what each cell must leave. A cell is *ok* when
 
 - the report is complete: every step of the handler was done, the native stack reaches the thread's first function
   (unless it is the stack that is smashed), and all other threads have theirs;
-- the class of the verdict, the thread and the fault address are right, and so are glibc's words, the sender, the size
-  of the file and the C++ exception where the kind has them;
+- the class of the verdict, the thread and the fault address are right, and so are glibc's message, the sender, the size
+  of the file and the C++ exception if the kind has them;
 - the exit status is that of the same process without pytracer, and nothing of the process is left;
 - dying took no longer than the handler's own limits allow;
-- where a core dump is allowed, gdb reads the same siginfo and program counter from it.
+- if a core dump is allowed, gdb reads the same siginfo and program counter from it.
 
-*-* was not run. *none* means that no report can be made, which is what the cell asserts: the status is exact, and the
-box says nothing false. Each pair is {ways}. `make test` runs a part of the matrix that has every kind, thread, state
-and way, `make test-crash` all of it.
+*-* was not run. *none* means that no report can be made, which the cell asserts: the status is exact, and the
+recording contains nothing false. Each pair is {ways}. `make test` runs a part of the matrix that covers every kind,
+thread, state and way, `make test-crash` all of it.
 
 {verdict} On {machine}.
 
@@ -42,7 +42,7 @@ and way, `make test-crash` all of it.
 
 {kinds}
 
-`main` of a DataLoader's worker is the worker's main thread; its parent then ends with a RuntimeError.
+`main` of a DataLoader worker is the worker's main thread; its parent then ends with a RuntimeError.
 
 ## States
 

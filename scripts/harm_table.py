@@ -28,11 +28,11 @@ PAGE = """# A traced program behaves as an untraced one
 
 <!-- Written by `make test-harm ARGS='--times 20 --write docs/measurements/harm.md'`. -->
 
-{rows} programs, each run untraced, and traced in {ways} ways, with up to {powers} sets of what its processes may do.
-Equal means: the same status, the same standard output, no more on disk than the row allows (16 MB unless
-`tests/harm/rows.py` says otherwise), and, where the claim is a cost, at most 1.1 times the CPU time and 10 ms; for
-rows that are nothing but short-lived processes 0.3 ms more for each that is forked, 0.9 ms for each that is executed.
-The programs lie in `tests/harm/programs/`, each with a comment what does such a thing.
+{rows} programs, each run untraced, and traced in {ways} ways, with up to {powers} sets of privileges. Equal means:
+the same status, the same standard output, no more on disk than the row allows (16 MB by default,
+`tests/harm/rows.py`), and, if the claim is a cost, at most 1.1 times the CPU time and 10 ms; for
+rows of short-lived processes only, 0.3 ms more for each fork, 0.9 ms for each exec.
+The programs are in `tests/harm/programs/`, each with a comment on the real programs that do the same.
 
 - ways: *environment*, `LD_PRELOAD` without a launcher; *launcher*, below `pytracer run`; *enable*,
   `pytracer.enable()` in a Python program;
@@ -40,7 +40,7 @@ The programs lie in `tests/harm/programs/`, each with a comment what does such a
   *filtered*, below a seccomp filter that allows everything, as in containers; *first-process*, as PID 1 of a PID
   namespace.
 
-A cell is "20 of 20" when 20 of 20 runs were equal; programs whose cells all were, share a line. *-* was not run.
+A cell is "20 of 20" when 20 of 20 runs were equal; programs with equal cells throughout share a line. *-* was not run.
 
 {date}, {machine}. {verdict} `{command}`
 

@@ -28,24 +28,24 @@ from tests.support.machine import machine  # noqa: E402
 
 NEAR = 0.2  # of numbers
 
-PAGE = """# Other people's tests and programs
+PAGE = """# Tests and programs of other projects
 
 <!-- Written by `make test-peers ARGS='--all --write docs/measurements/peers.md'`. -->
 
-Other people's test suites and programs, run untraced and traced, and compared test by test: by environment alone
-(`LD_PRELOAD` without a launcher), and below `pytracer run`; torch's operators below each level and in guard mode,
-by the bits of their results. A test differs when no traced run of it ended as one of its untraced runs; what was
-not equal at first was run again, up to {repeat} times.
+Test suites and programs of other projects, run untraced and traced, and compared test by test: by environment alone
+(`LD_PRELOAD` without a launcher), and below `pytracer run`; torch's operators at each level and in guard mode,
+by the bits of their results. A test differs if no traced run of it ended as one of its untraced runs; tests that
+were not equal at first were run again, up to {repeat} times.
 
 Programs are bash scripts, OpenJDK (implicit null checks, stack overflows, safepoints; crashes with their hs_err
 file), node (WebAssembly's traps), Go with and without cgo, redis, nginx, postgres, git, sqlite, gdb, Boehm's
-collector, GNU libsigsegv, UCX (whose handler of SIGSEGV is there as soon as its library is loaded), gRPC in Python.
-On Debian they come with: `apt-get install openjdk-17-jdk-headless nodejs golang-go redis-server nginx-light
-postgresql git sqlite3 gdb libgc-dev libsigsegv-dev ucx-utils` and `pip install grpcio`; the own tests of libgc and
-libsigsegv, and torch's of multiprocessing, with `apt-get source libgc libsigsegv pytorch` in the directory that
+collector, GNU libsigsegv, UCX (whose library installs a SIGSEGV handler when it is loaded), gRPC in Python.
+On Debian they are installed by `apt-get install openjdk-17-jdk-headless nodejs golang-go redis-server nginx-light
+postgresql git sqlite3 gdb libgc-dev libsigsegv-dev ucx-utils` and `pip install grpcio`; the tests of libgc and
+libsigsegv, and torch's of multiprocessing, by `apt-get source libgc libsigsegv pytorch` in the directory that
 PYTRACER_PEER_SOURCES names. torch's distributed tests run in slices of 20 tests, each a process with a time limit;
-by fork their ranks have torch already, by spawn each one loads it, which takes most of the time. Interpreters beyond
-this one come from PATH or PYTRACER_TEST_PYTHONS. Programs that are missing are left out; CI runs `make test-peers
+forked ranks have torch already, spawned ones load it, which takes most of the time. Other interpreters
+come from PATH or PYTRACER_TEST_PYTHONS. Missing programs are left out; CI runs `make test-peers
 ARGS=--quick`.
 
 {date}, {machine}. {verdict}

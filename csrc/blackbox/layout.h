@@ -357,7 +357,7 @@ static_assert(sizeof(RegionEntry) == 40);
 static_assert(std::is_standard_layout_v<RegionEntry> && std::is_trivially_copyable_v<RegionEntry>);
 static_assert(offsetof(RegionEntry, log2_slots) == 36);
 
-/// One thread context. Contexts of ended threads are handed to new ones; graves stay until overwritten.
+/// One thread context. Contexts of ended threads are reused; freed storages stay until overwritten.
 struct ThreadHead {
   int32_t tid;
   uint32_t ended;
@@ -401,7 +401,7 @@ static_assert(sizeof(LiveStorage) == 32);
 static_assert(std::is_standard_layout_v<LiveStorage> && std::is_trivially_copyable_v<LiveStorage>);
 static_assert(offsetof(LiveStorage, sequence) == 28);
 
-/// A whole life, both ends, written when the storage was freed.
+/// A whole allocation lifetime, written when the storage was freed.
 struct Grave {
   uint64_t base;
   uint64_t nbytes;
@@ -423,7 +423,7 @@ static_assert(sizeof(Grave) == 64);
 static_assert(std::is_standard_layout_v<Grave> && std::is_trivially_copyable_v<Grave>);
 static_assert(offsetof(Grave, foreign) == 60);
 
-/// One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves.
+/// One allocation of torch's caching allocator, in the table of live blocks or in the ring of freed ones.
 struct DeviceBlock {
   uint32_t order;
   uint16_t state;
@@ -449,7 +449,7 @@ static_assert(sizeof(DeviceBlock) == 96);
 static_assert(std::is_standard_layout_v<DeviceBlock> && std::is_trivially_copyable_v<DeviceBlock>);
 static_assert(offsetof(DeviceBlock, reserved) == 80);
 
-/// Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too.
+/// Memory that a caching allocator got from the driver, which contains blocks; or a mapped part of an expandable segment.
 struct DeviceSegment {
   uint32_t order;
   uint16_t state;
@@ -529,7 +529,7 @@ static_assert(sizeof(GraphInput) == 96);
 static_assert(std::is_standard_layout_v<GraphInput> && std::is_trivially_copyable_v<GraphInput>);
 static_assert(offsetof(GraphInput, reserved_end) == 88);
 
-/// A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for.
+/// A CUDA stream that blocks were allocated for or collectives queued on. Queried once a second, never waited for.
 struct CudaStream {
   uint32_t order;
   uint16_t state;
@@ -545,7 +545,7 @@ static_assert(sizeof(CudaStream) == 64);
 static_assert(std::is_standard_layout_v<CudaStream> && std::is_trivially_copyable_v<CudaStream>);
 static_assert(offsetof(CudaStream, reserved_end) == 40);
 
-/// STREAM: streams wait for each other, or the host for them. Level ops.
+/// STREAM: a CUDA stream waits for another, or the host waits for one. Level ops.
 struct StreamRecord {
   uint32_t action;
   uint32_t device;
@@ -576,7 +576,7 @@ static_assert(sizeof(DeviceOomEntry) == 64);
 static_assert(std::is_standard_layout_v<DeviceOomEntry> && std::is_trivially_copyable_v<DeviceOomEntry>);
 static_assert(offsetof(DeviceOomEntry, who_where) == 60);
 
-/// The live blocks that one place has allocated.
+/// The live blocks that one call site allocated.
 struct DeviceOomUser {
   uint32_t who_id;
   uint32_t who_where;
@@ -588,7 +588,7 @@ static_assert(sizeof(DeviceOomUser) == 24);
 static_assert(std::is_standard_layout_v<DeviceOomUser> && std::is_trivially_copyable_v<DeviceOomUser>);
 static_assert(offsetof(DeviceOomUser, pool) == 20);
 
-/// A storage whose memory torch did not allocate. A freed one stays until its slot is taken again.
+/// An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused.
 struct ForeignStorage {
   uint32_t state;
   uint32_t generation;
@@ -614,7 +614,7 @@ static_assert(sizeof(RecordHeader) == 16);
 static_assert(std::is_standard_layout_v<RecordHeader> && std::is_trivially_copyable_v<RecordHeader>);
 static_assert(offsetof(RecordHeader, mono_ns) == 8);
 
-/// MARK: the program's own words. SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.
+/// MARK: text of pytracer.mark(). SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.
 struct TextRecord {
   char text[112];
 };
@@ -632,7 +632,7 @@ static_assert(sizeof(StepRecord) == 16);
 static_assert(std::is_standard_layout_v<StepRecord> && std::is_trivially_copyable_v<StepRecord>);
 static_assert(offsetof(StepRecord, reserved) == 12);
 
-/// NODE: an autograd node begins to run. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator.
+/// NODE: an autograd node starts. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator.
 struct NodeRecord {
   char name[48];
   int64_t sequence_nr;
@@ -687,7 +687,7 @@ static_assert(sizeof(CollectiveSlot) == 256);
 static_assert(std::is_standard_layout_v<CollectiveSlot> && std::is_trivially_copyable_v<CollectiveSlot>);
 static_assert(offsetof(CollectiveSlot, stream) == 252);
 
-/// A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS.
+/// A tensor used by torch.ops.fsdp. The ring slot of number n is (n - 1) % SCOPED_TENSORS.
 struct ScopedTensor {
   uint32_t order;
   uint32_t role;
@@ -760,7 +760,7 @@ static_assert(sizeof(SiteEntry) == 24);
 static_assert(std::is_standard_layout_v<SiteEntry> && std::is_trivially_copyable_v<SiteEntry>);
 static_assert(offsetof(SiteEntry, reserved) == 20);
 
-/// STACK: followed by `count` places, innermost first.
+/// STACK: followed by `count` call sites, innermost first.
 struct StackEntry {
   uint32_t node_id;
   uint32_t count;
@@ -769,7 +769,7 @@ static_assert(sizeof(StackEntry) == 8);
 static_assert(std::is_standard_layout_v<StackEntry> && std::is_trivially_copyable_v<StackEntry>);
 static_assert(offsetof(StackEntry, count) == 4);
 
-/// One place of a STACK entry.
+/// One call site of a STACK entry.
 struct StackPlace {
   uint32_t code_id;
   uint32_t code_offset;
@@ -898,7 +898,7 @@ static_assert(sizeof(PythonFrame) == 56);
 static_assert(std::is_standard_layout_v<PythonFrame> && std::is_trivially_copyable_v<PythonFrame>);
 static_assert(offsetof(PythonFrame, frame) == 48);
 
-/// A loaded shared object that a native frame lies in.
+/// A loaded shared object that has a native frame.
 struct Image {
   uint64_t start;
   uint64_t end;
@@ -913,7 +913,7 @@ static_assert(sizeof(Image) == 64);
 static_assert(std::is_standard_layout_v<Image> && std::is_trivially_copyable_v<Image>);
 static_assert(offsetof(Image, reserved) == 56);
 
-/// A storage near the fault address, as the handler found it before other threads could change the table.
+/// A storage near the fault address, found before other threads could change the table.
 struct StorageHit {
   uint32_t kind;
   uint32_t thread_index;
@@ -924,7 +924,7 @@ static_assert(sizeof(StorageHit) == 80);
 static_assert(std::is_standard_layout_v<StorageHit> && std::is_trivially_copyable_v<StorageHit>);
 static_assert(offsetof(StorageHit, grave) == 16);
 
-/// A thread that crashed while another one was being reported.
+/// A thread that crashed while another crash was being recorded.
 struct AlsoCrashed {
   int32_t tid;
   int32_t signal;
@@ -972,7 +972,7 @@ static_assert(sizeof(ThreadStack) == 384);
 static_assert(std::is_standard_layout_v<ThreadStack> && std::is_trivially_copyable_v<ThreadStack>);
 static_assert(offsetof(ThreadStack, reserved) == 336);
 
-/// GUARD: settings, place and counters of guard mode.
+/// GUARD: settings, address ranges and counters of guard mode.
 struct GuardRegion {
   uint32_t armed;
   uint32_t mechanism;
@@ -1005,7 +1005,7 @@ static_assert(sizeof(GuardRegion) == 256);
 static_assert(std::is_standard_layout_v<GuardRegion> && std::is_trivially_copyable_v<GuardRegion>);
 static_assert(offsetof(GuardRegion, reserved) == 176);
 
-/// GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts.
+/// GUARDED: one guarded storage, or its quarantine. Of several that overlap the one with the largest number is valid.
 struct GuardedStorage {
   uint64_t base;
   uint64_t nbytes;
@@ -1059,7 +1059,7 @@ static_assert(sizeof(SignalEntry) == 32);
 static_assert(std::is_standard_layout_v<SignalEntry> && std::is_trivially_copyable_v<SignalEntry>);
 static_assert(offsetof(SignalEntry, reserved) == 28);
 
-/// A module, or a tensor that has a name: a tree. Addresses were right when the epoch beside them began; the handler looks again.
+/// A module or a named tensor; the slots form a tree. Addresses were right when their epoch began; the handler reads them again.
 struct NameSlot {
   uint32_t role;
   uint32_t name;
@@ -1088,7 +1088,7 @@ static_assert(sizeof(NameSlot) == 136);
 static_assert(std::is_standard_layout_v<NameSlot> && std::is_trivially_copyable_v<NameSlot>);
 static_assert(offsetof(NameSlot, reserved) == 132);
 
-/// A tensor that a Python variable or an autograd node held at the crash, as the handler found it.
+/// A tensor that a Python variable or an autograd node held at the crash.
 struct Holder {
   uint32_t kind;
   uint32_t frame;

@@ -1,7 +1,7 @@
-"""Names of the environment variables that a black box records: this list and no prefix, so that no secret slips in.
+"""Names of the recorded environment variables: exact names and no prefix, so that no secret is included.
 
-`SLURM_JWT` and `PMIX_SECURITY_...` begin like names that matter. A variable is listed when it says who a process is, or
-changes how it loads, allocates, computes, communicates or dies. The core's table is made by scripts/gen_redaction.py.
+`SLURM_JWT` and `PMIX_SECURITY_...` begin like relevant names. A variable is listed if it identifies a process, or
+changes how it loads, allocates, computes, communicates or dies. scripts/gen_redaction.py generates the core's table.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class NoteCode(str, Enum):
-    """What a note is about. `subject`, where there is one, is named in brackets."""
+    """The subject of a note. `subject`, if there is one, is in the brackets, too."""
 
     OTHER = "other"
     TORCH_HOOKS = "torch-hooks"  # none is installed: torch's half of the recording is missing

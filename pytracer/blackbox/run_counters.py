@@ -16,7 +16,7 @@ NBYTES = 65536
 
 
 class SeenProcess(NamedTuple):
-    """A process that ran below the recorder, with a box or without; `name` as the kernel has it, 15 bytes at most."""
+    """A process that ran with the core, recorded or not; `name` from the kernel, 15 bytes at most."""
 
     pid: int
     ppid: int
@@ -34,7 +34,7 @@ class Counts(NamedTuple):
 
 
 def unpack(data: bytes) -> tuple[Counts, list[SeenProcess]] | None:
-    """What the bytes of a file say; None when they are not of that kind."""
+    """The contents of the file's bytes; None if they are of another kind."""
     if len(data) != NBYTES or not data.startswith(MAGIC):
         return None
     _, processes, boxes, box_bytes, _, *unrecorded = HEAD.unpack_from(data)

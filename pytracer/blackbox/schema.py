@@ -37,7 +37,7 @@ GRAPH_INPUTS = 16384
 CUDA_STREAMS = 128
 JOURNAL_BYTES = 2 * 1024 * 1024
 JOURNAL_MAGIC = 0x4A45
-# sigqueue(pid, REQUEST_SIGNAL, REQUEST_VALUE) asks a running process for the stacks of all its threads.
+# sigqueue(pid, REQUEST_SIGNAL, REQUEST_VALUE) requests the stacks of all threads of a running process.
 REQUEST_SIGNAL = 60
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
@@ -53,7 +53,7 @@ KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
 
 
 class State(IntEnum):
-    """`FileHeader.state`: where the process stood when the file was last written."""
+    """`FileHeader.state`: the state of the process when the file was last written."""
 
     CREATING = 0
     RECORDING = 1
@@ -99,13 +99,13 @@ class Region(IntEnum):
 
 
 class Origin(IntEnum):
-    """Where the memory of a storage comes from. Below 16: in the table of live storages; the others: in FOREIGN.
+    """The origin of a storage's memory. Below 16: in the table of live storages; the others: in FOREIGN.
 
-    BEFORE_ENABLE: of the CPU allocator, too, but found only when the recording began.
+    BEFORE_ENABLE: of the CPU allocator, allocated before recording started.
     """
 
     CPU_ALLOCATOR = 0  # the registered CPU allocator: torch's own, or one of the program's
-    DEFAULT_ALLOCATOR = 1  # torch's own where the program registered another one: torch.UntypedStorage
+    DEFAULT_ALLOCATOR = 1  # torch's own, used by torch.UntypedStorage although the program registered another one
     BEFORE_ENABLE = 2
     PINNED = 3  # torch's host allocator for CUDA; a freed one stays in torch's cache
     SHARED_MEMORY = 16
@@ -126,7 +126,7 @@ class ForeignState(IntEnum):
 
 
 class Record(IntEnum):
-    """What a record of a thread's ring says; `RecordHeader.kind`. 32 to 34 were never released."""
+    """The kind of a record of a thread's ring; `RecordHeader.kind`. 32 to 34 were never released."""
 
     MARK = 1
     STEP = 2
@@ -139,45 +139,45 @@ class Record(IntEnum):
 
 
 class Entry(IntEnum):
-    """What a journal entry says; `EntryHeader.kind`. Entries are facts that are not forgotten."""
+    """The kind of a journal entry; `EntryHeader.kind`. Entries are never overwritten."""
 
     PROCESS = 1  # argv, NUL-separated, as in /proc/self/cmdline
     ENVIRONMENT = 2  # allow-listed NAME=VALUE, NUL-separated
     NOTE = 3  # text: [code] and what could not be recorded; see note_codes.py. Without a code: minor version 0, and the core
-    WAIT = 4  # WaitEntry: a child's end, as this process saw it
+    WAIT = 4  # WaitEntry: a child's end, as this process observed it
     CODE = 16  # CodeEntry + qualified name + file name + line table
     NODE = 17  # name of an autograd node's class
-    SITE = 18  # SiteEntry: innermost place and the first one of the user's own
-    STACK = 24  # StackEntry + its places (StackPlace): who allocated or freed a guarded storage
+    SITE = 18  # SiteEntry: innermost call site and the first one outside torch and pytracer
+    STACK = 24  # StackEntry + its call sites (StackPlace): where a guarded storage was allocated or freed
     VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
     RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}; with "left": it begins to leave the job
     MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
-    # while it had not reached the top.
+    # before it reached the top.
     EXCEPTION = 36
-    GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks"} before it is made
+    GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks"} before it is created
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
-    SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a signal that asks a process to end
+    SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a termination signal
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
-    DEVICE_OOM = 48  # DeviceOomEntry + DeviceOomUser[]: a caching allocator could not give what was asked for
-    SCOPE = 60  # text: what a thread was busy with when it called collectives, e.g. `FSDP::all_gather (layers.0)`
+    DEVICE_OOM = 48  # DeviceOomEntry + DeviceOomUser[]: a caching allocator could not satisfy a request
+    SCOPE = 60  # text: what a thread was doing when it called collectives, e.g. `FSDP::all_gather (layers.0)`
     # JSON {"module","unit","generation","wrapper","world_size","shard_rank","replicas","parameters"}: an FSDP unit.
     # fully_shard: "parameters":[{"fqn","numel","shard_numel","itemsize","addr","placements"}], in the order of its operators.
     # FSDP1, "flat": also "strategy","shard":{"addr","numel","itemsize"}; "parameters":[{"fqn","offset","numel"}], in elements.
     UNIT = 61
     HOOK = 62  # JSON {"module","hook"}: a communication hook of a DDP module
-    NAME = 50  # text: a part of a name, e.g. "weight"; NAMES says where it belongs
+    NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
-    LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was made
+    LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was created
 
 
 class Step(IntEnum):
     """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`.
 
-    NAMES and HOLDERS run after LOADED_IMAGES. OTHER_THREADS comes after a previous handler had its turn: it disturbs
-    threads, so the process must be sure to die.
+    NAMES and HOLDERS run after LOADED_IMAGES. OTHER_THREADS follows the previous handler: it disturbs threads, so
+    the process must be certain to die.
     """
 
     SIGNAL = 0
@@ -206,7 +206,7 @@ class ThreadsHow(IntEnum):
 
 
 class HelperState(IntEnum):
-    """`CrashHeader.helper_state`: how far the talk of a dying process with the launcher's helper got."""
+    """`CrashHeader.helper_state`: how far a dying process's request to the launcher's helper got."""
 
     NONE = 0
     ASKED = 1
@@ -226,7 +226,7 @@ class Level(IntEnum):
 
 
 class CollectiveState(IntEnum):
-    """`CollectiveSlot.state`: how far a collective got, as this process saw it."""
+    """`CollectiveSlot.state`: how far a collective got, as this process observed it."""
 
     SCHEDULED = 1
     STARTED = 2
@@ -235,7 +235,7 @@ class CollectiveState(IntEnum):
 
 
 class BlockState(IntEnum):
-    """`DeviceBlock.state`. AWAITED: freed by the program; the allocator keeps it until other streams are done with it."""
+    """`DeviceBlock.state`. AWAITED: freed by the program; the allocator keeps it until other CUDA streams have used it."""
 
     EMPTY = 0
     LIVE = 1
@@ -262,7 +262,7 @@ class GraphState(IntEnum):
 
 
 class InputState(IntEnum):
-    """`GraphInput.state`: what became of memory that a CUDA graph reads and did not allocate itself."""
+    """`GraphInput.state`: the state of memory that a CUDA graph uses and did not allocate."""
 
     EMPTY = 0
     LIVE = 1
@@ -271,7 +271,7 @@ class InputState(IntEnum):
 
 
 class StreamState(IntEnum):
-    """`CudaStream.state`: what the device said when it was last asked."""
+    """`CudaStream.state`: the state that the device last reported."""
 
     UNKNOWN = 0
     IDLE = 1
@@ -308,7 +308,7 @@ class StackState(IntEnum):
 
 
 class NameRole(IntEnum):
-    """`NameSlot.role`: what has the name."""
+    """`NameSlot.role`: the kind of named object."""
 
     MODULE = 1
     PARAMETER = 2
@@ -318,7 +318,7 @@ class NameRole(IntEnum):
 
 
 class HolderKind(IntEnum):
-    """`Holder.kind`: by what a tensor was reached when the process died."""
+    """`Holder.kind`: how a tensor was reached when the process died."""
 
     LOCAL = 1
     CELL = 2
@@ -390,18 +390,18 @@ FILE_HEADER = Struct(
     512,
     "First bytes of the file. Identity is written once; the counters at the end change.",
     (
-        _f("magic", "char[8]", "89 'pytrc' CR LF: a text-mode copy is noticed"),
+        _f("magic", "char[8]", "89 'pytrc' CR LF: a text-mode copy is detected"),
         _f("major", "u16", "readers refuse a larger one"),
         _f("minor", "u16", "readers skip what they do not know"),
         _f("header_bytes", "u32", "offset of the first region", "bytes"),
         _f("state", "u32", "see State"),
         _f("arch", "u32", "1 x86-64, 2 aarch64"),
         _f("pid", "i32", "process id in its own pid namespace"),
-        _f("ppid", "i32", "parent when the box was made"),
+        _f("ppid", "i32", "parent when the file was created"),
         _f("uid", "u32", "user id"),
         _f("page_bytes", "u32", "page size", "bytes"),
         _f("start_ticks", "u64", "start time of the process, field 22 of /proc/self/stat: unchanged by exec", "ticks"),
-        _f("created_mono_ns", "u64", "CLOCK_MONOTONIC when the box was made", "ns"),
+        _f("created_mono_ns", "u64", "CLOCK_MONOTONIC when the file was created", "ns"),
         _f("created_wall_ns", "u64", "CLOCK_REALTIME at the same moment", "ns"),
         _f("exit_mono_ns", "u64", "when exit() or _exit() was called", "ns"),
         _f("exit_code", "i32", "its argument; valid in state EXITING"),
@@ -410,32 +410,32 @@ FILE_HEADER = Struct(
         _f("journal_dropped", "u64", "entries that did not fit", "count"),
         _f("step", "i64", "last pytracer.step(n) or counted optimizer step; -1: none"),
         _f("step_source", "u32", "0 none, 1 pytracer.step, 2 counted optimizer steps"),
-        _f("storages_unfollowed", "u32", "storages that were seen, but whose end could not have been: they are not recorded", "count"),
+        _f("storages_unfollowed", "u32", "storages not recorded, because their end would not have been observed", "count"),
         _f("storages_dropped", "u64", "storages that found no slot", "count"),
-        _f("unknown_frees", "u64", "frees of storages that were never seen", "count"),
-        _f("stale_storages", "u64", "slots taken over because their free was missed", "count"),
-        _f("threads_dropped", "u64", "threads that found no context: their records are lost", "count"),
+        _f("unknown_frees", "u64", "frees of unknown storages", "count"),
+        _f("stale_storages", "u64", "slots taken over because a free was missed", "count"),
+        _f("threads_dropped", "u64", "threads without a context: their records are lost", "count"),
         _f("faults_repaired", "u64", "signals that another handler repaired", "count"),
         _f("hook_errors", "u64", "errors swallowed inside a hook", "count"),
         _f("collectives", "u64", "collectives started by this process", "count"),
         _f("preloaded", "u32", "1: the library was preloaded, 0: pytracer.enable() loaded it"),
-        _f("python_minor", "u32", "minor version of CPython, 0 when not seen"),
+        _f("python_minor", "u32", "minor version of CPython; 0: none"),
         _f("boot_id", "char[40]", "/proc/sys/kernel/random/boot_id: the clock that mono times belong to"),
         _f("host", "char[64]", "host name"),
-        _f("thread_count", "u32", "thread contexts handed out so far", "count"),
+        _f("thread_count", "u32", "thread contexts assigned so far", "count"),
         _f("python_offsets_ok", "u32", "1: the frame offsets passed their self-test"),
-        _f("live_reports", "u64", "requests for the stacks of the running process that were answered", "count"),
+        _f("live_reports", "u64", "answered requests for the stacks of the running process", "count"),
         _f("names_dropped", "u64", "tensors and modules that found no slot in NAMES", "count"),
-        _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages that were written past their ends", "count"),
-        _f("foreign_dropped", "u64", "foreign storages that found no slot", "count"),
-        _f("epoch", "u32", "sparse time: moves every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
+        _f("guard_damage", "u64", "GUARD_DAMAGE entries: guarded storages with changed bytes beside them", "count"),
+        _f("foreign_dropped", "u64", "external allocations that found no slot", "count"),
+        _f("epoch", "u32", "coarse timestamp: advances every 1024 storage records of a thread and at each journal entry, step and collective; alone in its cache line"),
         _f("reserved_line", "u8[60]", "zero"),
         _f("device_sequence", "u32", "events of the CUDA devices' allocators", "count"),
         _f("device_blocks_dropped", "u32", "blocks and segments that found no slot", "count"),
-        _f("device_unknown_frees", "u32", "frees of blocks that were never seen", "count"),
+        _f("device_unknown_frees", "u32", "frees of unknown blocks", "count"),
         _f("reserved_progress", "u32", "zero"),
-        _f("progress_ns", "u64", "CLOCK_MONOTONIC when it was last read how far NCCL's collectives and the streams got; 0: never", "ns"),
-        _f("trimmed", "u32", "1: the process ended well, and its tables were given back; what is not there says nothing"),
+        _f("progress_ns", "u64", "CLOCK_MONOTONIC of the last poll of NCCL's collectives and the CUDA streams; 0: never", "ns"),
+        _f("trimmed", "u32", "1: the process ended with success and its tables were returned; missing data means nothing"),
         _f("redacted", "u32", "secrets in command lines and variables that were replaced before they were written", "count"),
         _f("reserved_end", "u8[96]", "zero"),
     ),
@@ -459,20 +459,20 @@ REGION_ENTRY = Struct(
 THREAD = Struct(
     "ThreadHead",
     128,
-    "One thread context. Contexts of ended threads are handed to new ones; graves stay until overwritten.",
+    "One thread context. Contexts of ended threads are reused; freed storages stay until overwritten.",
     (
         _f("tid", "i32", "kernel thread id; 0: never used"),
         _f("ended", "u32", "1 after the thread ended"),
         _f("pthread", "u64", "pthread_self()"),
         _f("name", "char[16]", "thread name when the context was attached"),
         _f("record_count", "u64", "records written to the ring so far", "count"),
-        _f("small_grave_count", "u64", "graves written to the first half", "count"),
-        _f("large_grave_count", "u64", "graves written to the second half", "count"),
+        _f("small_grave_count", "u64", "freed small storages, written to the first half of the ring", "count"),
+        _f("large_grave_count", "u64", "freed large storages, written to the second half of the ring", "count"),
         _f("alloc_count", "u64", "storages allocated", "count"),
         _f("free_count", "u64", "storages freed", "count"),
         _f("sequence", "u32", "storage records of this thread, wrapping", "count"),
-        _f("generation", "u32", "how often this context was handed out", "count"),
-        _f("first_record", "u64", "record_count when this thread got the context: earlier records are another thread's", "count"),
+        _f("generation", "u32", "how often this context was assigned", "count"),
+        _f("first_record", "u64", "record_count when this thread got the context: earlier records belong to another thread", "count"),
         _f("reserved", "u64[5]", "zero"),
     ),
 )
@@ -496,7 +496,7 @@ LIVE_STORAGE = Struct(
     (
         _f("key", "u64", "sequence, address and state, see KEY_*"),
         _f("size_thread", "u64", "[47:0] bytes, [63:48] thread index of the allocation"),
-        _f("who_id", "u32", "who allocated"),
+        _f("who_id", "u32", "site of the allocation"),
         _f("who_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"),
         _f("epoch", "u32", "when"),
         _f("sequence", "u32", "order within the thread"),
@@ -506,37 +506,37 @@ LIVE_STORAGE = Struct(
 GRAVE = Struct(
     "Grave",
     64,
-    "A whole life, both ends, written when the storage was freed.",
+    "A whole allocation lifetime, written when the storage was freed.",
     (
         _f("base", "u64", "address"),
         _f("nbytes", "u64", "size", "bytes"),
         _f("order", "u32", "1 + position in the ring; 0 while being written; stored last"),
         _f("alloc_thread", "u16", "thread index"),
         _f("free_thread", "u16", "thread index"),
-        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_id", "u32", "site of the allocation"),
         _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_id", "u32", "site of the free"),
         _f("free_who_where", "u32", "see LiveStorage.who_where"),
         _f("alloc_epoch", "u32", "when allocated"),
         _f("alloc_sequence", "u32", "order within the allocating thread"),
         _f("free_epoch", "u32", "when freed"),
         _f("free_sequence", "u32", "order within the freeing thread"),
         _f("origin", "u32", "see Origin"),
-        _f("foreign", "u32", "1 + its slot in FOREIGN; 0: it lay in the table of live storages"),
+        _f("foreign", "u32", "1 + its slot in FOREIGN; 0: it was in the table of live storages"),
     ),
 )
 
 FOREIGN_STORAGE = Struct(
     "ForeignStorage",
     256,
-    "A storage whose memory torch did not allocate. A freed one stays until its slot is taken again.",
+    "An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused.",
     (
         _f("state", "u32", "see ForeignState"),
-        _f("generation", "u32", "how often the slot was taken", "count"),
-        _f("life", "u8[64]", "a Grave; its second half is set when the storage was freed"),
+        _f("generation", "u32", "how often the slot was assigned", "count"),
+        _f("life", "u8[64]", "a Grave; its second half is set when the storage is freed"),
         _f("identity", "u64", "address of the object that owns the memory; 0: none"),
         _f("file_offset", "u64", "where in the file the storage begins", "bytes"),
-        _f("flags", "u32", "bit 0: older than the recording, 1: the beginning of `file` did not fit"),
+        _f("flags", "u32", "bit 0: allocated before recording started, 1: the beginning of `file` did not fit"),
         _f("reserved", "u32", "zero"),
         _f("file", "char[160]", "the mapped file, or the name of the shared memory"),
     ),
@@ -545,21 +545,21 @@ FOREIGN_STORAGE = Struct(
 DEVICE_BLOCK = Struct(
     "DeviceBlock",
     96,
-    "One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves.",
+    "One allocation of torch's caching allocator, in the table of live blocks or in the ring of freed ones.",
     (
         _f("order", "u32", "0 while being written; stored last. In the table a counter of changes, in the ring 1 + position"),
         _f("state", "u16", "see BlockState"),
         _f("device", "u16", "index of the device"),
         _f("addr", "u64", "address"),
-        _f("nbytes", "u64", "size asked for", "bytes"),
+        _f("nbytes", "u64", "requested size", "bytes"),
         _f("stream", "u64", "cudaStream_t that it was allocated for; 0: the default stream"),
         _f("pool_graph", "u32", "first half of torch's pool id: the private pool of a CUDA graph"),
         _f("pool_number", "u32", "second half: torch.cuda.MemPool or graph_pool_handle(); both 0: the default pool"),
         _f("alloc_tid", "i32", "kernel thread id"),
         _f("free_tid", "i32", "kernel thread id"),
-        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_id", "u32", "site of the allocation"),
         _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_id", "u32", "site of the free"),
         _f("free_who_where", "u32", "see LiveStorage.who_where"),
         _f("alloc_epoch", "u32", "when"),
         _f("alloc_sequence", "u32", "order among the events of all devices, from 1"),
@@ -572,7 +572,7 @@ DEVICE_BLOCK = Struct(
 DEVICE_SEGMENT = Struct(
     "DeviceSegment",
     64,
-    "Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too.",
+    "Memory that a caching allocator got from the driver, which contains blocks; or a mapped part of an expandable segment.",
     (
         _f("order", "u32", "0 while being written; stored last"),
         _f("state", "u16", "see SegmentState"),
@@ -586,7 +586,7 @@ DEVICE_SEGMENT = Struct(
         _f("reserved", "u32", "zero"),
         _f("begin_epoch", "u32", "when"),
         _f("begin_sequence", "u32", "order among the events of all devices"),
-        _f("end_epoch", "u32", "when it was given back"),
+        _f("end_epoch", "u32", "when it was returned"),
         _f("end_sequence", "u32", "order among the events of all devices"),
     ),
 )
@@ -603,17 +603,17 @@ CUDA_GRAPH = Struct(
         _f("pool_graph", "u32", "see DeviceBlock"),
         _f("pool_number", "u32", "see DeviceBlock"),
         _f("stream", "u64", "cudaStream_t of the capture"),
-        _f("who_id", "u32", "who captured it"),
+        _f("who_id", "u32", "call site of the capture"),
         _f("who_where", "u32", "see LiveStorage.who_where"),
-        _f("reset_who_id", "u32", "who reset it"),
+        _f("reset_who_id", "u32", "call site of the reset"),
         _f("reset_who_where", "u32", "see LiveStorage.who_where"),
         _f("captured_ns", "u64", "CLOCK_MONOTONIC at the end of the capture", "ns"),
         _f("reset_ns", "u64", "CLOCK_MONOTONIC; 0: not reset", "ns"),
         _f("replays", "u64", "how often it was launched", "count"),
         _f("replayed_ns", "u64", "CLOCK_MONOTONIC of the last replay", "ns"),
         _f("inputs", "u32", "entries of GRAPH_INPUTS", "count"),
-        _f("inputs_dropped", "u32", "inputs that found no room, or are unknown to the allocator", "count"),
-        _f("collectives", "u32", "collectives among what was captured", "count"),
+        _f("inputs_dropped", "u32", "inputs that did not fit, or are unknown to the allocator", "count"),
+        _f("collectives", "u32", "captured collectives", "count"),
         _f("broken", "u32", "inputs that are not live any more", "count"),
         _f("broken_replays", "u64", "replays with such inputs", "count"),
         _f("broken_replayed_ns", "u64", "CLOCK_MONOTONIC of the first of these", "ns"),
@@ -636,13 +636,13 @@ GRAPH_INPUT = Struct(
         _f("reserved", "u32", "zero"),
         _f("addr", "u64", "address of the block"),
         _f("nbytes", "u64", "its size", "bytes"),
-        _f("alloc_who_id", "u32", "who allocated it"),
+        _f("alloc_who_id", "u32", "site of the allocation"),
         _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "who freed it"),
+        _f("free_who_id", "u32", "site of the free"),
         _f("free_who_where", "u32", "see LiveStorage.who_where"),
         _f("free_epoch", "u32", "when"),
         _f("free_sequence", "u32", "order among the events of all devices"),
-        _f("new_who_id", "u32", "REALLOCATED: who allocated the block that lies there now"),
+        _f("new_who_id", "u32", "REALLOCATED: allocation site of the block that is there now"),
         _f("new_who_where", "u32", "see LiveStorage.who_where"),
         _f("new_addr", "u64", "REALLOCATED: address of that block"),
         _f("new_nbytes", "u64", "its size", "bytes"),
@@ -655,14 +655,14 @@ GRAPH_INPUT = Struct(
 CUDA_STREAM = Struct(
     "CudaStream",
     64,
-    "A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for.",
+    "A CUDA stream that blocks were allocated for or collectives queued on. Queried once a second, never waited for.",
     (
         _f("order", "u32", "0 while being written; stored last"),
         _f("state", "u16", "see StreamState"),
         _f("device", "u16", "index of the device"),
         _f("stream", "u64", "cudaStream_t; 0: the default stream"),
         _f("since_ns", "u64", "CLOCK_MONOTONIC when it was first seen in this state", "ns"),
-        _f("asked_ns", "u64", "CLOCK_MONOTONIC when it was last asked", "ns"),
+        _f("asked_ns", "u64", "CLOCK_MONOTONIC of the last query", "ns"),
         _f("error", "i32", "FAILED: the cudaError_t"),
         _f("reserved", "u32", "zero"),
         _f("reserved_end", "u64[3]", "zero"),
@@ -672,7 +672,7 @@ CUDA_STREAM = Struct(
 STREAM_RECORD = Struct(
     "StreamRecord",
     40,
-    "STREAM: streams wait for each other, or the host for them. Level ops.",
+    "STREAM: a CUDA stream waits for another, or the host waits for one. Level ops.",
     (
         _f("action", "u32", "see StreamAction"),
         _f("device", "u32", "index of the device"),
@@ -690,14 +690,14 @@ DEVICE_OOM_ENTRY = Struct(
     (
         _f("device", "u32", "index of the device"),
         _f("user_count", "u32", "entries that follow", "count"),
-        _f("wanted_nbytes", "u64", "size asked for, rounded by the allocator", "bytes"),
-        _f("free_nbytes", "u64", "what the driver had left", "bytes"),
+        _f("wanted_nbytes", "u64", "requested size, rounded by the allocator", "bytes"),
+        _f("free_nbytes", "u64", "free memory of the device", "bytes"),
         _f("live_nbytes", "u64", "in live blocks of this process", "bytes"),
-        _f("awaited_nbytes", "u64", "in blocks that the program freed and other streams still use", "bytes"),
-        _f("segment_nbytes", "u64", "that this process has from the driver", "bytes"),
+        _f("awaited_nbytes", "u64", "in blocks that the program freed and other CUDA streams still use", "bytes"),
+        _f("segment_nbytes", "u64", "that this process got from the driver", "bytes"),
         _f("live_count", "u32", "live blocks", "count"),
         _f("segment_count", "u32", "segments", "count"),
-        _f("who_id", "u32", "who asked"),
+        _f("who_id", "u32", "site of the request"),
         _f("who_where", "u32", "see LiveStorage.who_where"),
     ),
 )
@@ -705,11 +705,11 @@ DEVICE_OOM_ENTRY = Struct(
 DEVICE_OOM_USER = Struct(
     "DeviceOomUser",
     24,
-    "The live blocks that one place has allocated.",
+    "The live blocks that one call site allocated.",
     (
-        _f("who_id", "u32", "who allocated"),
+        _f("who_id", "u32", "site of the allocation"),
         _f("who_where", "u32", "see LiveStorage.who_where"),
-        _f("nbytes", "u64", "of all", "bytes"),
+        _f("nbytes", "u64", "total", "bytes"),
         _f("count", "u32", "blocks", "count"),
         _f("pool", "u32", "1: in a pool other than the default one"),
     ),
@@ -730,7 +730,7 @@ RECORD_HEADER = Struct(
 TEXT_RECORD = Struct(
     "TextRecord",
     112,
-    "MARK: the program's own words. SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.",
+    "MARK: text of pytracer.mark(). SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done.",
     (_f("text", "char[112]", "UTF-8, cut to fit"),),
 )
 
@@ -748,12 +748,12 @@ STEP_RECORD = Struct(
 NODE_RECORD = Struct(
     "NodeRecord",
     112,
-    "NODE: an autograd node begins to run. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator.",
+    "NODE: an autograd node starts. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator.",
     (
         _f("name", "char[48]", "cut to fit"),
         _f("sequence_nr", "i64", "autograd sequence number; -1: none"),
         _f("input_count", "u32", "tensors among the inputs", "count"),
-        _f("device", "u32", "1 + index of the CUDA device that the thread works on; 0: the process does not use CUDA"),
+        _f("device", "u32", "1 + index of the thread's CUDA device; 0: the process does not use CUDA"),
         _f("stream", "u64", "current cudaStream_t of the thread there; 0 is the default stream"),
         _f("storages", "u64[5]", "storage addresses of the first inputs"),
     ),
@@ -769,11 +769,11 @@ COLLECTIVE_SLOT = Struct(
         _f("number", "u64", "order of the call in this process, from 1"),
         _f("sequence_nr", "u64", "from 1: among the collectives of its group; of point-to-point operations among those of the group with that peer and direction"),
         _f("scheduled_ns", "u64", "CLOCK_MONOTONIC when it was called", "ns"),
-        _f("started_ns", "u64", "when the backend took it; 0: not seen", "ns"),
-        _f("ended_ns", "u64", "when it completed or failed; 0: not seen", "ns"),
+        _f("started_ns", "u64", "when the backend started it; 0: not observed", "ns"),
+        _f("ended_ns", "u64", "when it completed or failed; 0: not observed", "ns"),
         _f("group_id", "u32", "journal id of its GROUP_SEEN entry; 0: unknown"),
         _f("tid", "i32", "thread that called it"),
-        _f("name", "char[32]", "as c10d names the operator, e.g. allreduce_"),
+        _f("name", "char[32]", "c10d's operator, e.g. allreduce_"),
         _f("root", "i32", "rank in the group; -1: none"),
         _f("peer", "i32", "rank in the group of the other side; -1: none or any"),
         _f("tag", "i32", "of point-to-point operations; -1: none"),
@@ -791,10 +791,10 @@ COLLECTIVE_SLOT = Struct(
         _f("output_nbytes", "u64", "of all outputs", "bytes"),
         _f("dtype", "char[16]", "of the first tensor: torch's name without the torch. prefix"),
         _f("sizes", "u32[6]", "first dimensions of the first tensor, saturated", "elements"),
-        _f("who_id", "u32", "who called it: CODE, NODE or SITE"),
+        _f("who_id", "u32", "call site: CODE, NODE or SITE"),
         _f("who_where", "u32", "see LiveStorage.who_where"),
         _f("step", "i64", "step at the call; -1: none"),
-        _f("scope_id", "u32", "journal id of the SCOPE that it was called in; 0: none"),
+        _f("scope_id", "u32", "journal id of the SCOPE of the call; 0: none"),
         _f("epoch", "u32", "epoch that began with it"),
         _f("output_storage_addr", "u64", "base address of the first output's storage; 0: the inputs are the outputs"),
         _f("graph", "u32", "number of the CUDA graph that it was captured into; 0: none"),
@@ -805,13 +805,13 @@ COLLECTIVE_SLOT = Struct(
 SCOPED_TENSOR = Struct(
     "ScopedTensor",
     48,
-    "A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS.",
+    "A tensor used by torch.ops.fsdp. The ring slot of number n is (n - 1) % SCOPED_TENSORS.",
     (
         _f("order", "u32", "low 32 bits of number; 0 while being written; stored last"),
         _f("role", "u32", "see TensorRole"),
         _f("addr", "u64", "data address"),
         _f("nbytes", "u64", "size", "bytes"),
-        _f("scope_id", "u32", "journal id of the SCOPE that the thread was in; 0: none"),
+        _f("scope_id", "u32", "journal id of the thread's SCOPE; 0: none"),
         _f("epoch", "u32", "epoch that began with the operator: the storage was allocated before"),
         _f("index", "u32", "position among the operator's tensors of that role"),
         _f("count", "u32", "tensors of that role", "count"),
@@ -856,9 +856,9 @@ WAIT_ENTRY = Struct(
         _f("code", "i32", "si_code when via_waitid"),
         _f("via_waitid", "u32", "1: waitid() was used"),
         _f("mono_ns", "u64", "when the call returned", "ns"),
-        _f("user_us", "u64", "processor time of the child and of what it reaped; all ones: not known", "us"),
+        _f("user_us", "u64", "CPU time of the child and of what it reaped; all ones: unknown", "us"),
         _f("system_us", "u64", "the same, in the kernel", "us"),
-        _f("max_rss_kb", "u64", "most memory at one time of the child, or of one that it reaped", "KiB"),
+        _f("max_rss_kb", "u64", "maximum resident memory of the child, or of one that it reaped", "KiB"),
         _f("major_faults", "u64", "page faults that read from a disk", "count"),
     ),
 )
@@ -875,7 +875,7 @@ CODE_ENTRY = Struct(
         _f("name_nbytes", "u32", "size of the name", "bytes"),
         _f("file_nbytes", "u32", "size of the file name", "bytes"),
         _f("table_nbytes", "u32", "size of the line table", "bytes"),
-        _f("flags", "u32", "bit 0: the file belongs to torch or pytracer, not to the user"),
+        _f("flags", "u32", "bit 0: the file belongs to torch or pytracer"),
     ),
 )
 
@@ -886,7 +886,7 @@ SITE_ENTRY = Struct(
     (
         _f("code_id", "u32", "innermost CODE; 0: none"),
         _f("code_offset", "u32", "instruction offset", "bytes"),
-        _f("caller_id", "u32", "first CODE of the user's own; 0: none or the same"),
+        _f("caller_id", "u32", "first CODE outside torch and pytracer; 0: none or the same"),
         _f("caller_offset", "u32", "instruction offset", "bytes"),
         _f("node_id", "u32", "NODE that was running; 0: none"),
         _f("reserved", "u32", "zero"),
@@ -896,17 +896,17 @@ SITE_ENTRY = Struct(
 STACK_ENTRY = Struct(
     "StackEntry",
     8,
-    "STACK: followed by `count` places, innermost first.",
+    "STACK: followed by `count` call sites, innermost first.",
     (
         _f("node_id", "u32", "NODE that was running; 0: none"),
-        _f("count", "u32", "places that follow", "count"),
+        _f("count", "u32", "call sites that follow", "count"),
     ),
 )
 
 STACK_PLACE = Struct(
     "StackPlace",
     8,
-    "One place of a STACK entry.",
+    "One call site of a STACK entry.",
     (
         _f("code_id", "u32", "CODE; 0: unknown"),
         _f("code_offset", "u32", "instruction offset", "bytes"),
@@ -916,31 +916,31 @@ STACK_PLACE = Struct(
 GUARD_REGION = Struct(
     "GuardRegion",
     256,
-    "GUARD: settings, place and counters of guard mode.",
+    "GUARD: settings, address ranges and counters of guard mode.",
     (
         _f("armed", "u32", "1: new storages are guarded"),
         _f("mechanism", "u32", "see GuardMechanism; of storages below 2 MiB, larger ones are always protected"),
-        _f("every", "u64", "one in so many storages is guarded; 1: all"),
+        _f("every", "u64", "one in this many storages is guarded; 1: all"),
         _f("min_bytes", "u64", "smaller storages are not guarded", "bytes"),
         _f("alignment", "u32", "of guarded storages", "bytes"),
-        _f("underrun", "u32", "1: the page before the storage is guarded closely, 0: the one behind it"),
-        _f("budget_bytes", "u64", "most memory in live guarded storages, in whole pages", "bytes"),
-        _f("budget_mappings", "u64", "most memory mappings that guarding may cost", "count"),
+        _f("underrun", "u32", "1: the storage starts at a guard page, 0: it ends at one"),
+        _f("budget_bytes", "u64", "limit of memory in live guarded storages, in whole pages", "bytes"),
+        _f("budget_mappings", "u64", "limit of memory mappings used by guarding", "count"),
         _f("small_low", "u64", "the pool of storages below 2 MiB"),
         _f("small_high", "u64", "its end"),
         _f("large_low", "u64", "the pool of larger ones"),
         _f("large_high", "u64", "its end"),
         _f("guarded", "u64", "storages guarded so far", "count"),
         _f("quarantined", "u64", "of these, freed so far", "count"),
-        _f("refused_bytes", "u64", "storages left unguarded: the budget of bytes was used up", "count"),
+        _f("refused_bytes", "u64", "storages left unguarded: the budget of bytes was exhausted", "count"),
         _f("refused_mappings", "u64", "the same: the budget of mappings", "count"),
         _f("refused_records", "u64", "the same: no record or no address was free", "count"),
         _f("refused_system", "u64", "the same: the kernel refused", "count"),
-        _f("unsealed", "u64", "freed storages whose pages the kernel would not take back: a use after free is not noticed", "count"),
-        _f("live", "u64", "guarded storages alive now", "count"),
+        _f("unsealed", "u64", "freed storages whose pages the kernel refused to protect: a use after free does not fault", "count"),
+        _f("live", "u64", "live guarded storages", "count"),
         _f("live_bytes", "u64", "memory in their pages", "bytes"),
-        _f("most_bytes", "u64", "the most of it at one time", "bytes"),
-        _f("mappings", "u64", "memory mappings that guarding costs now", "count"),
+        _f("most_bytes", "u64", "maximum of live_bytes", "bytes"),
+        _f("mappings", "u64", "memory mappings used by guarding", "count"),
         _f("fallback_errno", "i32", "errno with which MADV_GUARD_INSTALL was refused; 0: never; -1: not tried"),
         _f("reserved_word", "u32", "zero"),
         _f("reserved", "u8[80]", "zero"),
@@ -950,21 +950,21 @@ GUARD_REGION = Struct(
 GUARDED_STORAGE = Struct(
     "GuardedStorage",
     128,
-    "GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts.",
+    "GUARDED: one guarded storage, or its quarantine. Of several that overlap the one with the largest number is valid.",
     (
         _f("base", "u64", "address"),
         _f("nbytes", "u64", "size", "bytes"),
-        _f("low", "u64", "start of its pages; what lies before is a guard"),
-        _f("high", "u64", "end of its pages; what lies behind is a guard"),
+        _f("low", "u64", "start of its pages; the page before is a guard"),
+        _f("high", "u64", "end of its pages; the page behind is a guard"),
         _f("number", "u64", "order among the guarded storages of this process, from 1"),
         _f("allocated_ns", "u64", "CLOCK_MONOTONIC", "ns"),
         _f("freed_ns", "u64", "CLOCK_MONOTONIC", "ns"),
         _f("state", "u32", "see GuardedState; stored last"),
         _f("alloc_tid", "i32", "allocating thread"),
         _f("free_tid", "i32", "freeing thread"),
-        _f("alloc_who_id", "u32", "who allocated"),
+        _f("alloc_who_id", "u32", "site of the allocation"),
         _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "who freed"),
+        _f("free_who_id", "u32", "site of the free"),
         _f("free_who_where", "u32", "see LiveStorage.who_where"),
         _f("alloc_epoch", "u32", "when allocated"),
         _f("free_epoch", "u32", "when freed"),
@@ -972,7 +972,7 @@ GUARDED_STORAGE = Struct(
         _f("damage_offset", "i64", "first changed byte, from the base", "bytes"),
         _f("damage_nbytes", "u32", "from the first to the last changed byte", "bytes"),
         _f("reserved", "u32", "zero"),
-        _f("damage_bytes", "u8[16]", "what the first ones had become"),
+        _f("damage_bytes", "u8[16]", "new content of the first changed bytes"),
     ),
 )
 
@@ -1004,7 +1004,7 @@ CRASH_HEADER = Struct(
         _f("thread_index", "i32", "index of its context; -1: none"),
         _f("on_alternate_stack", "u32", "1: the handler ran on its own stack"),
         _f("code_bytes", "u8[32]", "machine code at the program counter"),
-        _f("code_nbytes", "u32", "how many of them could be read", "bytes"),
+        _f("code_nbytes", "u32", "readable bytes", "bytes"),
         _f("also_crashed", "u32", "entries of ALSO_CRASHED", "count"),
         _f("node_name", "char[96]", "mangled C++ class, or the Python class when node_is_python"),
         _f("node_sequence_nr", "i64", "sequence number of the running autograd node; -1: none"),
@@ -1024,23 +1024,23 @@ CRASH_HEADER = Struct(
         _f("maps_used", "u32", "bytes of MAPS", "bytes"),
         _f("maps_truncated", "u32", "1: MAPS was too small"),
         _f("siginfo", "u8[128]", "as the kernel gave it"),
-        _f("steps_late", "u32", "bit per Step: it took too long and was given up"),
-        _f("abort_text", "u32", "offset in ARENA of what the C library printed before abort(): a failed assertion, a damaged heap"),
+        _f("steps_late", "u32", "bit per Step: it took too long and was abandoned"),
+        _f("abort_text", "u32", "offset in ARENA of what the C library printed before abort(): a failed assertion, heap damage"),
         _f("abort_text_nbytes", "u32", "its size; 0: none", "bytes"),
         _f("sender_text", "u32", "offset in ARENA of the command line of the process that sent the signal, NUL-separated"),
         _f("sender_text_nbytes", "u32", "its size; 0: unknown", "bytes"),
         _f("memory_count", "u32", "entries of MEMORY", "count"),
-        _f("file_nbytes", "u64", "size of the mapped file that the fault address lies in, at the crash; ~0: unknown", "bytes"),
+        _f("file_nbytes", "u64", "size of the file mapped at the fault address, at the crash; ~0: unknown", "bytes"),
         _f("file_room", "u64", "bytes free on its file system; ~0: unknown", "bytes"),
         _f("file_system", "u64", "its statfs(2) f_type"),
         _f("helper_state", "u32", "see HelperState"),
         _f("helper_error", "i32", "errno when the helper refused"),
         _f("threads_how", "u32", "see ThreadsHow"),
-        _f("threads_total", "u32", "other threads that were alive", "count"),
+        _f("threads_total", "u32", "live threads beside the crashed one", "count"),
         _f("thread_stack_count", "u32", "entries of THREAD_STACKS", "count"),
         _f("tls_delta", "u32", "pthread_self() minus the thread pointer, two's complement"),
         _f("holder_count", "u32", "entries of HOLDERS", "count"),
-        _f("holders_truncated", "u32", "1: there was more to look at than the handler may"),
+        _f("holders_truncated", "u32", "1: the search reached one of its limits"),
         _f("device_sequence", "u32", "last event of the CUDA devices' allocators before the crash; 0: none"),
         _f("reserved", "u8[76]", "zero"),
     ),
@@ -1091,7 +1091,7 @@ PYTHON_FRAME = Struct(
 IMAGE = Struct(
     "Image",
     64,
-    "A loaded shared object that a native frame lies in.",
+    "A loaded shared object that has a native frame.",
     (
         _f("start", "u64", "lowest mapped address"),
         _f("end", "u64", "end of the mapping"),
@@ -1107,19 +1107,19 @@ IMAGE = Struct(
 STORAGE_HIT = Struct(
     "StorageHit",
     80,
-    "A storage near the fault address, as the handler found it before other threads could change the table.",
+    "A storage near the fault address, found before other threads could change the table.",
     (
-        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 grave covering, 5 grave below, 6 grave above"),
-        _f("thread_index", "u32", "whose grave ring; for live storages the allocating thread"),
+        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above"),
+        _f("thread_index", "u32", "the freeing thread; of live storages the allocating one"),
         _f("reserved", "u64", "zero"),
-        _f("grave", "u8[64]", "a Grave; of live storages only the first half of the life is set"),
+        _f("grave", "u8[64]", "a Grave; of live storages only the allocation is set"),
     ),
 )
 
 ALSO_CRASHED = Struct(
     "AlsoCrashed",
     40,
-    "A thread that crashed while another one was being reported.",
+    "A thread that crashed while another crash was being recorded.",
     (
         _f("tid", "i32", "thread"),
         _f("signal", "i32", "signal number"),
@@ -1138,7 +1138,7 @@ MEMORY_BLOCK = Struct(
     (
         _f("addr", "u64", "first byte"),
         _f("bytes", "u32", "offset in ARENA"),
-        _f("nbytes", "u32", "how many could be read", "bytes"),
+        _f("nbytes", "u32", "readable bytes", "bytes"),
         _f("register_index", "u32", "index in CrashHeader.registers"),
         _f("reserved", "u32", "zero"),
         _f("value", "u64", "the register's value"),
@@ -1158,11 +1158,11 @@ THREAD_STACK = Struct(
         _f("frame_tail", "u32", "outermost frames kept after a gap: a ring, as in CrashHeader", "count"),
         _f("frame_total", "u32", "frames walked", "count"),
         _f("complete", "u32", "1: the walk reached the thread's first function"),
-        _f("syscall", "i32", "system call it was inside of; -1: none or unknown"),
+        _f("syscall", "i32", "system call that it was in; -1: none or unknown"),
         _f("stopped", "u32", "1: the helper stopped it"),
         _f("registers", "u64[34]", "as in CrashHeader, when the helper read them"),
-        _f("guessed_from", "u32", "valid when guessed_how is not 0: the first frame that call-frame information did not lead to"),
-        _f("guessed_how", "u32", "those frames: as NativeFrame.found; 0: there are none"),
+        _f("guessed_from", "u32", "valid if guessed_how is not 0: the first frame not found by call-frame information"),
+        _f("guessed_how", "u32", "of those frames, as NativeFrame.found; 0: there are none"),
         _f("reserved", "u8[48]", "zero"),
     ),
 )
@@ -1170,13 +1170,13 @@ THREAD_STACK = Struct(
 NAME_SLOT = Struct(
     "NameSlot",
     136,
-    "A module, or a tensor that has a name: a tree. Addresses were right when the epoch beside them began; the handler looks again.",
+    "A module or a named tensor; the slots form a tree. Addresses were right when their epoch began; the handler reads them again.",
     (
         _f("role", "u32", "see NameRole; 0: never used"),
         _f("name", "u32", "journal id of its NAME; of a module without parent, its class"),
         _f("parent", "u32", "1 + index of the slot that it belongs to; 0: none"),
-        _f("flags", "u32", "bit 0: a wrapper's child, not in names; bit 1: followed; bit 2: followed through its dict"),
-        _f("object", "u64", "the Python object, identity only; 0: gone"),
+        _f("flags", "u32", "bit 0: a wrapper's child, not in names; bit 1: tracked; bit 2: tracked through its dict"),
+        _f("object", "u64", "the Python object, identity only; 0: destroyed"),
         _f("impl", "u64", "its TensorImpl"),
         _f("storage_impl", "u64", "its StorageImpl"),
         _f("addr", "u64", "address of the first element"),
@@ -1188,10 +1188,10 @@ NAME_SLOT = Struct(
         _f("earlier_base", "u64", "before the tensor got another storage"),
         _f("earlier_grad_addr", "u64", "before the gradient got another storage"),
         _f("earlier_grad_base", "u64", "before the gradient got another storage"),
-        _f("epoch", "u32", "when base was seen last; 0: never, or while being written"),
-        _f("grad_epoch", "u32", "when grad_base was seen last"),
-        _f("earlier_epoch", "u32", "when earlier_base was seen last"),
-        _f("earlier_grad_epoch", "u32", "when earlier_grad_base was seen last"),
+        _f("epoch", "u32", "when base was last read; 0: never, or while being written"),
+        _f("grad_epoch", "u32", "when grad_base was last read"),
+        _f("earlier_epoch", "u32", "when earlier_base was last read"),
+        _f("earlier_grad_epoch", "u32", "when earlier_grad_base was last read"),
         _f("item_bytes", "u32", "size of an element", "bytes"),
         _f("reserved", "u32", "zero"),
     ),
@@ -1200,13 +1200,13 @@ NAME_SLOT = Struct(
 HOLDER = Struct(
     "Holder",
     48,
-    "A tensor that a Python variable or an autograd node held at the crash, as the handler found it.",
+    "A tensor that a Python variable or an autograd node held at the crash.",
     (
         _f("kind", "u32", "see HolderKind"),
         _f("frame", "u32", "LOCAL, CELL, GLOBAL: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
         _f("base", "u64", "base address of its storage; 0: the tensor has no memory"),
         _f("object", "u64", "the Python object; SAVED: the node. Identity only"),
-        _f("text", "u32", "offset in ARENA: how to write it in Python, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
+        _f("text", "u32", "offset in ARENA: Python expression, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
         _f("text_nbytes", "u32", "its size", "bytes"),
         _f("addr", "u64", "address of the first element; 0: unknown"),
         _f("distance", "u32", "SAVED: edges from the node or tensor where the search began"),
@@ -1223,7 +1223,7 @@ SIGNAL_ENTRY = Struct(
         _f("code", "i32", "si_code"),
         _f("sender_pid", "i32", "si_pid; 0: the kernel, or a process of another pid namespace"),
         _f("sender_uid", "u32", "si_uid"),
-        _f("tid", "i32", "thread that took it"),
+        _f("tid", "i32", "thread that received it"),
         _f("handled", "u32", "1: the program has a handler; 0: the default action ended it"),
         _f("command_nbytes", "u32", "size of the command line; 0: unknown", "bytes"),
         _f("reserved", "u32", "zero"),

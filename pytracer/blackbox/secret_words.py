@@ -1,7 +1,7 @@
-"""By what a secret is known in a command line: names of options and variables, and shapes of well-known tokens.
+"""How secrets are recognized in a command line: names of options and variables, and formats of well-known tokens.
 
-One table for both sides: `launcher/redact.py` uses it, scripts/gen_redaction.py writes that of csrc/crashsafe.
-Names are compared by their last words, in lower case: `--wandb.apiKey` ends in `api`, `key`. All words are ASCII.
+One table for both sides: `launcher/redact.py` uses it, scripts/gen_redaction.py generates that of csrc/crashsafe. Names
+are compared by their last words, in lower case: `--wandb.apiKey` ends in `api`, `key`. All words are ASCII.
 """
 
 from __future__ import annotations

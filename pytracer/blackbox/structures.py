@@ -72,7 +72,7 @@ class RegionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ThreadHead(msgspec.Struct, frozen=True, gc=False):
-    """One thread context. Contexts of ended threads are handed to new ones; graves stay until overwritten."""
+    """One thread context. Contexts of ended threads are reused; freed storages stay until overwritten."""
 
     tid: int
     ended: int
@@ -110,7 +110,7 @@ class LiveStorage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Grave(msgspec.Struct, frozen=True, gc=False):
-    """A whole life, both ends, written when the storage was freed."""
+    """A whole allocation lifetime, written when the storage was freed."""
 
     base: int
     nbytes: int
@@ -130,7 +130,7 @@ class Grave(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceBlock(msgspec.Struct, frozen=True, gc=False):
-    """One life of a block of torch's caching allocator, in the table of live ones or in the ring of graves."""
+    """One allocation of torch's caching allocator, in the table of live blocks or in the ring of freed ones."""
 
     order: int
     state: int
@@ -154,7 +154,7 @@ class DeviceBlock(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceSegment(msgspec.Struct, frozen=True, gc=False):
-    """Memory that a caching allocator has from the driver: blocks lie in it. A mapped part of an expandable segment is one, too."""
+    """Memory that a caching allocator got from the driver, which contains blocks; or a mapped part of an expandable segment."""
 
     order: int
     state: int
@@ -228,7 +228,7 @@ class GraphInput(msgspec.Struct, frozen=True, gc=False):
 
 
 class CudaStream(msgspec.Struct, frozen=True, gc=False):
-    """A CUDA stream that blocks were allocated for or collectives queued on. Asked about once a second, never waited for."""
+    """A CUDA stream that blocks were allocated for or collectives queued on. Queried once a second, never waited for."""
 
     order: int
     state: int
@@ -242,7 +242,7 @@ class CudaStream(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamRecord(msgspec.Struct, frozen=True, gc=False):
-    """STREAM: streams wait for each other, or the host for them. Level ops."""
+    """STREAM: a CUDA stream waits for another, or the host waits for one. Level ops."""
 
     action: int
     device: int
@@ -269,7 +269,7 @@ class DeviceOomEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeviceOomUser(msgspec.Struct, frozen=True, gc=False):
-    """The live blocks that one place has allocated."""
+    """The live blocks that one call site allocated."""
 
     who_id: int
     who_where: int
@@ -279,7 +279,7 @@ class DeviceOomUser(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForeignStorage(msgspec.Struct, frozen=True, gc=False):
-    """A storage whose memory torch did not allocate. A freed one stays until its slot is taken again."""
+    """An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused."""
 
     state: int
     generation: int
@@ -301,7 +301,7 @@ class RecordHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class TextRecord(msgspec.Struct, frozen=True, gc=False):
-    """MARK: the program's own words. SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done."""
+    """MARK: text of pytracer.mark(). SAMPLE: a DataLoader worker begins a batch, `COUNT INDICES` as in `8 0-3,7,9-11`; empty: it is done."""
 
     text: str
 
@@ -315,7 +315,7 @@ class StepRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, gc=False):
-    """NODE: an autograd node begins to run. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator."""
+    """NODE: an autograd node starts. RANGE_BEGIN, RANGE_END, OP: the same for a named range or operator."""
 
     name: str
     sequence_nr: int
@@ -366,7 +366,7 @@ class CollectiveSlot(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScopedTensor(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that torch.ops.fsdp worked on. The ring slot of number n is (n - 1) % SCOPED_TENSORS."""
+    """A tensor used by torch.ops.fsdp. The ring slot of number n is (n - 1) % SCOPED_TENSORS."""
 
     order: int
     role: int
@@ -429,14 +429,14 @@ class SiteEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class StackEntry(msgspec.Struct, frozen=True, gc=False):
-    """STACK: followed by `count` places, innermost first."""
+    """STACK: followed by `count` call sites, innermost first."""
 
     node_id: int
     count: int
 
 
 class StackPlace(msgspec.Struct, frozen=True, gc=False):
-    """One place of a STACK entry."""
+    """One call site of a STACK entry."""
 
     code_id: int
     code_offset: int
@@ -553,7 +553,7 @@ class PythonFrame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Image(msgspec.Struct, frozen=True, gc=False):
-    """A loaded shared object that a native frame lies in."""
+    """A loaded shared object that has a native frame."""
 
     start: int
     end: int
@@ -566,7 +566,7 @@ class Image(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageHit(msgspec.Struct, frozen=True, gc=False):
-    """A storage near the fault address, as the handler found it before other threads could change the table."""
+    """A storage near the fault address, found before other threads could change the table."""
 
     kind: int
     thread_index: int
@@ -575,7 +575,7 @@ class StorageHit(msgspec.Struct, frozen=True, gc=False):
 
 
 class AlsoCrashed(msgspec.Struct, frozen=True, gc=False):
-    """A thread that crashed while another one was being reported."""
+    """A thread that crashed while another crash was being recorded."""
 
     tid: int
     signal: int
@@ -617,7 +617,7 @@ class ThreadStack(msgspec.Struct, frozen=True, gc=False):
 
 
 class GuardRegion(msgspec.Struct, frozen=True, gc=False):
-    """GUARD: settings, place and counters of guard mode."""
+    """GUARD: settings, address ranges and counters of guard mode."""
 
     armed: int
     mechanism: int
@@ -648,7 +648,7 @@ class GuardRegion(msgspec.Struct, frozen=True, gc=False):
 
 
 class GuardedStorage(msgspec.Struct, frozen=True, gc=False):
-    """GUARDED: one storage that lies against a guard page, or its quarantine. Of several that overlap the one with the largest number counts."""
+    """GUARDED: one guarded storage, or its quarantine. Of several that overlap the one with the largest number is valid."""
 
     base: int
     nbytes: int
@@ -696,7 +696,7 @@ class SignalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class NameSlot(msgspec.Struct, frozen=True, gc=False):
-    """A module, or a tensor that has a name: a tree. Addresses were right when the epoch beside them began; the handler looks again."""
+    """A module or a named tensor; the slots form a tree. Addresses were right when their epoch began; the handler reads them again."""
 
     role: int
     name: int
@@ -723,7 +723,7 @@ class NameSlot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that a Python variable or an autograd node held at the crash, as the handler found it."""
+    """A tensor that a Python variable or an autograd node held at the crash."""
 
     kind: int
     frame: int

@@ -1,4 +1,4 @@
-"""The command line: finds the sub-command, and turns errors into one line and an exit code.
+"""The command line: finds the sub-command, and converts errors into one line and an exit code.
 
 A sub-command is a module of this package with a click command named `command`; it is imported when it is called,
 so `pytracer --help` imports neither it nor what it needs. A command returns its exit code, or None for 0.
@@ -25,12 +25,12 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
 
 COMMANDS = {
-    "run": "Run a command, record all its processes, and explain a death.",
+    "run": "Run a command, record its processes, and explain a crash or failure.",
     "inspect": "Explain how a recorded job ended.",
     "where": "Explain an address of a recorded process.",
-    "attach": "Say what a running job is doing, and who waits for whom.",
-    "dump": "Print what one black box holds, as it is.",
-    "doctor": "Say what works on this machine, and why not.",
+    "attach": "Show what a running job is doing, and which rank waits for which.",
+    "dump": "Print the raw contents of one recording.",
+    "doctor": "Check what works on this machine, and why not.",
 }
 
 EXAMPLES = """\b
@@ -70,13 +70,13 @@ class _Commands(click.Group):
     cls=_Commands,
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A black box for PyTorch training: who died first, where, touching what, and why.",
+    help="A black box for PyTorch training: explains which process died first, where, and why.",
     no_args_is_help=False,
 )
 @click.version_option(__version__, "--version", prog_name="pytracer")
-@click.option("-v", "verbose", count=True, help="With -vv an error inside pytracer shows its traceback.")
+@click.option("-v", "verbose", count=True, help="-vv: show the traceback of an error inside pytracer.")
 def group(verbose: int) -> None:
-    """See `help` above; `verbose` is read by `main`."""
+    """See `help` above; `main` reads `verbose`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if verbose > 1:
             show_traceback()
         return _fail(f"{error.filename or 'writing the output'}: {error.strerror or error}", 1)
-    except Exception as error:  # the last net: a bug of ours is one line, too
+    except Exception as error:  # last resort: report internal errors in one line
         if verbose > 1:
             show_traceback()
         if isinstance(error, ModuleNotFoundError) and error.name in _NEEDED:
@@ -149,7 +149,7 @@ def _flushed(code: int) -> int:
 
 
 def _closed_pipe() -> int:
-    # The interpreter flushes stdout once more when it ends, and would complain.
+    # The interpreter flushes stdout once more at its end, and would print an error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_CLOSED_PIPE
 

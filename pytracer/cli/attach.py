@@ -1,4 +1,4 @@
-"""`pytracer attach`: what a running job is doing, and who waits for whom. Changes nothing and ends nothing."""
+"""`pytracer attach`: shows what a running job is doing, and which rank waits for which. Ends nothing."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _BOXES = "boxes"
 EXAMPLES = """\b
 Examples:
   pytracer attach                     the newest run below runs/
-  pytracer attach runs/latest --all   all threads, whole stacks
-  pytracer attach 4711                one process and those below it, recorded or not
+  pytracer attach runs/latest --all   all threads, full stacks
+  pytracer attach 4711                one process and its descendants, recorded or not
   pytracer attach 4711 --json | jq .waits
 """
 
 
 @click.command("attach", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("target", metavar="[RUN|PID]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/reference/witness.md).")
-@click.option("--all", "everything", is_flag=True, help="Show all threads and whole stacks.")
-@click.option("--no-native", is_flag=True, help="Python frames only: quicker.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON (docs/reference/launcher.md).")
+@click.option("--all", "everything", is_flag=True, help="Show all threads and full stacks.")
+@click.option("--no-native", is_flag=True, help="Omit native frames, which is faster.")
 def command(target: str | None, as_json: bool, everything: bool, no_native: bool) -> int:
-    """Say what a running job is doing: open collectives, who has not come to them, stacks of all threads.
+    """Show what a running job is doing: open collectives, ranks that have not entered them, stacks of all threads.
 
-    RUN is a run directory, runs/latest when left out; PID a process, which is shown with all below it. Recorded
-    processes give their stacks themselves, others by py-spy or pystack (extra `pytracer[stacks]`) where installed;
-    each is stopped for some milliseconds.
+    RUN is a run directory, default: runs/latest. PID is a process, which is shown with its descendants. Recorded
+    processes report their own stacks; those of others are taken by py-spy or pystack, if the extra `pytracer[stacks]`
+    is installed. Each process is interrupted for some milliseconds.
     """
     from pytracer.render.live import render_live
 
@@ -54,8 +54,8 @@ def command(target: str | None, as_json: bool, everything: bool, no_native: bool
     return 0
 
 
-def report_standstill(recording: Path, seconds: float) -> None:
-    """For `run --hang-timeout`: prints the report on stderr and keeps it beside the boxes."""
+def report_hang(recording: Path, seconds: float) -> None:
+    """For `run --hang-timeout`: prints the report on stderr and stores it in the run directory."""
     from pytracer.launcher.run_directory import HANG_FILE, write_text
     from pytracer.render.live import render_live
 
@@ -73,10 +73,10 @@ def to_json(report: LiveReport) -> str:
 
 
 def live_report(target: str | None, *, native: bool) -> LiveReport:
-    """Looks once.
+    """The state of the job now.
 
     Raises:
-        InputError: nothing runs there, or it may not be looked at.
+        InputError: no process runs there, or permission is missing.
         UsageError: no target was given and there is no newest run.
     """
     from pytracer.cli.live_identity import is_recorder
@@ -97,7 +97,7 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
         process.threads = kernel_threads(process.pid)
     ours = [item for item in report.processes if item.pid in boxes and is_recorder(item.pid, boxes[item.pid].path)]
     request_stacks([(item, boxes[item.pid]) for item in ours], native=native)
-    if not of_pid:  # a pid that only a box names is stopped for nobody
+    if not of_pid:  # a pid that only a recording names is not stopped
         for item in report.processes:
             if item not in ours:
                 item.notes.append("it does not write this black box, or may not be looked at: it is not asked")
@@ -106,7 +106,7 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
 
 
 def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, dict[int, Snapshot]]:
-    """The running processes of a run, as their boxes show them, and these by pid; `only` those with these pids."""
+    """The running processes of a run by their recordings, and their snapshots by pid; `only` those with these pids."""
     from pytracer.analyze.collectives.stall import find_waits, live_process
     from pytracer.decode.job.merge import load_job
 
@@ -136,7 +136,7 @@ def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, 
 
 
 def _recording(directory: Path) -> Path:
-    """Where the boxes of a run are being written: elsewhere when the run directory is on a network file system."""
+    """Where the run's files are being written: elsewhere if the run directory is on a network file system."""
     from pytracer.decode.files import MIB, read_regular
     from pytracer.decode.formats.plain_json import load_json
 
@@ -152,7 +152,7 @@ def _recording(directory: Path) -> Path:
 
 
 def _of_pid(pid: int) -> tuple[LiveReport, dict[int, Snapshot]]:
-    """One process and its descendants; from their boxes, too, when they are recorded."""
+    """One process and its descendants, with their recordings, if there are any."""
     below = _descendants(pid)
     if pid not in below:
         raise InputError(f"no process {pid} runs here", "look with `ps`, or name a run directory")
@@ -179,7 +179,7 @@ def _of_pid(pid: int) -> tuple[LiveReport, dict[int, Snapshot]]:
 
 
 def _descendants(pid: int) -> dict[int, int]:
-    """A process and all below it, with their parents, from the top down."""
+    """A process and its descendants, with their parents, from the top down."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,4 +1,4 @@
-"""`pytracer doctor`: what works here, and why not. The questions are in `checks/`."""
+"""`pytracer doctor`: what works on this machine, and why not. The checks are in `checks/`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pytracer._printable import printable
 from pytracer.cli import checks
 from pytracer.cli.terminal import show, show_json
 
-HELP = """Say what works on this machine, and why not.
+HELP = """Check what works on this machine, and why not.
 
-Really loads the recorder, preloads it into a child and lets a child crash. Exit status 1 means that something
-essential is missing and nothing can be recorded.
+Loads the recorder, preloads it into a child process, and lets a child crash. Exit status 1: something
+essential is missing, and nothing can be recorded.
 
 \b
 Examples:
@@ -43,12 +43,12 @@ def command(as_json: bool) -> int:
     else:
         show(table(found, shutil.get_terminal_size((100, 24)).columns) + "\n")
         if not ok:
-            show("\nNothing can be recorded here until what is missing above has been mended.\n")
+            show("\nNothing can be recorded here until the missing parts above are fixed.\n")
     return 0 if ok else 1
 
 
 def table(found: Sequence[checks.Check], width: int) -> str:
-    """Columns of text: check, result, what was seen; the next step below it."""
+    """Columns of text: check, result, observation; the next step below it."""
     found = printable(found)
     first = max(len(check.id) for check in found) + 2
     second = len(checks.MISSING) + 2

@@ -1,4 +1,4 @@
-"""`pytracer dump FILE`: what one black box holds, as it is, without judging it.
+"""`pytracer dump FILE`: the raw contents of one recording, without conclusions.
 
 `collect` builds plain data; the text and the JSON are two views of that.
 """
@@ -48,7 +48,7 @@ OF_COLLECTIVES = (
     *("op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr"),
     *("root", "peer", "tag", "reduce_op"),
 )
-ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few want to read
+ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few readers need
 ADDRESSES = frozenset(
     {
         *("base", "pc", "sp", "pthread", "start", "end", "low", "high", "pools", "stack", "storages", "registers"),
@@ -67,11 +67,13 @@ Examples:
 
 @click.command(name="dump", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", type=click.Path(path_type=str))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(SECTIONS), help="Only this part; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(SECTIONS), help="Print only this part; may be repeated."
+)
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="N", default=MOST_ITEMS, show_default=True,
-    help="At most the last N items of each list.",
+    help="Print at most the last N items of each list.",
 )  # fmt: skip
 @click.option(
     "--flight-recorder", "flight", metavar="DIR", type=click.Path(path_type=Path),
@@ -79,10 +81,10 @@ Examples:
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the dumps in DIR.")
 def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int, flight: Path | None, force: bool) -> None:
-    """Print what one black box holds: header, journal, records, storages, crash.
+    """Print the raw contents of one recording: header, journal, records, storages, crash.
 
-    Times are since the box was made, oldest first. The memory map and the storages of guard mode are printed on
-    request (`--kind mappings`, `--kind guarded`) and with `--json`. For what it all means, see `pytracer inspect`.
+    Times count from the creation of the file, oldest first. The memory map and the storages of guard mode are printed
+    with `--kind mappings`, `--kind guarded`, and `--json`. `pytracer inspect` explains the contents.
     """
     if flight is not None:
         from pytracer.cli.flight import write_flight_recorder
@@ -101,12 +103,12 @@ def command(file: str, as_json: bool, kinds: tuple[str, ...], limit: int, flight
 
 
 def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS) -> dict[str, Any]:
-    """The parts of a black box as plain data: numbers, strings, lists and dicts; addresses are hex strings.
+    """The parts of a recording as plain data: numbers, strings, lists and dicts; addresses are hex strings.
 
     Args:
-        path: the black box.
+        path: the recording.
         kinds: which of `SECTIONS`.
-        limit: keep the last items of each list; `left_out` says how many went.
+        limit: keep the last items of each list; `left_out` counts the others.
 
     Raises:
         InputError: as `read_box`.

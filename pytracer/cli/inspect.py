@@ -1,4 +1,4 @@
-"""`pytracer inspect`: explain how a recorded job ended. Merges all ranks, judges, prints."""
+"""`pytracer inspect`: explains how a recorded job ended. Merges all ranks, applies the rules, prints."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Examples:
 @click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
 @click.option(
     "--flight-recorder", "dumps", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
-    help="Add the evidence of a dump of torch's Flight Recorder, or of a directory of them; may be repeated.",
+    help="Also read a dump of torch's Flight Recorder, or a directory of dumps; may be repeated.",
 )  # fmt: skip
-@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 3 when a death was found.")
+@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with status 3 if a death was found.")
 def command(
     runs: tuple[Path, ...],
     as_json: bool,
@@ -50,10 +50,10 @@ def command(
     dumps: tuple[Path, ...],
     exit_code: bool,
 ) -> int:
-    """Explain how a recorded job ended: who died first, where, touching what, and why.
+    """Explain how a recorded job ended: which process died first, where, what memory it touched, and why.
 
-    RUN is a run directory, a directory with black boxes, or one black box; runs/latest when left out. The run
-    directories of several hosts are one job: name them all.
+    RUN is a run directory, a directory of recordings, or one recording (*.blackbox); default: runs/latest. For a job on
+    several hosts, give the run directories of all of them.
     """
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
@@ -62,7 +62,7 @@ def command(
     from pytracer.render.text import render_text
 
     target = _checked_output(output, force)
-    with progress_bar("Reading black boxes", wanted=not as_json) as progress:
+    with progress_bar("Reading recordings", wanted=not as_json) as progress:
         job = load_runs(_given_or_latest(runs), dumps, progress, light=True)
     report = build_report(job)
     if as_json:
@@ -91,7 +91,7 @@ def _given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
 
 
 def _checked_output(output: str | None, force: bool) -> Path | None:
-    """The file to write, None for stdout. Refuses early, before a long merge."""
+    """The file to write; None for stdout. Fails early, before a long merge."""
     if output is None or output == "-":
         return None
     path = Path(output)
@@ -105,7 +105,7 @@ def _checked_output(output: str | None, force: bool) -> Path | None:
 
 
 def _write_aside(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that nobody sees half a report."""
+    """Writes to a temporary file and renames it, so that a partial report is never visible."""
     aside: str | None = None
     try:
         with tempfile.NamedTemporaryFile(

@@ -1,7 +1,7 @@
-"""Whether a running process is the one that writes a black box: it is asked, stopped or signalled only then.
+"""Verifies that a running process is the one that writes a recording, before it is signalled or stopped.
 
-Pid, start time and state are the box's own words, and whoever wrote the box may have made them up: root would signal
-or stop a process of his choice. What cannot be made up is that the process has this very file mapped.
+Pid, start time and state are contents of the recording, and its author may have forged them: root would signal or stop
+a process of the author's choice. That the process has this very file mapped cannot be forged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHARED_MAPPING = re.compile(r"^\S+ ..\Ss \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
 
 class Recorder:
-    """A process by its pidfd, which names it and no later one with the same pid; to be used by `with`."""
+    """A process by its pidfd, which never refers to a later one with the same pid; for `with`."""
 
     def __init__(self, pid: int) -> None:
         """Raises OSError when there is no such process."""
@@ -31,7 +31,7 @@ class Recorder:
         try:
             self._fd = os.pidfd_open(pid)
         except OSError as error:
-            if error.errno != errno.ENOSYS:  # before Linux 5.3: by pid, then
+            if error.errno != errno.ENOSYS:  # before Linux 5.3: by pid
                 raise
 
     def __enter__(self) -> Recorder:
@@ -42,11 +42,11 @@ class Recorder:
             os.close(self._fd)
 
     def writes(self, box: str) -> bool:
-        """Whether it has the file mapped for writing by all. Raises OSError when that may not be looked at."""
+        """Whether it has the file mapped shared and writable. Raises OSError without permission."""
         with regular_file(box) as file:
             inode = os.fstat(file).st_ino
         text = Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8", errors="surrogateescape")
-        # Not by device: overlayfs and btrfs show another one here than stat() does.
+        # Not by device: overlayfs and btrfs report another one here than stat() does.
         name = os.path.basename(box)
         return any(
             int(found[1]) == inode and os.path.basename(found[2]) == name for found in _SHARED_MAPPING.finditer(text)
@@ -66,7 +66,7 @@ class Recorder:
 
 
 def is_recorder(pid: int, box: str) -> bool:
-    """Whether a process writes a box, as far as we may know; where we may not, neither may we do anything to it."""
+    """Whether a process writes a recording; False if permission is missing: then nothing may be done to it."""
     try:
         with Recorder(pid) as recorder:
             return recorder.writes(box)

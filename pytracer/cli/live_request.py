@@ -1,7 +1,7 @@
-"""Stacks of running processes by their own black boxes: a queued signal asks, the recorder inside answers.
+"""Stacks of running processes from their own recorders, requested by a queued signal.
 
-The answer takes some milliseconds and needs no other tool. To a process without the recorder that signal would be
-deadly, so it is sent only to the one that has this very box mapped, which catches the signal, and which is recording.
+The answer takes some milliseconds and needs no other tool. A process without the recorder would die of that signal, so
+it is sent only to one that has this very file mapped, catches the signal, and is recording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Asked = Sequence[tuple[LiveProcess, Snapshot]]
 
 
 def request_stacks(processes: Asked, *, native: bool) -> None:
-    """Fills the threads of each process that answers; the others are left as they are.
+    """Fills the threads of each process that answers; the others are left unchanged.
 
     Args:
         processes: each with its box.

@@ -1,7 +1,7 @@
-"""Threads of running processes: the kernel's words for each, and frames by py-spy or pystack where installed.
+"""Threads of running processes: their states from the kernel, and frames from py-spy or pystack if installed.
 
-Both tools read from outside and stop a process for the time of one look, some ten milliseconds; each gets a time
-limit. What a tool cannot do is a note, never an error.
+Both tools read from outside and stop a process for some ten milliseconds; each has a time limit. A failure of a tool is
+a note, never an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.report.live import LiveFrame, LiveProcess, LiveThread
 
-_SECONDS = 20.0  # the first look at a process with large libraries reads their symbols
+_SECONDS = 20.0  # the first run on a process with large libraries reads their symbols
 _AT_ONCE = 4
 _STATES = {"R": "running", "S": "sleeping", "D": "waiting for a device", "T": "stopped", "t": "traced", "Z": "ended"}
 _PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*)\))? \[(.*?)\]")
@@ -84,7 +84,7 @@ def py_spy_threads(text: str) -> dict[int, LiveThread]:
 
 
 def pystack_threads(text: str) -> dict[int, LiveThread]:
-    """The text of `pystack remote`, which has the innermost frame last."""
+    """The text of `pystack remote`, whose innermost frame is last."""
     found: dict[int, LiveThread] = {}
     thread: LiveThread | None = None
     for line in text.splitlines():
@@ -141,7 +141,7 @@ def _ask(tool: str, pid: int, native: bool) -> tuple[dict[int, LiveThread], str]
 
 
 def _reason(stderr: str) -> str:
-    """The sentence of a tool that failed, which both write among others."""
+    """The error message of a failed tool, among its other output."""
     if re.search(r"permission|not permitted", stderr, re.IGNORECASE):
         return "permission denied: run as the same user, with CAP_SYS_PTRACE, or with kernel.yama.ptrace_scope=0"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -151,14 +151,14 @@ def _reason(stderr: str) -> str:
 def _tool(name: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), name)
     found = beside if os.access(beside, os.X_OK) else shutil.which(name)
-    return found if found is not None and os.path.isabs(found) else None  # not what lies in the current directory
+    return found if found is not None and os.path.isabs(found) else None  # not a file of the current directory
 
 
 def _exe(pid: int) -> str:
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
-        return "python"  # not ours to read: the tool will say why
+        return "python"  # no permission to read it: the tool reports why
 
 
 def _system_call(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""A progress bar on stderr: for people who wait, after the first second, and never in the way of a product."""
+"""A progress bar on stderr: on a terminal only, after the first second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 1.0
 
 @contextmanager
 def progress_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None] | None]:
-    """Gives a function to call with (done, in all), or None where nobody looks; the bar is gone at the end."""
+    """Yields a function to call with (done, total), or None without a terminal; the bar is removed at the end."""
     if not wanted or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -34,7 +34,7 @@ class _Bar:
 
     def show(self, done: int, total: int) -> None:
         if self._progress is None and time.monotonic() - self._since >= PATIENCE_SECONDS:
-            # Here: most runs are read within a second and need no rich.
+            # Imported here: most runs are read within a second and need no rich.
             from rich.console import Console
             from rich.progress import Progress
 

@@ -1,7 +1,7 @@
-"""`pytracer run`: starts a command under the recorder, waits, and explains a death.
+"""`pytracer run`: starts a command with the recorder preloaded, waits, and explains a death.
 
-The job must not notice the launcher (`launcher/supervise.py`). While it runs, the launcher waits, and looks at it from
-outside every two seconds (`job_monitor.py`). Nothing that goes wrong in reporting changes the status that is returned.
+The job must not notice the launcher (`launcher/supervise.py`). While it runs, the launcher samples it from outside
+every two seconds (`job_monitor.py`). Errors in reporting never change the returned status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import click
 from pytracer._errors import PytracerError, UsageError
 from pytracer._printable import shell_command
 from pytracer.blackbox.numbers import LEVELS
-from pytracer.cli.job_monitor import Attendance
+from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
@@ -36,34 +36,34 @@ if TYPE_CHECKING:
     from pytracer.blackbox import structures
     from pytracer.report.job import Report
 
-HELP = """Run COMMAND, record all its processes, and explain a death.
+HELP = """Run COMMAND, record its processes, and explain a crash or failure.
 
 \b
 Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
   pytracer run -o runs/tuesday -- python train.py --epochs 3
   pytracer run --hang-timeout 300 -- torchrun --nproc-per-node 8 train.py
-  pytracer run --guard -- python train.py                 # reproduce a memory error: it faults at the access
+  pytracer run --guard -- python train.py                 # reproduce a memory error: the access faults
   pytracer run --guard=sample:1000 -- python train.py     # in production: one storage in a thousand
   pytracer run --guard=min-bytes:64K,side:underrun -- python train.py
 
 \b
-Guard mode (docs/guide/guard.md): CPU storages lie against a page that faults, and stay inaccessible when freed. WORDS:
-  all, sample:N            which storages; --guard alone means all
-  min-bytes:SIZE           leave smaller ones out
-  side:overrun|underrun    which end is guarded to the byte  [default: overrun]
-  align:64|16|4            closer than 64 catches more; results may then differ in their last bits
-  bytes:SIZE, mappings:N   what it may cost before storages go unguarded, which the report says
-  mprotect                 do without MADV_GUARD_INSTALL
+Guard mode (docs/guide/guard.md) puts a page that faults beside CPU storages, and keeps freed ones inaccessible. WORDS:
+  all, sample:N            every storage (default), or one in N
+  min-bytes:SIZE           exclude smaller storages
+  side:overrun|underrun    the end that is guarded to the byte  [default: overrun]
+  align:64|16|4            below 64 catches more; results may then differ in their last bits
+  bytes:SIZE, mappings:N   limits; beyond them storages go unguarded, and the report counts them
+  mprotect                 do not use MADV_GUARD_INSTALL
 
-The report of a job that died follows the job's own output, on stderr. The exit status is the one of COMMAND;
-128+n if signal n ended it; 127 if there is no such command, 126 if it cannot be executed. A command that cannot be
-recorded, on a full disk say, runs all the same, and one line says why.
+The report of a job that died follows the job's own output, on stderr. The exit status is that of COMMAND;
+128+n if signal n ended it; 127 if the command was not found, 126 if it cannot be executed. A command that cannot be
+recorded, e.g. because the disk is full, runs unrecorded, and one line on stderr has the reason.
 """
 
 
 class RunCommand(click.Command):
-    """`--guard` takes its words after `=` only: what follows after a space may be the command."""
+    """`--guard` takes its value after `=` only, because the next argument may be the command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See click.Command."""
@@ -83,34 +83,34 @@ class RunCommand(click.Command):
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
     options_metavar="[OPTIONS] [--]",
 )
-@click.option("-o", "output", metavar="DIR", type=click.Path(path_type=Path), help="Record into DIR instead of runs/.")
-@click.option("--force", is_flag=True, help="Delete the recording that DIR already holds.")
+@click.option("-o", "output", metavar="DIR", type=click.Path(path_type=Path), help="Record into DIR, not below runs/.")
+@click.option("--force", is_flag=True, help="Delete an existing recording in DIR.")
 @click.option("--level", type=click.Choice(list(LEVELS)), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
-@click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` makes the report later.")
+@click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
     "--hang-timeout",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
-    help="When no process records anything for so long, say who waits for whom, and go on waiting.",
+    help="If no process records anything for this long, print which rank waits for which; the job goes on.",
 )
-@click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault where they happen.")
+@click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault at the access.")
 @click.option(
     "--cuda-graphs",
     type=click.Choice(run_directory.CUDA_GRAPHS),
-    help="warn: warn at the first replay of a CUDA graph whose input was freed (docs/guide/gpu.md).",
+    help="warn: warn when a CUDA graph is replayed after an input was freed (docs/guide/gpu.md).",
 )
 @click.option(
     "--gpu-core",
     is_flag=True,
-    help="Let the CUDA driver write a small core dump of the device when a kernel fails, and read it "
+    help="Make the CUDA driver write a small core dump of the device when a kernel fails, and include it in the report "
     "(docs/guide/gpu.md).",
 )
 @click.option(
     "--subreaper",
     is_flag=True,
-    help="Become the parent of processes whose parent dies, to see how they end; they can notice it "
-    "(docs/reference/witness.md).",
+    help="Become the parent of orphaned processes, to learn how they end; they can detect it "
+    "(docs/reference/launcher.md).",
 )
 @click.argument("job", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -141,18 +141,18 @@ def command(
             added, record["gpu_core"], more = gpu_core_variables(run.directory, environment)
             environment |= added
             notes += more
-        attending = _Attending(run, record, hang_timeout)
+        monitored = _MonitoredJob(run, record, hang_timeout)
     except UsageError:
         raise
-    except Exception as error:  # a full disk at night, a bug of ours: what cannot be recorded runs all the same
+    except Exception as error:  # a full disk, an internal error: the command runs unrecorded
         say(f"COMMAND runs unrecorded: {error}")
         return end_like(_supervise(program, job, run_directory.given_environment()))
     for note in notes:
         say(note)
-    ending = attending.run_job(program, job, environment, subreaper)
+    ending = monitored.run_job(program, job, environment, subreaper)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
-    # A SIGTERM that comes now is late: the job has ended, and its status is what counts. Ctrl-C ends the report.
+    # A SIGTERM is too late now: the job has ended, and its status counts. Ctrl-C ends the report.
     with held(FORWARDED), _one_line_for_an_error():
         with _one_line_for_an_error():
             run_directory.write_record(run, record)
@@ -199,7 +199,7 @@ class CommandError(PytracerError):
 
 
 def command_error(word: str, error: OSError) -> CommandError:
-    """What exec said about `word`, with the next step and a shell's exit code."""
+    """The error of exec for `word`, with the next step and a shell's exit code."""
     if isinstance(error, FileNotFoundError):
         if "/" in word and os.path.exists(word):
             return CommandError(f"cannot execute {word}: its interpreter does not exist", "look at its first line", 127)
@@ -222,8 +222,8 @@ def command_error(word: str, error: OSError) -> CommandError:
     return CommandError(f"cannot execute {word}: {error.strerror}", "run `pytracer doctor`", 126)
 
 
-class _Attending:
-    """Waits for the job, looks at it and keeps `record` on disk meanwhile."""
+class _MonitoredJob:
+    """Waits for the job, samples it, and keeps `record` on disk up to date."""
 
     def __init__(self, run: run_directory.Run, record: dict[str, object], hang_seconds: float | None) -> None:
         """Writes run.json for the first time.
@@ -233,8 +233,8 @@ class _Attending:
         """
         self._run = run
         self._record = record
-        self._attendance = Attendance(run, self._save, hang_seconds)
-        record["witness"] = self._attendance.watch.as_dict()
+        self._monitor = JobMonitor(run, self._save, hang_seconds)
+        record["witness"] = self._monitor.watch.as_dict()
         if run.recording != run.directory:
             record["recording"] = str(run.recording)
         run_directory.write_record(run, record)
@@ -245,7 +245,7 @@ class _Attending:
         Raises:
             CommandError: it could not be started.
         """
-        watch, own = self._attendance.watch, self._attendance.own
+        watch, own = self._monitor.watch, self._monitor.own
         # The first process of a pid namespace is the parent of all orphans anyway, and nobody else reaps them.
         adopted = adopt(watch.note_orphan, lambda: own) if subreaper or os.getpid() == 1 else None
         if subreaper and adopted is None:
@@ -256,14 +256,12 @@ class _Attending:
             if note:
                 say(note)
         try:
-            ending = _supervise(
-                program, job, environment, self._started, _never_raising(self._attendance.pause), adopted
-            )
+            ending = _supervise(program, job, environment, self._started, _never_raising(self._monitor.pause), adopted)
         finally:
             with _one_line_for_an_error():
                 helping.close()
         with held(FORWARDED), _one_line_for_an_error():
-            self._attendance.finish()
+            self._monitor.finish()
         self._record["witness"] = watch.as_dict()
         return ending
 
@@ -273,7 +271,7 @@ class _Attending:
 
     def _save(self) -> None:
         with _one_line_for_an_error():
-            self._record["witness"] = self._attendance.watch.as_dict()
+            self._record["witness"] = self._monitor.watch.as_dict()
             run_directory.write_record(replace(self._run, directory=self._run.recording), self._record)
 
 
@@ -285,7 +283,7 @@ def _supervise(
     pause: Callable[[], float | None] = lambda: None,
     adopted: Callable[[int], None] | None = None,
 ) -> Ending:
-    """`supervise`, with a sentence for a command that cannot be executed.
+    """`supervise`, with a message for a command that cannot be executed.
 
     Raises:
         CommandError: it could not be started.
@@ -297,7 +295,7 @@ def _supervise(
 
 
 def _never_raising(pause: Callable[[], float]) -> Callable[[], float | None]:
-    """`pause`, until it fails: the job runs, and is waited for whatever happens to what looks at it."""
+    """`pause`, until it fails once: the launcher waits for the job even if monitoring fails."""
     failed = False
 
     def careful() -> float | None:
@@ -315,7 +313,7 @@ def _never_raising(pause: Callable[[], float]) -> Callable[[], float | None]:
 
 @contextlib.contextmanager
 def _one_line_for_an_error() -> Iterator[None]:
-    """The job has run: from here on, an error of ours is a line on stderr and nothing else."""
+    """The job has run: from here on, an internal error is one line on stderr and nothing else."""
     try:
         yield
     except PytracerError as error:
@@ -327,7 +325,7 @@ def _one_line_for_an_error() -> Iterator[None]:
 
 
 def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool) -> None:
-    """Says what there is to say once the job has ended."""
+    """Prints the outcome once the job has ended."""
     shown = _shown(run.directory)
     for line in _unrecorded(run.directory):
         say(line)
@@ -339,8 +337,8 @@ def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bo
         )
         return
     died = ending.status != 0 or _any_crashed(boxes)
-    # Ranks may have disagreed without any of them being told: gloo completes such collectives with wrong data.
-    # Guard mode may have found bytes beside a storage changed.
+    # Ranks may have disagreed without an error: gloo completes such collectives with wrong data.
+    # Guard mode may have found changed bytes beside a storage.
     if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
         _report(run, ending, shown, died=died, quiet=quiet)
     elif died:
@@ -350,14 +348,14 @@ def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bo
 
 
 def _unrecorded(directory: Path) -> list[str]:
-    """What the processes of the job could not record; they themselves print nothing below a launcher."""
+    """What the job's processes could not record; below a launcher they print nothing themselves."""
     from pytracer.decode.job.run_counters import read_run_counters
 
     return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
 
 
 def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
-    """Prints what killed the job, and keeps it in the run directory with the names of native frames."""
+    """Prints the report, and stores it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
     from pytracer.decode.symbols.stored import SYMBOLS_FILE, write_symbols
@@ -382,7 +380,7 @@ def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, q
 
 
 def _says_nothing_new(report: Report, ending: Ending) -> bool:
-    """Whether the status of COMMAND itself is all that the report knows, as after `grep` that found nothing."""
+    """Whether the report has nothing beyond the status of COMMAND, as after a `grep` without a match."""
     verdict = report.verdict
     if verdict is None or verdict.class_ == "clean":
         return True
@@ -396,19 +394,19 @@ def _ran_together(boxes: Sequence[Path]) -> bool:
 
 
 def _any_crashed(boxes: Sequence[Path]) -> bool:
-    """Whether the crash handler of any process was the last to write its box."""
+    """Whether any recording was last written by the crash handler."""
     from pytracer.blackbox.schema import State
 
     return any(bool(header.state == State.CRASHED) for header in _headers(boxes))
 
 
 def _any_damage(boxes: Sequence[Path]) -> bool:
-    """Whether guard mode found that a storage was written past its ends."""
+    """Whether guard mode found changed bytes beside a storage."""
     return any(bool(header.guard_damage) for header in _headers(boxes))
 
 
 def _headers(boxes: Sequence[Path]) -> Iterator[structures.FileHeader]:
-    """Headers of the boxes that can be read."""
+    """Headers of the readable recordings."""
     from pytracer.blackbox import codec, structures
 
     nbytes = codec.layout_of(structures.FileHeader).nbytes
@@ -421,7 +419,7 @@ def _headers(boxes: Sequence[Path]) -> Iterator[structures.FileHeader]:
 
 
 def _shown(directory: Path) -> str:
-    """A path that can be typed: relative when it lies below the current directory."""
+    """A short path: relative if it is below the current directory."""
     try:
         return str(directory.relative_to(os.getcwd()))
     except (ValueError, OSError):

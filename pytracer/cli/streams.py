@@ -1,4 +1,4 @@
-"""Standard streams that were closed before we began, as daemons and `>&-` leave them."""
+"""Standard streams that were closed before the program started, as daemons and `>&-` leave them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import sys
 
 
 def occupy_closed_streams() -> None:
-    """Gives closed standard streams to /dev/null for this process alone; what it executes finds them closed.
+    """Opens closed standard streams as /dev/null, close-on-exec: programs that it executes find them closed.
 
-    Otherwise the next file that is opened takes the number, and what is printed lands in it; and Python, which has no
-    stream, would print what is meant for stderr on stdout. A product that nobody gets is still an error: stdout is
-    opened for reading.
+    Otherwise the next opened file gets the number and receives the output; and Python, without a stderr, would print
+    errors on stdout. Output that is lost is still an error: stdout is opened for reading.
     """
     for number in range(3):
         try:

@@ -1,7 +1,7 @@
-"""The way to stdout and stderr: everything that the command line prints goes through here.
+"""The only writer to stdout and stderr of the command line.
 
-What is printed is made of what jobs, recordings and arguments hold. Reports were made printable value by value before
-they were laid out (`_printable.printable`); here is the last net, below all printers.
+Output contains text from jobs, recordings and arguments. Reports are made printable value by value before they are laid
+out (`_printable.printable`); this module is the last defence, below all printers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NARROWEST = 20
 
 
 def show(text: str, *, styled: bool = False, error: bool = False) -> None:
-    """Writes lines and flushes. On a terminal, lines that are too long go on indented, as those of reports do.
+    """Writes lines and flushes. On a terminal, long lines are continued indented, as in reports.
 
     Args:
         text: what to write, with its line breaks.
-        styled: whether the text holds colours of ours; it was laid out for the terminal then.
+        styled: whether the text contains our colours; it is then laid out for the terminal already.
         error: to stderr instead of stdout.
 
     Raises:
@@ -39,10 +39,10 @@ def show(text: str, *, styled: bool = False, error: bool = False) -> None:
 
 
 def folded(text: str, columns: int) -> str:
-    """Lines of at most so many columns: a terminal would begin the next one with whatever comes."""
+    """Lines of at most `columns`: a terminal would wrap them without indentation."""
     if columns < _NARROWEST or all(len(line) * 2 <= columns for line in text.split("\n")):
         return text
-    from rich.cells import cell_len  # here: the launcher stays small while the job runs
+    from rich.cells import cell_len  # imported here: the launcher stays small while the job runs
 
     return "\n".join(line if cell_len(line) <= columns else _fold(line, columns) for line in text.split("\n"))
 
@@ -66,12 +66,14 @@ def _write(safe: str, stream: TextIO | None) -> None:
     if stream is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(safe.encode(encoding, "backslashreplace").decode(encoding))  # not every terminal has every letter
+    stream.write(
+        safe.encode(encoding, "backslashreplace").decode(encoding)
+    )  # the terminal may not encode every character
     stream.flush()
 
 
 def flush() -> None:
-    """Writes what waits for stdout; nothing where that was closed before this process began."""
+    """Flushes stdout, unless it was closed before the program started."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
@@ -82,7 +84,7 @@ def show_json(text: str) -> None:
 
 
 def say(message: object) -> None:
-    """One line for the user on stderr; a closed stderr is no reason to fail."""
+    """One line for the user on stderr; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError):
         _write(f"pytracer: {neutral(words(message))}\n", sys.stderr)  # not folded: it may be copied
 
@@ -93,6 +95,6 @@ def words(message: object) -> str:
 
 
 def show_traceback() -> None:
-    """The exception that is being handled, for `-vv`; file names and messages in it are untrusted, too."""
+    """The current exception, for `-vv`; file names and messages in it are untrusted, too."""
     lines = traceback.format_exc().splitlines()
     show("".join(f"{one_line(line)}\n" for line in lines), error=True)

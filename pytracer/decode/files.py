@@ -1,9 +1,9 @@
-"""Opens files that somebody else wrote or named: the one place in the reading half that does.
+"""Opens untrusted files: the one place in the reading half that does.
 
-Whoever can write a recording chooses what lies behind its names: a pipe that never ends an `open()`, a device, a link
-to a private file, a file in /proc whose size is 0 and whose content never ends, a lease that keeps the opener waiting
-for 45 s. So only regular files are opened, no more is read than the file had when it was opened, and links are followed
-only when the reader's user named them.
+The author of a recording chooses what its names refer to: a pipe that blocks an `open()` forever, a device, a link to a
+private file, a file in /proc whose size is 0 and whose content is endless, a lease that blocks the opener for 45 s. So
+only regular files are opened, no more is read than the size at opening, and links are followed only if the user named
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 class Refused(OSError):
-    """A file that is not opened, or not read; `strerror` says why."""
+    """A file that is not opened, or not read; `strerror` is the reason."""
 
     def __init__(self, number: int, why: str, path: str) -> None:
         super().__init__(number, why, path)
@@ -102,9 +102,9 @@ def read_all(fd: int, nbytes: int, offset: int = 0) -> bytes:
 
 
 class Window:
-    """A part of an open file or of bytes, read piece by piece: a file that others cut off ends early, and kills nobody.
+    """A part of an open file or of bytes, read piece by piece: a file truncated meanwhile ends early.
 
-    A mapping would: touching what is cut off is SIGBUS.
+    A mapping would fault: touching a truncated part is SIGBUS.
     """
 
     def __init__(self, source: int | bytes, start: int = 0, nbytes: int | None = None) -> None:

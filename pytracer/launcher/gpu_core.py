@@ -1,7 +1,7 @@
-"""`pytracer run --gpu-core`: the driver writes a core dump of a device when a kernel fails, in the run directory.
+"""`pytracer run --gpu-core`: the driver writes a core dump of a device into the run directory when a kernel fails.
 
-All of it is NVIDIA's own: environment variables that the CUDA driver reads when it makes a context. What the user has
-set stays as it is.
+It uses NVIDIA's own environment variables, which the CUDA driver reads when it creates a context. Variables set by the
+user are kept.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _FLAGS, _LIGHT, _HOST = (
     "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP",
     "CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION",
 )
-# Without memory a dump is small. skip_abort: otherwise the driver ends the process by abort() after the dump, and the
-# exception that the program would have seen never comes.
+# Without memory a dump is small. Without skip_abort the driver ends the process by abort() after the dump, and the
+# program never gets the exception.
 _LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort"
 
 
 def gpu_core_variables(directory: Path | None, base: Mapping[str, str]) -> tuple[dict[str, str], JsonObject, list[str]]:
-    """What to set for the job, what run.json says about it, and lines for the user.
+    """The variables for the job, their record in run.json, and lines for the user.
 
-    `directory` is the run directory, in which the folder for the dumps is made; None: only look.
+    `directory` is the run directory, in which the folder for the dumps is created; None: create nothing.
     """
     file = str(directory / GPU_CORES / "%h.%p.nvcudmp") if directory is not None else ""
     ours = {_ENABLE: "1", _FILE: file, _FLAGS: _LIGHT_FLAGS}
-    if _FLAGS not in base:  # drivers before CUDA 12.5 know the same by these names
+    if _FLAGS not in base:  # the names in drivers before CUDA 12.5
         ours |= {_LIGHT: "1", _HOST: "0"}
     kept = {name: base[name] for name in (_ENABLE, _FILE, _FLAGS, _LIGHT, _HOST) if name in base}
     notes = []

@@ -1,8 +1,8 @@
-"""Tells signals to the launcher from signals to its whole process group, which the job gets itself.
+"""Separates signals to the launcher from signals to its whole process group, which the job receives itself.
 
 kill(2) leaves no mark of that in a siginfo. So a child of the launcher stays in the process group, which nobody has a
-reason to signal: what it hears was sent to all, by a shell's `kill %1`, by `timeout`, by a service manager that signals
-each process of a cgroup. A job that hears SIGTERM twice may give its clean-up up.
+reason to signal: a signal that reaches it was sent to all, by a shell's `kill %1`, by `timeout`, by a service manager
+that signals each process of a cgroup. A job that gets SIGTERM twice may abort its clean-up.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 from pytracer.launcher.signal_wait import EVERY, Received, next_signal
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # linux/prctl.h
-_HEARD = struct.Struct("<II")  # for each signal: how often, and who sent the last one
+_HEARD = struct.Struct("<II")  # for each signal: how often, and the last sender
 _SIGNALS = 65
-_GRACE_SECONDS = 0.02  # whoever signals one process after the other has come to the other one by then
-_TURN_SECONDS = 1.0  # a process that has a signal pending takes it by then, however busy the machine
+_GRACE_SECONDS = 0.02  # a sender that signals one process after the other has reached the other one by then
+_TURN_SECONDS = 1.0  # a pending signal is delivered by then, however busy the machine
 
 
 class Bystander:
     """The child; ended with `end`, and by the kernel when the launcher dies."""
 
     def __init__(self) -> None:
-        """Forks; all signals must be blocked. Where that fails, no signal is taken for one to all."""
+        """Forks; all signals must be blocked. If that fails, every signal is treated as sent to the launcher alone."""
         self._heard = mmap.mmap(-1, _HEARD.size * _SIGNALS)  # shared, and needs no descriptor
         self._known = [0] * _SIGNALS
         self._pid = 0
@@ -40,7 +40,7 @@ class Bystander:
                 self._listen(launcher)
 
     def heard(self, received: Received) -> bool:
-        """Whether a signal that a process sent to the launcher reached the bystander, too."""
+        """Whether a signal that a process sent to the launcher also reached the bystander."""
         until = time.monotonic() + _GRACE_SECONDS
         while self._pid and 0 < received.number < _SIGNALS:
             count, sender = _HEARD.unpack_from(self._heard, received.number * _HEARD.size)
@@ -55,7 +55,7 @@ class Bystander:
             time.sleep(0.001)
         if self._pid and received.number == signal.SIGCONT:
             with contextlib.suppress(OSError):
-                os.kill(self._pid, signal.SIGCONT)  # whoever stopped all may continue the launcher alone
+                os.kill(self._pid, signal.SIGCONT)  # the sender of a stop may continue the launcher alone
         return False
 
     def end(self) -> None:
@@ -70,10 +70,10 @@ class Bystander:
             prctl = ctypes.CDLL(None).prctl
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             prctl(_PR_SET_NAME, b"pytracer-signal", 0, 0, 0)
-            os.closerange(0, 1 << 20)  # nobody waits for the end of a pipe because of us
+            os.closerange(0, 1 << 20)  # the child must not keep pipes open
             while os.getppid() == launcher:
                 received = next_signal(EVERY, None)
-                # What the kernel sends is judged without us.
+                # signals from the kernel are classified without it
                 if received is not None and received.number < _SIGNALS and received.code <= 0:
                     at = received.number * _HEARD.size
                     count, _ = _HEARD.unpack_from(self._heard, at)

@@ -1,8 +1,8 @@
 """The launcher's helper: a small process beside the job that stops the threads of a dying one by ptrace.
 
 It is a child of the launcher, not of the job, so nothing in the job ever waits for it. It serves only processes that
-descend from the launcher, run as its user and ask for themselves. Without it, each thread is asked by a signal
-instead: the report says so, nothing else changes. Its program is csrc/helper/, built with the core.
+descend from the launcher, run as its user and make the request for themselves. Without it, each thread is signalled
+instead, and the report notes that. Its program is csrc/helper/, built with the core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READY_SECONDS = 2.0
 
 @contextlib.contextmanager
 def helper(run: Run) -> Iterator[str]:
-    """Runs the helper for the time of the block.
+    """Runs the helper for the duration of the block.
 
     Yields:
         A note for the user when it could not be started, else "".
@@ -41,7 +41,7 @@ def helper(run: Run) -> Iterator[str]:
 
 
 def _hold(pid: int) -> int:
-    """A descriptor of the process: as a subreaper the launcher may reap it early, and its pid be used again."""
+    """A descriptor of the process: as a subreaper the launcher may reap it early, and its pid may be reused."""
     try:
         return os.pidfd_open(pid) if pid else -1
     except OSError:
@@ -49,7 +49,7 @@ def _hold(pid: int) -> int:
 
 
 def _end(pid: int, descriptor: int) -> None:
-    """By SIGKILL: it has nothing to put in order, and one that is stopped would keep us waiting."""
+    """By SIGKILL: it has nothing to clean up, and a stopped one would block the launcher."""
     with contextlib.suppress(ProcessLookupError):
         if descriptor >= 0:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -60,7 +60,7 @@ def _end(pid: int, descriptor: int) -> None:
 
 
 def _start(run: Run) -> tuple[int, str]:
-    """Its pid, or 0 and why not. Returns once it listens, so that no death comes too early."""
+    """Its pid, or 0 and the reason. Returns once it listens, so that no death comes too early."""
     if not PROGRAM.is_file():
         return 0, f"{PROGRAM} is not built: stacks of other threads are taken by a signal instead of ptrace"
     read_end, write_end = os.pipe()

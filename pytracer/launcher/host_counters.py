@@ -1,7 +1,7 @@
-"""Counters outside the job that tell an OOM kill from another SIGKILL: cgroups, vmstat, pressure, free memory.
+"""Host counters that distinguish an OOM kill from another SIGKILL: cgroups, vmstat, pressure, free memory.
 
-SIGKILL leaves nothing in the process, so the evidence is what these counters did between two moments. Nothing here
-raises: what cannot be read is None, and "why" says so. The format is in docs/reference/witness.md.
+SIGKILL leaves nothing in the process, so the evidence is the change of these counters between two moments. Nothing here
+raises: a value that cannot be read is None, with the reason in "why". docs/reference/launcher.md has the format.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _V1_FILES = {
 }
 _V2_FILES = {"current": "memory.current", "peak": "memory.peak", "limit": "memory.max"}
 _KILLERS = ("earlyoom", "systemd-oomd", "oomd", "nohang")
-# What says who schedules, and what to ask it by. Also the identity of a container in Kubernetes.
+# Variables that identify the scheduler, and the job to it. Also the identity of a container in Kubernetes.
 _SCHEDULER_NAMES = (
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
@@ -67,8 +67,8 @@ def counters(groups: Mapping[tuple[int, str], Path] | None = None, root: Path = 
 def memory_groups(pid: int | str, root: Path = ROOT) -> tuple[dict[tuple[int, str], Path], str | None]:
     """The memory cgroups of a process, its own first, then the ancestors: (version, path) to directory.
 
-    The kind of the file system decides, not the place: on hybrid hosts /sys/fs/cgroup is a tmpfs, in which anything
-    may be made and nothing is limited.
+    The type of the file system decides, not its mount point: on hybrid hosts /sys/fs/cgroup is a tmpfs, in which
+    anybody may create files and nothing is limited.
 
     Returns:
         The groups, and why there is none (then empty) or None.
@@ -118,7 +118,7 @@ def read_group(version: int, path: str, directory: Path) -> JsonObject:
 
 
 def pressure(root: Path = ROOT) -> dict[str, float] | None:
-    """Pressure stall information of memory: some_avg10 ... full_total; None where the kernel has none."""
+    """Pressure stall information of memory: some_avg10 ... full_total; None if the kernel has none."""
     try:
         text = (root / "proc/pressure/memory").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -139,13 +139,13 @@ def free_memory(root: Path = ROOT) -> tuple[int | None, int | None]:
 
 
 def usage(group: tuple[tuple[int, str], Path]) -> int | None:
-    """What one memory cgroup uses now, in bytes."""
+    """Current usage of one memory cgroup, in bytes."""
     (version, _), directory = group
     return _number(directory / (_V1_FILES if version == 1 else _V2_FILES)["current"])[0]
 
 
 def killers(root: Path = ROOT) -> list[JsonObject] | None:
-    """Running programs that kill when memory gets short; None when /proc cannot be listed."""
+    """Running programs that kill when memory is short; None if /proc cannot be listed."""
     found = []
     try:
         pids = [name for name in os.listdir(root / "proc") if name.isdigit()]
@@ -160,7 +160,7 @@ def killers(root: Path = ROOT) -> list[JsonObject] | None:
 
 
 def scheduler(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which a scheduler can be asked about this job."""
+    """The variables that identify this job to a scheduler."""
     return {name: environ[name][:200] for name in _SCHEDULER_NAMES if environ.get(name)}
 
 
@@ -191,7 +191,7 @@ def _plain(text: str) -> str:
 
 
 def _below(path: str, top: str) -> str | None:
-    """`path` as seen from a mount of the group `top`, without the leading slash; None when it lies elsewhere."""
+    """`path` relative to a mount of the group `top`, without the leading slash; None if it is elsewhere."""
     if ".." in path.split("/"):
         return None
     if top == "/":
@@ -226,7 +226,7 @@ def _kib(table: Mapping[str, int], name: str) -> int | None:
 
 
 def _number(path: Path, name: str | None = None) -> tuple[int | None, str | None]:
-    """A number that is all of a file, or the one of line `name`; and why there is none."""
+    """A number that is the whole file, or that of line `name`; and why there is none."""
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:

@@ -1,9 +1,9 @@
 """Job control: the launcher is stopped while, and only while, the job is.
 
 A shell waits for the launcher and takes the terminal back when it stops. The job may handle SIGTSTP itself, as an
-editor does, or be stopped by its own number: so the launcher blocks these signals and stops when the job has stopped,
-by the same signal. A stopped process cannot see that somebody continued the job alone: meanwhile a child of the
-launcher looks, and continues it.
+editor does, or be stopped by its own pid: so the launcher blocks these signals and stops after the job has stopped, by
+the same signal. A stopped process cannot notice that the job alone was continued: meanwhile a child of the launcher
+polls, and continues it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal; False when /proc does not show it."""
+    """Whether a process is stopped by a signal; False if /proc does not show it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] == "T"
@@ -30,7 +30,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def stop_as_well(job: int, number: int) -> int:
-    """Stops this process by signal `number`, by which the job was stopped; returns when it has been continued.
+    """Stops this process by signal `number`, which stopped the job; returns when it has been continued.
 
     Returns:
         The pid of the child that looked meanwhile and may have sent SIGCONT; -1 when there was none.
@@ -42,12 +42,12 @@ def stop_as_well(job: int, number: int) -> int:
         return -1
     try:
         lookout = _start_lookout(job)
-    except OSError:  # no process to spare: stopped for good is worse than running
+    except OSError:  # the process limit is reached: staying stopped is worse than running
         return -1
     if number == signal.SIGSTOP:
         os.kill(os.getpid(), number)
     else:
-        # Pending first, then the look: a SIGCONT for the process group that comes between takes the pending stop back.
+        # Pending first, then the check: a SIGCONT for the process group in between discards the pending stop.
         before = signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         if is_stopped(job):
@@ -68,7 +68,7 @@ def _start_lookout(job: int) -> int:
     if pid:
         return pid
     try:
-        os.setsid()  # whoever stops the process group must not stop this one
+        os.setsid()  # a stop of the process group must not stop this child
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         while os.getppid() == launcher and is_stopped(job):
             time.sleep(_LOOK_SECONDS)

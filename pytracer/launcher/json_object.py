@@ -1,4 +1,4 @@
-"""Parts of run.json, which the launcher writes and never reads: what they hold, `decode.job.launcher` checks."""
+"""Parts of run.json, which the launcher writes and never reads; `decode.job.launcher` checks their contents."""
 
 from __future__ import annotations
 

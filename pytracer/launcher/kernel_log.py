@@ -1,7 +1,7 @@
 """The kernel's log while a job runs: only lines about kills, faults and broken hardware, bounded.
 
 /dev/kmsg is opened at its end before the job starts, so that each later message is read once and no clocks are
-compared. Containers often have no such file, or no right to it: then syslog(2) is tried, else the reason is kept.
+compared. Containers often have no such file, or no permission: then syslog(2) is tried, else the reason is recorded.
 Nothing here raises.
 """
 
@@ -24,7 +24,7 @@ WANTED = re.compile(
 _MOST_LINES = 200
 _LONGEST_LINE = 400
 _RECORD_BYTES = 8192  # the kernel refuses a shorter buffer than the record
-_MOST_RECORDS = 20_000  # at one go: a log that is being flooded must not keep the launcher
+_MOST_RECORDS = 20_000  # per sample: a flooded log must not block the launcher
 _SYSLOG_READ_ALL = 3
 _SYSLOG_SIZE = 10
 
@@ -52,7 +52,7 @@ class KernelLog:
                 self._last = text.splitlines()[-1]
 
     def look(self) -> None:
-        """Reads what is new."""
+        """Reads new messages."""
         if self._descriptor < 0:
             return
         for _ in range(_MOST_RECORDS):
@@ -61,7 +61,7 @@ class KernelLog:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno == errno.EPIPE:  # overwritten before it was read; the next read goes on behind
+                if error.errno == errno.EPIPE:  # overwritten before it was read; the next read continues behind
                     self._lost += 1
                     continue
                 self.why = f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
@@ -72,7 +72,7 @@ class KernelLog:
             self._keep(*parse_record(record))
 
     def finish(self) -> None:
-        """The last look."""
+        """The last sample."""
         self.look()
         if self._syslog:
             lines = _syslog().splitlines()
@@ -115,13 +115,13 @@ def parse_record(record: bytes) -> tuple[int | None, str]:
 
 
 def parse_line(line: str) -> tuple[int | None, str]:
-    """One line as syslog(2) and dmesg give it: "<6>[   12.345678] text"."""
+    """One line in the format of syslog(2) and dmesg: "<6>[   12.345678] text"."""
     match = re.match(r"(?:<\d+>)?\[\s*(\d+)\.(\d{6})\](?:\[\s*\w+\])? (.*)", line)
     return (int(match[1]) * 1_000_000 + int(match[2]), match[3]) if match else (None, line)
 
 
 def _syslog() -> str:
-    """The whole log by syslog(2), "" when it is refused."""
+    """The whole log by syslog(2); "" if refused."""
     with contextlib.suppress(OSError, AttributeError):
         read = ctypes.CDLL(None).klogctl
         size = read(_SYSLOG_SIZE, None, 0)

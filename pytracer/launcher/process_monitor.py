@@ -1,7 +1,7 @@
-"""What the launcher notes while it waits: memory, who is alive, and how each traced process ended.
+"""What the launcher records while it waits: memory, live processes, and how each traced process ended.
 
-One look takes about a millisecond and comes every two seconds. The job notices nothing of it: processes are held by
-descriptors (pidfd_open(2)), which keep no process from ending and no parent from reaping it. Nothing here raises.
+A sample takes about a millisecond, every two seconds. The job does not notice: processes are held by descriptors
+(pidfd_open(2)), which keep no process from ending and no parent from reaping it. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pytracer.launcher.run_directory import BOX_SUFFIX, Run
 
 _FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
-KEEP_SECONDS = 30.0  # how often run.json is written, in case the launcher dies as well
+KEEP_SECONDS = 30.0  # how often run.json is written, in case the launcher dies, too
 _SAMPLES = 30
 _MOST_PROCESSES = 512
 _MOST_HELD = 256  # descriptors; the usual limit is 1024
 _MOST_GROUPS = 32
 _YOUNGEST_NS = 100_000_000  # most commands have ended by then
 
-# struct pidfd_info of linux/pidfd.h; the exit status is there since Linux 6.15, once the process was reaped.
+# struct pidfd_info of linux/pidfd.h; it has the exit status since Linux 6.15, once the process was reaped.
 _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _INFO = struct.Struct("<QQ11Ii")
@@ -44,7 +44,7 @@ _Groups = dict[tuple[int, str], Path]
 
 @dataclass
 class Seen:
-    """A traced process, and the moments between which it ended."""
+    """A traced process, and the interval in which it ended."""
 
     pid: int
     start_ticks: int
@@ -66,7 +66,7 @@ class Seen:
         return {name: value for name, value in vars(self).items() if name != "descriptor" and value is not None}
 
     def ended(self, status: int, how: str) -> None:
-        """Notes a wait status."""
+        """Records a wait status."""
         self.how = how
         if os.WIFSIGNALED(status):
             self.signal = os.WTERMSIG(status)
@@ -75,7 +75,7 @@ class Seen:
 
 
 class Watch:
-    """Looks at a run from outside."""
+    """Samples a run from outside."""
 
     def __init__(self, run: Run, save: Callable[[], None]) -> None:
         self._boxes = run.boxes if run.directory == run.recording else run.recording / "boxes"
@@ -83,7 +83,7 @@ class Watch:
         self._save = save
         self._seen: dict[str, Seen] = {}
         self._ignored: set[str] = set()
-        self._counted: set[str] = set()  # of the processes without a box: those that were looked at
+        self._counted: set[str] = set()  # processes without a recording that were examined
         self._groups: _Groups
         self._groups, self._groups_why = host_counters.memory_groups("self")
         self._own = next(iter(self._groups.items()), None)
@@ -97,13 +97,13 @@ class Watch:
         self._orphans: list[Seen] = []
 
     def seconds_to_next(self) -> float:
-        """When to look again."""
+        """Seconds until the next sample."""
         age = time.monotonic() - self._began
         return next((moment - age for moment in _FIRST_LOOKS if moment > age), LOOK_SECONDS)
 
     def look(self) -> None:
-        """One look; now and then run.json is written."""
-        with contextlib.suppress(Exception):  # a witness that stumbles must not end the launcher
+        """One sample; now and then run.json is written."""
+        with contextlib.suppress(Exception):  # an error in monitoring must not end the launcher
             self._look()
         if time.monotonic() - self._saved >= KEEP_SECONDS:
             self._saved = time.monotonic()
@@ -111,7 +111,7 @@ class Watch:
             self._save()
 
     def finish(self) -> None:
-        """The last look, after the job ended."""
+        """The last sample, after the job ended."""
         with contextlib.suppress(Exception):
             self._look()
             self._log.finish()
@@ -124,7 +124,7 @@ class Watch:
         self._ended = True
 
     def note_orphan(self, pid: int, status: int, command: list[str], start_ticks: int) -> None:
-        """A child that was not ours by birth: its parent died before it."""
+        """An adopted child: its parent died before it."""
         now = time.monotonic_ns()
         orphan = Seen(pid, start_ticks, -1, now, now, gone_mono_ns=now, command=command)
         orphan.ended(status, "reaped")
@@ -165,7 +165,7 @@ class Watch:
         self._samples.append(sample)
 
     def _meet(self) -> None:
-        """Holds the processes that are new: those with boxes, and those that have run for a while without one."""
+        """Starts to hold new processes: those with recordings, and those that have run for a while without one."""
         self._meet_boxed()
         counted = counted_processes(self._counters_file)
         self._counted &= {f"{process.pid} {process.started_mono_ns}" for process in counted}
@@ -189,7 +189,7 @@ class Watch:
                 return
             writer = box_writer(self._boxes / name)
             if writer is None:
-                continue  # it is being made
+                continue  # it is being created
             seen = self._hold(*writer)
             if seen is None:
                 self._ignored.add(name)
@@ -198,9 +198,9 @@ class Watch:
             self._note_group(seen)
 
     def _hold(self, pid: int, ticks: int) -> Seen | None:
-        """The living process that writes a box; None when it has ended or is another one by now."""
+        """The living process that writes a recording; None if it has ended or its pid was reused."""
         if any(seen.pid == pid and seen.start_ticks == ticks for seen in self._seen.values()):
-            return None  # it executed another program; its descriptor goes on
+            return None  # it executed another program; its descriptor remains valid
         held = sum(seen.descriptor >= 0 for seen in self._seen.values())
         try:
             descriptor = os.pidfd_open(pid) if held < _MOST_HELD else -1
@@ -214,7 +214,7 @@ class Watch:
         return Seen(pid, ticks, descriptor, now, now)
 
     def _note_group(self, seen: Seen) -> None:
-        """A process may run in another cgroup than the launcher; it is watched from the first sight on."""
+        """A process may run in another cgroup than the launcher; that one is sampled from then on."""
         groups, _ = host_counters.memory_groups(seen.pid)
         first = next(iter(groups), None)
         seen.cgroup = first[1] if first else None
@@ -225,7 +225,7 @@ class Watch:
 
 
 def box_writer(path: Path) -> tuple[int, int] | None:
-    """Pid and start of the process that a box is of, None while it is made: the magic is written before the rest."""
+    """Pid and start time of a recording's process; None while it is created: the magic is written before the rest."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
@@ -240,7 +240,7 @@ def box_writer(path: Path) -> tuple[int, int] | None:
 
 
 def counted_processes(path: Path) -> list[SeenProcess]:
-    """The last processes of the run on this host, as they counted themselves; the job may write what it likes."""
+    """The last processes of the run on this host, as they counted themselves; the job may have forged them."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -262,7 +262,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, which tells a process from another one with the same pid (proc(5))."""
+    """Field 22 of /proc/PID/stat, which distinguishes a process from another one with the same pid (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(text.rpartition(")")[2].split()[19])
@@ -271,7 +271,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _look_at(seen: Seen) -> None:
-    """Its memory while it runs, else how it ended, where the kernel tells (Linux 6.15)."""
+    """Its memory while it runs, else how it ended, if the kernel reports that (Linux 6.15)."""
     now = time.monotonic_ns()
     if seen.gone_mono_ns is None and not _has_ended(seen.descriptor):
         seen.alive_mono_ns = now
@@ -308,7 +308,7 @@ def exit_status(descriptor: int) -> int | None:
 def zombie_status(seen: Seen) -> int | None:
     """The wait status of a process that ended and was not reaped yet: field 52 of /proc/PID/stat (proc(5)).
 
-    Without the right to know it the kernel writes 0, so that 0 says nothing.
+    Without permission the kernel writes 0, so 0 means nothing.
     """
     if start_ticks(seen.pid) != seen.start_ticks:
         return None

@@ -1,9 +1,9 @@
 """Replaces secrets in command lines and variables before they are written; csrc/crashsafe/redact.cpp does the same.
 
-Both work on bytes and share the tables of `blackbox/secret_words.py`; a test runs both over the same corpus. What is
-found: values of names such as `--api-key=...`, `--password ...`, `WANDB_API_KEY=...`, `+db.password=...`,
-`{"token": "..."}`, `Authorization: Bearer ...`; passwords in URLs; tokens of known shapes, wherever they are; private
-keys. A secret is replaced by three asterisks and counted. Where it is unclear how far one goes, more is replaced.
+Both work on bytes and share the tables of `blackbox/secret_words.py`; a test runs both over the same corpus.
+Recognized: values of names such as `--api-key=...`, `--password ...`, `WANDB_API_KEY=...`, `+db.password=...`,
+`{"token": "..."}`, `Authorization: Bearer ...`; passwords in URLs; tokens of known formats, anywhere; private keys. A
+secret is replaced by three asterisks and counted. Where its end is ambiguous, more is replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FOLLOWS = {
 _SHAPES = tuple((prefix.encode(), kind, least) for prefix, kind, least in TOKEN_SHAPES)
 _BODY = _ALNUM | frozenset(b"-_.")
 _STRETCH = 16
-_FAR = 1024  # so far is looked for the end of what may be a secret: the time stays linear
+_FAR = 1024  # limit of the search for the end of a secret: the time stays linear
 _NO, _YES, _IF_HEX = range(3)
 _MASK = MASK.encode()
 
@@ -104,7 +104,7 @@ def redact_text(text: bytes, *, line: bool = False) -> tuple[bytes, int]:
 
 
 def _secret_at(text: bytes, at: int, line: bool) -> tuple[int, int]:
-    """Begin and end of the secret that a name, a scheme or a shape at `at` announces; empty, one further, for none."""
+    """Begin and end of the secret announced by a name, a scheme or a format at `at`; empty, one further, for none."""
     none = (at + 1, at + 1)
     if text.startswith(b"://", at):
         return _password_of_url(text, at) or none
@@ -128,7 +128,7 @@ def _secret_at(text: bytes, at: int, line: bool) -> tuple[int, int]:
 
 
 def _value_of_name(text: bytes, at: int, line: bool) -> tuple[int, int] | None:
-    """The value behind the name that begins at `at`, when it is that of a secret."""
+    """The value of the name that begins at `at`, if it is a secret."""
     after = _run(text, at, _NAME)
     name = text[at:after]
     secret = _judge(name)
@@ -166,7 +166,7 @@ def _begin_of_value(text: bytes, at: int, after: int, line: bool) -> int | None:
 
 
 def _extent(text: bytes, begin: int) -> tuple[int, int]:
-    """Where a value inside a longer text ends: at its closing quote, else at what separates values."""
+    """Where a value inside a longer text ends: at its closing quote, else at a separator."""
     quote = _run(text, begin, frozenset(b"\\"))
     if quote < len(text) and text[quote] in _QUOTES:
         escaped, end = quote > begin, quote + 1
@@ -192,7 +192,7 @@ def _without_scheme(text: bytes, begin: int) -> int:
 
 
 def _password_of_url(text: bytes, at: int) -> tuple[int, int] | None:
-    """The password in `://user:password@host`, which may hold slashes; `://host:80/@x` has none."""
+    """The password in `://user:password@host`, which may contain slashes; `://host:80/@x` has none."""
     colon = 0
     last = 0
     position = begin = at + 3
@@ -210,7 +210,7 @@ def _password_of_url(text: bytes, at: int) -> tuple[int, int] | None:
 
 
 def _end_of_shape(text: bytes, at: int, inside: bool) -> int:
-    """The end of a token of a known shape that begins here; 0 for none. Few may begin `inside` a word."""
+    """The end of a token of a known format that begins here; 0 for none. Few may begin `inside` a word."""
     for prefix, kind, least in _SHAPES:
         if not text.startswith(prefix, at) or (inside and (len(prefix) < 4 or prefix[-1] not in b"_-")):
             continue
@@ -225,7 +225,7 @@ def _end_of_shape(text: bytes, at: int, inside: bool) -> int:
 
 
 def _looks_random(text: bytes) -> bool:
-    """A digit somewhere, and so many letters and digits in one stretch that it is no name made of words."""
+    """A digit somewhere, and enough letters and digits in a row that it is no name made of words."""
     longest = current = 0
     digit = False
     for char in text:
@@ -258,7 +258,7 @@ def _judge(name: bytes) -> int:
 
 
 def _word_before(name: bytes, end: int) -> tuple[int, int]:
-    """The word that ends before `end`: at what is no letter or digit, or where camelCase begins a new one."""
+    """The word that ends before `end`: begins after a character that is no letter or digit, or at camelCase."""
     while end > 0 and name[end - 1] not in _ALNUM:
         end -= 1
     begin = end

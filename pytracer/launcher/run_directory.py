@@ -1,8 +1,8 @@
-"""What surrounds a traced job: its run directory, its environment and `run.json`.
+"""The run directory of a traced job, its environment and `run.json`.
 
-Standard library only: the launcher stays small while the job runs. Starting the command and waiting for it is
-`cli/run.py`; `scripts/pytracer-run` does the same as this module by environment alone. Everything that the job
-itself records is written by the preloaded core.
+Standard library only: the launcher stays small while the job runs. `cli/run.py` starts the command and waits for it;
+`scripts/pytracer-run` does the same as this module by environment alone. The preloaded core writes everything that the
+job itself records.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
 OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "doorbell")
 
-_ASAN = ("libasan.so", "libclang_rt.asan")  # AddressSanitizer's runtime, which must come first where it is preloaded
+_ASAN = ("libasan.so", "libclang_rt.asan")  # AddressSanitizer's runtime, which must come first if it is preloaded
 ROOM_BYTES = 64 * 1024 * 1024
 
 
@@ -46,8 +46,8 @@ ROOM_BYTES = 64 * 1024 * 1024
 class Run:
     """A run directory, ready to be recorded into.
 
-    `directory` is what the user is told; `recording` is what PYTRACER_DIR says: the same, or a local directory when
-    `directory` lies on a file system that must not hold mapped boxes. `notes` are lines for the user.
+    `directory` is the one shown to the user; `recording` is the value of PYTRACER_DIR: the same, or a local directory
+    if `directory` is on a file system that must not hold mapped files. `notes` are lines for the user.
     """
 
     directory: Path
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def boxes(self) -> Path:
-        """Where the boxes lie once the job has ended."""
+        """Where the recordings are once the job has ended."""
         return self.directory / BOXES
 
 
@@ -76,7 +76,7 @@ def core_library() -> Path:
 
 
 def create_run(command: Sequence[str], output: Path | None = None, *, force: bool = False) -> Run:
-    """Makes the run directory, `boxes/` inside it and, below `runs/`, the link `runs/latest`.
+    """Creates the run directory, `boxes/` inside it and, below `runs/`, the link `runs/latest`.
 
     Args:
         command: what will run; names the directory.
@@ -157,9 +157,9 @@ def environment(
 
 
 def seccomp_filters() -> int | None:
-    """How many seccomp filters this process has: a process of the job that begins with more is in a sandbox.
+    """The number of seccomp filters of this process: a process of the job that begins with more is in a sandbox.
 
-    None when the kernel does not tell, before Linux 5.9.
+    None if the kernel does not report it, before Linux 5.9.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -171,7 +171,8 @@ def seccomp_filters() -> int | None:
 def start_record(command: Sequence[str]) -> JsonObject:
     """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
 
-    What is no UTF-8 in the command is written as its bytes in hex, and the exact bytes of it all are kept beside it.
+    Parts of the command that are not UTF-8 are written as hex escapes, with the exact bytes of the whole command beside
+    them.
     """
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -199,7 +200,7 @@ def start_record(command: Sequence[str]) -> JsonObject:
 
 
 def write_record(run: Run, record: Mapping[str, object]) -> None:
-    """Writes `run.json` beside and renames it, so that it is never half there.
+    """Writes `run.json` to a temporary file and renames it, so that it is never incomplete.
 
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
@@ -208,7 +209,7 @@ def write_record(run: Run, record: Mapping[str, object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` to `path` by way of a rename, readable by the owner only.
+    """Writes `text` to `path` by a rename, readable by the owner only.
 
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
@@ -220,12 +221,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def collect_boxes(run: Run) -> Run:
-    """Moves boxes that were written elsewhere into the run directory; returns the run as it lies now.
+    """Moves recordings that were written elsewhere into the run directory; returns the run with its new place.
 
-    A box whose process still runs is copied and left where it is.
+    The recording of a running process is copied and left where it is.
 
     Raises:
-        RecordingError: the run directory cannot be written; the boxes stay where they are.
+        RecordingError: the run directory cannot be written; the recordings stay where they are.
     """
     if run.recording == run.directory:
         return run
@@ -257,7 +258,7 @@ def collect_boxes(run: Run) -> Run:
 
 
 def _as_text(value: object) -> object:
-    """`value` as JSON may hold it: Python's stand-ins for bytes that are no UTF-8 are no characters."""
+    """`value` as valid JSON: the surrogates that Python uses for bytes that are not UTF-8 are no characters."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if isinstance(value, Mapping):
@@ -266,7 +267,7 @@ def _as_text(value: object) -> object:
 
 
 def given_environment() -> dict[str, str]:
-    """The environment as this process got it: in the C locale CPython adds LC_CTYPE to its own (PEP 538)."""
+    """The original environment of this process: in the C locale CPython adds LC_CTYPE to its own (PEP 538)."""
     result = dict(os.environ)
     try:
         given = Path("/proc/self/environ").read_bytes().split(b"\0")
@@ -289,7 +290,7 @@ def _new_directory(command: Sequence[str]) -> Path:
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{command_word(command)}-{os.getpid()}"
     try:
         runs.mkdir(exist_ok=True)
-        # Hosts that share the directory may hold the same pid in the same second.
+        # Hosts that share the directory may use the same pid in the same second.
         for attempt in range(100):
             directory = runs / (f"{name}-{attempt}" if attempt else name)
             try:
@@ -303,7 +304,7 @@ def _new_directory(command: Sequence[str]) -> Path:
 
 
 def _output(path: Path) -> Path:
-    """Where `-o path` leads: a link to a directory is what the user chose, so it is followed once, here."""
+    """The directory of `-o path`: a link to a directory is the user's choice, so it is followed once, here."""
     return Path(os.path.realpath(path) if path.is_symlink() else os.path.abspath(path))
 
 

@@ -1,6 +1,6 @@
-"""Whether a job still records anything: counters at the head of each black box, read from outside.
+"""Detects a hang: the counters at the head of each recording, read from outside, have not changed.
 
-A mapped file's time of change does not move with it, so the counters themselves are compared.
+Stores into a mapped file do not change its modification time, so the counters themselves are compared.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pytracer.blackbox import codec, schema
 from pytracer.launcher.run_directory import BOX_SUFFIX
 
 _MOST_BYTES = 1 << 20
-_START_SECONDS = 60.0  # importing torch on a busy machine records nothing for a while
+_START_SECONDS = 60.0  # importing torch on a busy machine
 
 
-class Movement:
-    """Notices when no record of any process of a run moves.
+class StallDetector:
+    """Detects that no process of a run records anything.
 
-    Before the first step or collective more patience is needed: until then nothing may mean that torch is imported.
+    Before the first step or collective the limit is at least a minute: importing torch records nothing.
     """
 
     def __init__(self, boxes: Path, seconds: float) -> None:
@@ -27,20 +27,20 @@ class Movement:
         self._seconds = seconds
         self._seen: dict[str, int] = {}
         self._since = time.monotonic()
-        self._told = False
+        self._reported = False
         self._begun = False
 
-    def stands_still(self) -> bool:
-        """True once for each time that nothing has moved for so long."""
+    def stalled(self) -> bool:
+        """True once for each stall that reaches the limit."""
         seen = self._marks()
         now = time.monotonic()
         if seen != self._seen:
-            self._seen, self._since, self._told = seen, now, False
+            self._seen, self._since, self._reported = seen, now, False
             return False
         limit = self._seconds if self._begun else max(self._seconds, _START_SECONDS)
-        if self._told or not seen or now - self._since < limit:
+        if self._reported or not seen or now - self._since < limit:
             return False
-        self._told = True
+        self._reported = True
         return True
 
     def _marks(self) -> dict[str, int]:
@@ -54,13 +54,15 @@ class Movement:
         found = counters(path)
         if not self._begun and len(found) >= schema.FILE_HEADER.nbytes:
             number = codec.layout(schema.FILE_HEADER).number
-            made = number("state", found) != schema.State.CREATING  # before that, all is zero, also the step
+            made = (
+                number("state", found) != schema.State.CREATING
+            )  # while CREATING, all counters are zero, also the step
             self._begun = made and (number("collectives", found) > 0 or number("step", found) >= 0)
         return hash(found)
 
 
 def counters(path: Path) -> bytes:
-    """What changes in a box with each record: its header and the heads of its threads; b"" when it cannot be read."""
+    """The bytes that every record changes: header and thread contexts; b"" if they cannot be read."""
     entry = codec.layout(schema.REGION_ENTRY)
     try:
         with open(path, "rb", buffering=0) as file:
@@ -79,6 +81,6 @@ def counters(path: Path) -> bytes:
 
 
 def _without_reports(header: bytes) -> bytes:
-    """A process that answers `pytracer attach` does not move by that."""
+    """Without the count of answered `pytracer attach` requests, which are no progress."""
     at = codec.layout(schema.FILE_HEADER).offsets["live_reports"]
     return header[:at] + bytes(8) + header[at + 8 :]

@@ -1,7 +1,7 @@
 """Starts the job's first process with exactly the signal state that the launcher was started with.
 
 By fork and exec: glibc's posix_spawn leaves its own signals 32 and 33 ignored in the child (2.24 to 2.37,
-sysdeps/unix/sysv/linux/spawni.c), and can give no signal back its being ignored.
+sysdeps/unix/sysv/linux/spawni.c), and cannot restore an ignored signal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 from pathlib import Path
 
-# Programs that ignore SIGPIPE for themselves and give their children the default.
+# Programs that ignore SIGPIPE for themselves and reset it for their children.
 _RESTORE_IN_CHILDREN = ("python", "sshd", "node")
 
 
@@ -27,7 +27,7 @@ class Job:
     """The job's first process, from its fork on."""
 
     def __init__(self, program: str, arguments: tuple[str, ...], environment: dict[str, str], mask: set[int]) -> None:
-        """Forks; all signals must be blocked. From now on SIGCHLD has its default here: ignored, it throws ends away.
+        """Forks; all signals must be blocked. Resets SIGCHLD: while it is ignored, exit statuses are discarded.
 
         Args:
             program: path of the executable.
@@ -38,9 +38,9 @@ class Job:
         Raises:
             StartError: there is no process to be had.
         """
-        # Shared memory and not a pipe: it needs no descriptor, of which there may be none left.
+        # Shared memory, not a pipe: it needs no descriptor, of which there may be none left.
         self._error = mmap.mmap(-1, 4)
-        # Handlers of ours would run between unblocking and exec, which resets them to the default anyway.
+        # Our handlers would run between unblocking and exec, which resets them to the default anyway.
         defaults = {number for number in signal.valid_signals() if callable(signal.getsignal(number))} | {*to_reset()}
         children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
@@ -74,10 +74,10 @@ class Job:
 def to_reset() -> list[signal.Signals]:
     """The signals that Python ignores on its own and that the job must find at their default.
 
-    CPython sets SIGPIPE and SIGXFSZ to ignored before any code of ours runs (Modules/signalmodule.c,
-    signal_install_handlers), so what the launcher was started with is gone. Its parent still shows it: a shell
-    after `trap '' PIPE`, or a service manager, ignores the signal itself. A parent that gives its children the
-    default back, as Python's subprocess does, proves nothing.
+    CPython sets SIGPIPE and SIGXFSZ to ignored before any of our code runs (Modules/signalmodule.c,
+    signal_install_handlers), so the launcher's original disposition is lost. Its parent still shows it: a shell after
+    `trap '' PIPE`, or a service manager, ignores the signal itself. A parent that resets it for its children, as
+    Python's subprocess does, proves nothing.
     """
     own = (signal.SIGPIPE, signal.SIGXFSZ)
     try:

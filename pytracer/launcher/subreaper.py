@@ -1,8 +1,8 @@
 """Ends of processes whose parent died before them, for `pytracer run --subreaper`.
 
-The launcher becomes their parent instead of init and reaps them. The job can notice that: getppid() of an orphan is
-not 1 but the launcher's pid, and a daemon lives on below it. So it is asked for, never the default; where the kernel
-is Linux 6.15 or later, `process_monitor.py` learns the same without it.
+The launcher becomes their parent instead of init and reaps them. The job can detect that: getppid() of an orphan is not
+1 but the launcher's pid, and a daemon lives on below it. So it is optional; on Linux 6.15 or later,
+`process_monitor.py` learns the same without it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def adopt(note: Note, own: Callable[[], Collection[int]]) -> Callable[[int], Non
 
 
 def _identity(pid: int) -> tuple[list[str], int]:
-    """Name and start time of a zombie; its arguments are gone (proc(5))."""
+    """Name and start time of a zombie; its arguments are lost (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         name, _, rest = text.partition("(")[2].rpartition(")")

@@ -1,8 +1,8 @@
-"""Starts a command and waits for its end, so that the command does not notice.
+"""Starts a command and waits for its end, unnoticed by the command.
 
 It keeps the process group, the terminal, the descriptors, the signal mask and the signal dispositions that it would
-have without a launcher. What is sent to the launcher reaches the command; when the command is stopped, so is the
-launcher (`job_control.py`), and the shell above sees what it would see without it. Standard library only.
+have without a launcher. Signals to the launcher reach the command; when the command is stopped, so is the launcher
+(`job_control.py`), and the shell above sees what it would see without it. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.signal_wait import EVERY, SI_KERNEL, Received, next_signal
 from pytracer.launcher.start import Job
 
-# What would end the launcher while it reports.
+# Signals that would end the launcher while it reports.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -29,7 +29,7 @@ class Ending:
     """How the command ended: exactly one of `exit_code` and `signal` is set.
 
     `interrupted`: Ctrl-C was pressed. `usage`: what the command and its reaped descendants used
-    (docs/reference/witness.md).
+    (docs/reference/launcher.md).
     """
 
     pid: int
@@ -40,7 +40,7 @@ class Ending:
 
     @property
     def status(self) -> int:
-        """What a shell would show."""
+        """The status that a shell would show."""
         return self.exit_code if self.exit_code is not None else 128 + (self.signal or 0)
 
     @property
@@ -83,7 +83,7 @@ def supervise(
     with held(EVERY) as before:
         ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         child = Job(program, job, environment, before)
-        bystander = Bystander()  # behind the job, which must not lack the last process that a limit allows
+        bystander = Bystander()  # after the job, which must get the last process that a limit allows
         try:
             started(child.pid)
             while True:
@@ -100,11 +100,11 @@ def supervise(
                     continue
                 interrupted = interrupted or (received.number == signal.SIGINT and not ignores_interrupts)
                 if _is_for_job(received, bystander, lookout):
-                    with contextlib.suppress(OSError):  # it has ended, or belongs to another user by now
+                    with contextlib.suppress(OSError):  # it has ended, or its process has another user by now
                         os.kill(child.pid, received.number)
         finally:
             bystander.end()
-        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm that was set before exec was the job's
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an alarm set before exec was the job's
     child.check_started()
     if os.WIFSIGNALED(status):
         return Ending(child.pid, None, os.WTERMSIG(status), interrupted, _usage(usage, bool(os.WCOREDUMP(status))))
@@ -112,18 +112,18 @@ def supervise(
 
 
 def _is_for_job(received: Received, bystander: Bystander, lookout: int) -> bool:
-    """Whether a signal that reached the launcher would have reached the job alone, had it been in the launcher's place.
+    """Whether a signal to the launcher would have reached the job alone, in the launcher's place.
 
-    What was sent to the whole process group the job got itself. To a single process the kernel sends the hangup of a
-    terminal, SIGHUP and SIGCONT to the leader of the session only (drivers/tty/tty_jobctrl.c,
-    tty_signal_session_leader), and SIGALRM of an alarm(2) that was set before exec.
+    Signals to the whole process group reach the job themselves. The kernel sends the hangup of a terminal, SIGHUP and
+    SIGCONT, to the session leader alone (drivers/tty/tty_jobctrl.c, tty_signal_session_leader), and SIGALRM of an
+    alarm(2) set before exec to its process.
     """
     if received.number == signal.SIGCHLD:
         return False
     if received.code > 0:
         hangup = received.number in (signal.SIGHUP, signal.SIGCONT) and os.getsid(0) == os.getpid()
         return received.code == SI_KERNEL and (hangup or received.number == signal.SIGALRM)
-    # SIGPIPE and SIGXFSZ of a write of ours carry our own pid. A sender outside of our pid namespace has pid 0.
+    # SIGPIPE and SIGXFSZ of our own writes carry our own pid. A sender outside of our pid namespace has pid 0.
     return received.sender not in (os.getpid(), lookout) and not bystander.heard(received)
 
 
@@ -148,7 +148,7 @@ def _usage(used: resource.struct_rusage, core_dumped: bool = False) -> JsonObjec
 
 @contextlib.contextmanager
 def held(signals: Collection[int]) -> Iterator[set[int]]:
-    """Blocks `signals` and yields the mask before; what comes meanwhile and is not taken is dropped at the end."""
+    """Blocks `signals` and yields the previous mask; signals that are not taken meanwhile are dropped at the end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield set(before)

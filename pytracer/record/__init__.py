@@ -1,7 +1,7 @@
-"""The recording half: starts the core, installs the torch hooks, writes what only Python knows.
+"""Runs in the traced process: starts the core, installs the torch hooks, records state that only Python exposes.
 
-Standard library only; torch and `_native` are imported inside functions, and only when the program has imported torch.
-What the preloaded core starts needs nothing of the public face, which is imported when it is asked for.
+Standard library only; torch and `_native` are imported inside functions, and only after the program has imported torch.
+The preloaded core does not need the public functions, which are imported at first use.
 """
 
 from __future__ import annotations

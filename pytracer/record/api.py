@@ -1,7 +1,7 @@
-"""enable, disable, is_enabled, mark, step: the recording of this process.
+"""enable, disable, is_enabled, mark, step: recording of this process.
 
-Nothing here raises into a training program because of the machine: a directory that cannot be written or a missing
-library costs one line on stderr, and the program runs on untraced.
+No machine problem raises into the training program: with an unwritable directory or a missing library, one line is
+printed on stderr and the program goes on untraced.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from pytracer.record.core import ANNOUNCE, STEP_CALLED, Core, core
 
 Level = Literal["light", "default", "ops"]
 
-_called = False  # enable() was called by the program itself
+_called = False  # the program called enable()
 
 
 @unseen
 def enable(
     directory: str | os.PathLike[str] | None = None, *, level: Level | None = None, guard: str | None = None
 ) -> Path | None:
-    """Records this process from now on: crashes, storages, autograd nodes, collectives, DDP buckets.
+    """Starts recording this process: crashes, storages, autograd nodes, collectives, DDP buckets.
 
-    Call it once, early, from any thread. The torch hooks are installed now, or when torch is imported. Under
-    `pytracer run` the process records already and this call joins that run. Forked children record too.
+    Call it once, early, from any thread. The torch hooks are installed immediately, or when torch is imported. Under
+    `pytracer run` the process already records, and this call joins that run. Forked children record, too.
 
     Args:
-        directory: the run directory; made when missing. Default: PYTRACER_DIR, else `runs/<time>-<script>-<pid>`,
-            shared by the ranks that one launcher started. Local disk only: on a network file system, or where it cannot
-            be written, a temporary directory is used and named on stderr.
+        directory: the run directory; created if missing. Default: PYTRACER_DIR, else `runs/<time>-<script>-<pid>`,
+            shared by the ranks that one launcher started. Must be on a local disk: on a network file system, or if it
+            cannot be written, a temporary directory is used instead and printed on stderr.
         level: "light" (no history of autograd nodes), "default", or "ops" (every operator). Default: PYTRACER_LEVEL,
             else "default".
-        guard: guard mode, in the words of `pytracer run --guard`: "all", "sample:1000", ... Storages then lie against
-            a page that faults, and stay inaccessible when freed (docs/guide/guard.md). Default: PYTRACER_GUARD, else
-            off. Forked children and processes that inherit the environment do the same.
+        guard: guard mode, with the options of `pytracer run --guard`: "all", "sample:1000", ... A page that faults
+            then follows each storage, and freed storages stay inaccessible (docs/guide/guard.md). Default:
+            PYTRACER_GUARD, else off. Forked children and processes that inherit the environment do the same.
 
     Returns:
-        The run directory; None when nothing can be recorded, which one line on stderr explains.
+        The run directory; None if nothing can be recorded, with the reason on stderr.
 
     Raises:
-        UsageError: `level` or `guard` is another word.
+        UsageError: `level` or `guard` is invalid.
     """
     global _called
     if guard is not None:
-        from pytracer.record.guard_mode import VARIABLE, parse_guard  # here: few runs guard
+        from pytracer.record.guard_mode import VARIABLE, parse_guard  # imported here: few runs use guard mode
 
         parse_guard(guard)
     if level is not None and level not in LEVELS:
@@ -70,7 +70,7 @@ def enable(
     _called = True
     chosen = level or config.level_from_environment()
     if guard is not None:
-        os.environ[VARIABLE] = guard  # for children, and for the hooks, which come with torch
+        os.environ[VARIABLE] = guard  # for children, and for the hooks, which are installed with torch
     if box.recording:
         box.lib.pytracer_make_box()
         torch_half.arm_guard(box)  # preloaded: the launcher chose directory and level
@@ -78,7 +78,7 @@ def enable(
     if box.has_box:
         box.lib.pytracer_resume()
         if directory is not None and Path(os.path.abspath(directory)) != box.directory:
-            _say(f"a process keeps its black box: recording goes on in {box.directory}")
+            _say(f"a process keeps its recording: continuing in {box.directory}")
     elif not _start(box, directory):
         return None
     python_half.start(chosen)
@@ -87,9 +87,9 @@ def enable(
 
 @unseen
 def disable() -> None:
-    """Stops recording: hooks, patches and signal handlers are taken back as far as nobody else stands on them.
+    """Stops recording: hooks, patches and signal handlers are removed, unless others were installed on top of them.
 
-    The black box stays on disk, and `enable()` goes on in it. Does nothing when nothing is recorded.
+    The recording stays on disk, and `enable()` continues it. Does nothing if recording is off.
     """
     global _called
     _called = False
@@ -101,9 +101,9 @@ def disable() -> None:
 
 @unseen
 def is_enabled() -> bool:
-    """True while this process records, whichever way it started."""
+    """Whether this process records, however recording was started."""
     if is_compiling():
-        return python_half.started  # the core cannot be asked there
+        return python_half.started  # compiled code cannot call the core
     try:
         return core().recording
     except PytracerError:
@@ -112,9 +112,9 @@ def is_enabled() -> bool:
 
 @unseen
 def mark(text: str) -> None:
-    """Writes a note of your own into the record, e.g. "epoch 3 begins". At most 112 bytes of UTF-8 are kept.
+    """Adds a note to the recording, e.g. "epoch 3 begins". At most 112 bytes of UTF-8 are kept.
 
-    About 1 us; does nothing when nothing is recorded, and in a function that torch.compile compiles: call it outside.
+    Costs about 1 us. Does nothing if recording is off, or inside a function compiled by torch.compile: call it outside.
     """
     if not is_compiling() and is_enabled():
         payload = text.encode("utf-8", "replace")
@@ -123,10 +123,10 @@ def mark(text: str) -> None:
 
 @unseen
 def step(n: int) -> None:
-    """Says that training step `n` begins; later records belong to it.
+    """Marks the beginning of training step `n`; later records belong to it.
 
-    Without this call the steps of the first optimizer are counted. About 1 us; does nothing when nothing is recorded,
-    and in a function that torch.compile compiles: call it outside.
+    Without this call the steps of the first optimizer are counted. Costs about 1 us. Does nothing if recording is off,
+    or inside a function compiled by torch.compile: call it outside.
     """
     if not is_compiling() and is_enabled():
         core().held.pytracer_step(int(n), STEP_CALLED)
@@ -153,7 +153,7 @@ def _start(box: Core, directory: str | os.PathLike[str] | None) -> bool:
 
 
 def _start_in(box: Core, directory: Path, *above: Path) -> str | None:
-    """Records into a directory that nobody else may write, nor one `above` it; returns why not, None when it does."""
+    """Records into a directory that no other user may write, nor those `above` it; returns the problem, or None."""
     try:
         for path in (*above, directory):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

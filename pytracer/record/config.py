@@ -11,30 +11,30 @@ from pytracer.blackbox.numbers import LEVELS
 
 
 def level_from_environment() -> str:
-    """PYTRACER_LEVEL; "default" when it is unset or holds another word (the launcher has complained by then)."""
+    """PYTRACER_LEVEL; "default" if it is unset or invalid (the launcher has reported that)."""
     level = os.environ.get("PYTRACER_LEVEL", "default")
     return level if level in LEVELS else "default"
 
 
 def guard_words() -> str | None:
-    """PYTRACER_GUARD: guard mode in the words of `--guard`; None when it is unset or empty."""
+    """PYTRACER_GUARD: guard mode, with the options of `--guard`; None if unset or empty."""
     return os.environ.get("PYTRACER_GUARD") or None
 
 
 def warns_of_broken_graphs() -> bool:
-    """PYTRACER_CUDA_GRAPHS=warn: a replay whose inputs were freed warns."""
+    """PYTRACER_CUDA_GRAPHS=warn: warn at the replay of a CUDA graph whose inputs were freed."""
     return os.environ.get("PYTRACER_CUDA_GRAPHS") == "warn"
 
 
 def default_directory() -> Path:
-    """Where to record when nobody said: PYTRACER_DIR, else a new directory below `runs/`.
+    """The default run directory: PYTRACER_DIR, else a new one below `runs/`.
 
-    The ranks of one job share it: they find it by their common parent, whose start time and pid are in its name.
+    The ranks of one job share it: its name has the start time and pid of their common parent.
     """
     given = os.environ.get("PYTRACER_DIR")
     if given:
         return Path(os.path.abspath(given))
-    from pytracer import _paths as paths  # here: below preload the directory is given
+    from pytracer import _paths as paths  # imported here: with preload the directory is given
 
     word = paths.command_word(["python", *sys.argv])
     pid, started = os.getpid(), time.time()

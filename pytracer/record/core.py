@@ -1,4 +1,4 @@
-"""libpytracer_core through ctypes: the C face declared in csrc/recorder/core.h."""
+"""libpytracer_core through ctypes: the C interface declared in csrc/recorder/core.h."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Held:
 
 
 class Core:
-    """The one core of this process: the preloaded one, else the one beside this package."""
+    """The core of this process: the preloaded one, else the one beside this package."""
 
     def __init__(self) -> None:
         self.lib = _find()
@@ -35,9 +35,11 @@ class Core:
         self.lib.pytracer_record.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
-        self.held = ctypes.PyDLL(self.lib._name)  # calls that need the GIL: ctypes gives it up around those of `lib`
+        self.held = ctypes.PyDLL(
+            self.lib._name
+        )  # functions called with the GIL held: ctypes releases it around those of `lib`
         self.held.pytracer_refresh_names.restype = ctypes.c_uint64
-        self.held.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]  # looks where named tensors lie
+        self.held.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]  # reads the addresses of named tensors
         self.held.pytracer_step.restype = None
         self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [
             ctypes.c_uint64,
@@ -68,12 +70,12 @@ class Core:
 
     @property
     def has_box(self) -> bool:
-        """True once recording was started, also after `stop`; a preloaded process makes the file when it must."""
+        """Whether recording was ever started; a preloaded process creates its file on demand."""
         return bool(self.lib.pytracer_directory())
 
     @property
     def preloaded(self) -> bool:
-        """True when the box was opened by the preloaded library's constructor."""
+        """Whether recording was started by the preloaded library's constructor."""
         return bool(self.lib.pytracer_preloaded())
 
     @property
@@ -83,17 +85,17 @@ class Core:
 
     @property
     def version(self) -> str:
-        """The version of pytracer that the core was built as."""
+        """The version of pytracer that the core was built from."""
         return str(self.lib.pytracer_version().decode())
 
     @property
     def box(self) -> Path:
-        """This process's black box; made now, if there is none yet."""
+        """This process's file; created now, if there is none yet."""
         self.lib.pytracer_make_box()
         return Path(os.fsdecode(self.lib.pytracer_box_path()))
 
     def start(self, directory: Path, flags: int) -> None:
-        """Opens the box and installs the handlers.
+        """Creates the file and installs the handlers.
 
         Raises:
             OSError: no box could be made; `errno` and `strerror` say why, the message what failed.
@@ -105,27 +107,27 @@ class Core:
 
     @unseen
     def journal(self, kind: int, data: dict[str, object] | str) -> int:
-        """Appends a fact of `numbers.Entry`, as JSON or text; 0 when it did not fit (which the box counts)."""
+        """Appends a journal entry of `numbers.Entry`, as JSON or text; 0 if it did not fit (which is counted)."""
         text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), default=str)
         payload = text.encode("utf-8", "replace")
         return int(self.lib.pytracer_journal(kind, payload, len(payload)))
 
     def note(self, code: NoteCode, text: str, subject: str = "") -> None:
-        """A NOTE: something that a reader of the box should know about the recording itself."""
+        """A NOTE: something that a reader should know about the recording itself."""
         self.journal(Entry.NOTE, coded(code, text, subject))
 
     def check_python(self) -> bool:
-        """Walks this very call's frames in the core and compares; True when Python stacks can be trusted."""
+        """Walks this call's frames in the core and compares them; True if Python stacks can be trusted."""
         return self._pytracer_frame_check() == 1
 
     def check_objects(self) -> bool:
-        """Lets the core find an object in every way in which the crash handler looks for tensors; True when it can."""
+        """Lets the core find an object in every way in which the crash handler searches tensors; True if it can."""
         wanted = object()
         in_list, in_tuple, in_dict = [None, wanted], (None, wanted), {"key": wanted}
         one, other = _Held(), _Held()
         one.value = wanted
         vars(other)["value"] = (
-            wanted  # the dict is made, and takes over what the interpreter had kept beside the object
+            wanted  # creates the dict, which takes over what the interpreter had stored beside the object
         )
         assert (lambda: wanted)() is wanted  # a cell
         found = self.lib.pytracer_check_objects(id(wanted)) == 1
@@ -140,12 +142,12 @@ class Core:
 
 
 def _find() -> ctypes.CDLL:
-    # A preloaded core is in the global scope. A second copy beside it would have a box and handlers of its own.
+    # A preloaded core is in the global scope. A second copy would have its own file and handlers.
     whole = ctypes.CDLL(None)
     if hasattr(whole, "pytracer_version"):
         return whole
     from pytracer import _paths as paths
-    from pytracer._errors import RecordingError  # here: not below preload
+    from pytracer._errors import RecordingError  # imported here: not needed with preload
 
     path = paths.built_core()
     try:

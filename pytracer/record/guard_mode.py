@@ -1,8 +1,8 @@
-"""Guard mode: what `--guard`, `enable(guard=...)` and PYTRACER_GUARD say, and how it is switched on.
+"""Guard mode: the options of `--guard`, `enable(guard=...)` and PYTRACER_GUARD, and how they are applied.
 
     all | sample:N   [,min-bytes:SIZE] [,align:4|16|64] [,side:overrun|underrun] [,bytes:SIZE] [,mappings:N] [,mprotect]
 
-Imports no torch: the launcher checks the words before the job starts.
+Does not import torch: the launcher checks the options before the job starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE = "PYTRACER_GUARD"
 ALL = "all"
 EXAMPLES = "write for example all, sample:1000, or all,min-bytes:64K,side:underrun"
 ALIGNMENTS = (64, 16, 4)
-# Records hold the quarantine as well: 8 MiB of the black box when everything is guarded, 2 MiB for samples.
+# Records include the quarantine: 8 MiB of the recording when everything is guarded, 2 MiB for samples.
 RECORDS_OF_ALL, RECORDS_OF_SAMPLES = 65536, 16384
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _DEFAULT_MAP_COUNT = 65530
@@ -34,7 +34,7 @@ _DEFAULT_MAP_COUNT = 65530
 
 @dataclass(frozen=True)
 class Guard:
-    """What to guard and what it may cost. `text` says the same in the words of `--guard`; None: chosen on arming."""
+    """What to guard, and limits. `text` is the same as given to `--guard`; None: chosen when guard mode starts."""
 
     text: str
     every: int = 1
@@ -47,7 +47,7 @@ class Guard:
 
     @property
     def warning(self) -> str | None:
-        """What the user should know before believing the results of the run."""
+        """A caveat about the results of the run."""
         if self.alignment == ALIGNMENTS[0]:
             return None
         return (
@@ -57,14 +57,14 @@ class Guard:
 
 
 def parse_guard(text: str) -> Guard:
-    """The settings behind the words of `--guard`.
+    """The settings of a `--guard` value.
 
     Raises:
-        UsageError: a word or number that is none of them.
+        UsageError: an unknown word or number.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UsageError("guard mode was asked for without saying what to guard", EXAMPLES)
+        raise UsageError("guard mode needs a value", EXAMPLES)
     values: dict[str, int | bool] = {}
     for word in words:
         name, _, value = word.partition(":")
@@ -74,13 +74,13 @@ def parse_guard(text: str) -> Guard:
             raise UsageError(f"guard mode does not know {word!r}", EXAMPLES)
         field, number = found
         if field in values:
-            raise UsageError(f"guard mode is told twice what {field.replace('_', ' ')} is, in {text!r}", EXAMPLES)
+            raise UsageError(f"guard mode has two values of {field.replace('_', ' ')}, in {text!r}", EXAMPLES)
         values[field] = number
     return Guard(text=",".join(words), **values)  # type: ignore[arg-type]
 
 
 def guard_from_environment(box: Core) -> Guard | None:
-    """PYTRACER_GUARD; None when it is unset, or holds other words, which the box then says."""
+    """PYTRACER_GUARD; None if it is unset or invalid, which is recorded as a note."""
     try:
         words = guard_words()
         return parse_guard(words) if words else None
@@ -105,7 +105,7 @@ class Settings(ctypes.Structure):
 
 
 def arm(box: Core, guard: Guard | None) -> None:
-    """Guards new storages from now on, or none. What the system refuses is noted in the box."""
+    """Starts or stops guarding new storages. System errors are recorded as notes."""
     if guard is None:
         box.lib.pytracer_guard_pause()
         return
@@ -128,13 +128,13 @@ def arm(box: Core, guard: Guard | None) -> None:
 
 
 def memory_bytes(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """What this process may use at most: the machine's memory, or less where a cgroup (v2) says so."""
+    """The memory that this process may use: the machine's, or a cgroup's limit (v2)."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min(total, _number_in(cgroup) or total)
 
 
 def map_count(path: Path = Path("/proc/sys/vm/max_map_count")) -> int:
-    """The most mappings that a process may have: at the limit every other mmap of the program fails."""
+    """The limit of mappings of a process: beyond it every other mmap of the program fails."""
     return _number_in(path) or _DEFAULT_MAP_COUNT
 
 

@@ -1,4 +1,4 @@
-"""What an address was, as text: storage or region, names and both ends of the life, what lay beside it and before."""
+"""An address as text: storage or region, names, allocation and free, neighbours and predecessors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
 
 
 def memory_text(subject: r.ProcessReport) -> Text | None:
-    """What the fault address was; None when the evidence of the verdict says it better."""
+    """What the fault address was; None if the verdict's evidence says it better."""
     fault, thread = subject.fault, subject.thread.name if subject.thread else None
     if fault is None:
         return None
@@ -48,7 +48,7 @@ def _region_text(fault: r.Fault) -> Text | None:
 def storage_text(
     storage: r.StorageReport, bucket: r.Bucket | None, unit: r.Fsdp | None, kind: str | None, thread: str | None
 ) -> Text:
-    """A storage seen from an address, over several lines: where, what it was called, allocated, freed."""
+    """A storage relative to an address, over several lines: distance, names, allocated, freed."""
     on_device = storage.device is not None and storage.device != "cpu"
     text = Text().append(f"{storage.state} {'block' if on_device else 'storage'}", style="bold")
     text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
@@ -84,7 +84,7 @@ def _device_words(storage: r.StorageReport) -> str:
 
 
 def _callers(origin: r.Origin) -> list[str]:
-    """The next frames of a guarded storage's stack, below the one that is shown."""
+    """The next frames of a guarded storage's stack, below the one already shown."""
     stack, shown = origin.stack or [], origin.caller or origin.python
     at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
     callers = stack[at + 1 : at + 1 + _CALLERS]
@@ -107,14 +107,14 @@ def _bytes(count: int) -> str:
 
 
 def _operands(fault: r.Fault) -> Iterator[str]:
-    """How the address was formed, when an index took part or a register pointed elsewhere than the address."""
+    """How the address was formed, if an index took part or a register pointed elsewhere than the address."""
     operands = fault.operands or []
     if fault.kind in _MISSED and (len(operands) > 1 or any(item.value != fault.addr for item in operands)):
         yield "; ".join(f"{item.register} {item.says}" for item in operands if item.says)
 
 
 def _beside(fault: r.Fault) -> Iterator[str]:
-    """The storage on the other side of the gap that an access out of bounds fell into."""
+    """The storage on the other side of the gap that an out-of-bounds access hit."""
     if fault.kind not in _MISSED or fault.storage is None:
         return
     for item in fault.neighbors or []:
@@ -133,7 +133,7 @@ def neighbor_words(item: r.Neighbor) -> str:
 
 
 def _before(fault: r.Fault) -> Iterator[str]:
-    """What the same memory was before: a stale pointer may be older than the last owner."""
+    """Earlier owners of the same memory: a stale pointer may be older than the last one."""
     earlier = (fault.storage.earlier if fault.storage else None) or []
     if earlier:
         yield f"before that, the same memory was {cut(earlier, 2)}"
@@ -142,7 +142,7 @@ def _before(fault: r.Fault) -> Iterator[str]:
 
 
 def life_words(storage: r.StorageReport) -> str:
-    """An earlier life in one line."""
+    """An earlier allocation lifetime in one line."""
     name = f" ({storage.names[0]})" if storage.names else ""
     freed = f", freed at {origin_words(storage.freed, None)}" if storage.freed else ""
     allocated = f", allocated at {origin_words(storage.allocated, None)}" if storage.allocated else ""
@@ -150,7 +150,7 @@ def life_words(storage: r.StorageReport) -> str:
 
 
 def _file_size(mapping: r.MappingReport) -> str:
-    """The size of the mapped file at the crash, and now when that is another one."""
+    """The size of the mapped file at the crash, and now if it differs."""
     then, now = mapping.file_size_at_crash, mapping.file_size
     if then is None:
         return f", the file has {size_words(now)} now" if now is not None else ""
@@ -159,7 +159,7 @@ def _file_size(mapping: r.MappingReport) -> str:
 
 
 def origin_words(origin: r.Origin, thread: str | None) -> str:
-    """Where and when; the thread only when it is not the one that crashed."""
+    """Where and when; the thread only if it is not the one that crashed."""
     parts = []
     outer = origin.caller or origin.python
     if outer is not None:

@@ -1,4 +1,4 @@
-"""What dumps of torch's Flight Recorder brought, in a few lines."""
+"""The use of torch's Flight Recorder dumps, in a few lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stack frames as lines of text: short names, short paths, the uninteresting middle left out with a count."""
+"""Stack frames as lines of text: short names, short paths, uninteresting frames left out with a count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)
 
 
 def short_file(file: str | None) -> str:
-    """A source file without the part that everybody knows: site-packages, the standard library, the present folder."""
+    """A source file without its common prefix: site-packages, the standard library, the current directory."""
     if not file:
         return "?"
     if match := _LIBRARY.match(file):
@@ -62,7 +62,7 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
 def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) -> list[str]:
     """One line per frame, innermost first, without the crash handler; frames of the interpreter are only counted.
 
-    Of a recursion, its cycle is shown once.
+    A recursion is shown as one cycle.
     """
     frames = [frame for frame in stack if not _is_handler(frame)]
     if cycle is not None:
@@ -86,7 +86,7 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
 
 
 def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFrame]]:
-    """A line that counts the innermost frames by which a library ends the process, and the frames below them."""
+    """One line that counts the innermost frames by which a library ends the process, and the frames below them."""
     count = 0
     while count < len(frames) and _ABORTING.match(frames[count].function or ""):
         count += 1
@@ -105,7 +105,7 @@ def _cycle_lines(cycle: StackCycle) -> list[str]:
 
 
 def numbered_lines(thread: ThreadReport, cycle: StackCycle | None = None) -> Iterator[str]:
-    """Every frame of a thread with its number, counted from the innermost one; what was left out is counted."""
+    """Every frame of a thread with its number, from the innermost on; missing frames are counted."""
     stack = thread.native_stack or []
     after_gap, left_out = thread.frames_after_gap or 0, thread.frames_left_out or 0
     first_after = len(stack) - after_gap if left_out else len(stack)
@@ -141,7 +141,7 @@ def _with_interpreter(frames: Sequence[NativeFrame]) -> Iterator[tuple[NativeFra
 
 
 def _interesting(stack: Sequence[PythonFrame]) -> list[int]:
-    """Positions of the innermost frames and of the next ones outside libraries; a single one left out is shown, too."""
+    """Positions of the innermost frames and of the next ones outside libraries; a single one between them, too."""
     if len(stack) <= PYTHON_FRAMES:
         return list(range(len(stack)))
     own = [i for i in range(_INNERMOST, len(stack)) if not _LIBRARY.match(stack[i].file or "")]
@@ -154,7 +154,7 @@ def position_words(frame: PythonFrame) -> str:
 
 
 def _native(frame: NativeFrame, full: bool = False) -> list[str]:
-    """The functions that were inlined at the place of a frame, a line each, then the frame itself."""
+    """The functions inlined at a frame, a line each, then the frame itself."""
     image = _image(frame) or "no image"
     unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
     lines = frame.lines or []

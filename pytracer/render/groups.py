@@ -1,4 +1,4 @@
-"""The table of a collective on which ranks disagree: which ranks called what, and where."""
+"""The table of a collective on which ranks disagree: the call of each rank, and its line."""
 
 from __future__ import annotations
 

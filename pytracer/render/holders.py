@@ -1,4 +1,4 @@
-"""Who held a storage, in words."""
+"""Holders of a storage as text."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pytracer.report.process import Part
 
 
 def render_json(report: Part) -> str:
-    """One JSON object of a report, indented, with a newline at its end. Its schema is docs/reference/report.md."""
+    """One JSON object of a report, indented, with a newline at its end (docs/reference/report-schema.md)."""
     return json_text(report, indent=2)
 
 

@@ -20,7 +20,7 @@ _HANG = 4
 
 
 class Hanging:
-    """Text whose further lines are indented: what it holds cannot begin a line where a row or a title begins."""
+    """Text whose further lines are indented: its contents cannot begin a line where a row or a title begins."""
 
     def __init__(self, text: Text, columns: int = 0) -> None:
         self._text, self._columns = text, columns
@@ -47,14 +47,14 @@ def rows_table(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def padded(text: str, columns: int) -> str:
-    """`text` with blanks up to a number of columns of the terminal, of which some characters take two or none."""
+    """`text` padded to a number of terminal columns, of which some characters take two or none."""
     return text + " " * (columns - cell_len(text))
 
 
 def printed(content: RenderableType, style: Style) -> str:
-    """The text of something that rich can print, without blanks at the ends of lines, ending with a newline.
+    """The text of something that rich can print, without trailing blanks, ending with a newline.
 
-    Whoever lays out a report has made it printable before (`printable`); what was forgotten is made harmless here.
+    Reports are made printable before they are laid out (`printable`); anything missed is escaped here.
     """
     out = io.StringIO()
     console = Console(

@@ -17,7 +17,7 @@ Cells = tuple[str, str, str, str]  # status, time, collective, why
 
 
 def process_table(report: r.Report, width: int, everything: bool = False) -> Table | None:
-    """Ranks, and others that died on their own account; None when there is nothing to compare.
+    """Ranks, and other processes that died on their own; None if there is nothing to compare.
 
     Ranks that ended in the same way share a row. Below `WIDE` columns, all but the status goes into one column.
     """
@@ -47,7 +47,7 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
 
 
 def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[tuple[list[r.ProcessReport], Cells]]:
-    """Processes and their cells; ranks that differ only in time are put together."""
+    """Processes and their cells; ranks that differ only in time are combined."""
     groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
     for item in ordered:
         why = "" if alone else _why(item)
@@ -107,7 +107,7 @@ def _ended(items: Sequence[r.ProcessReport]) -> str:
 
 
 def _collectives(item: r.ProcessReport) -> str:
-    """The last collective; when that is another op, the last all-reduce too: it is what the ranks wait in."""
+    """The last collective; if that is another op, the last all-reduce too, which is what the ranks wait in."""
     last = item.last_collective
     reduces = [other for other in item.recent_collectives or [] if other.op in _REDUCES]
     if last is None or last.op in _REDUCES or not reduces:

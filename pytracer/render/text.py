@@ -1,6 +1,6 @@
 """The report as text, for one screen: what died, where, why, what next. Long lists are cut with a count.
 
-Everything here is in the JSON as well; what is left out for brevity is shown with `everything`.
+Everything here is in the JSON as well; what is omitted for brevity is shown with `everything`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTES = 2
 _POINTERS = 3
 _COMMAND_WIDTH = 160
 _PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
-_IN_TABLE = ("first-death", "connection-lost")  # the table of ranks tells it
+_IN_TABLE = ("first-death", "connection-lost")  # shown in the table of ranks
 
 
 def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
@@ -47,7 +47,7 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
 
 
 def _blocks(report: r.Report, more: str | None, everything: bool, width: int) -> Iterator[RenderableType]:
-    """`more`: the command that shows more, made of the path as it is: what is printable is another path."""
+    """`more`: the command that shows more, with the unmodified path, because its printable form is another path."""
     verdict = report.verdict or r.Verdict()
     subject = _subject(report, verdict)
     yield Hanging(Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red"))
@@ -141,14 +141,14 @@ def _subject_rows(
 
 
 def _has_row(item: r.Evidence, subject: r.ProcessReport, calls: Collection[Call]) -> bool:
-    """Whether a row of its own shows what a piece of evidence says."""
+    """Whether a piece of evidence is shown in a row of its own."""
     if item.kind == "call":
         return (item.ranks, one_line(item.call or "")) in calls
     return item.kind in ("python-line", "sender-command") or (item.kind == "signal" and subject.signal is not None)
 
 
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
-    """What the program itself said: an exception, the C library's last words; nothing that the verdict has said."""
+    """The program's own messages: an exception, the C library's last text; nothing that the verdict already says."""
     exception, status = subject.exception, subject.status
     told = " ".join([verdict.summary or "", *(verdict.evidence or [])])
     raised = status is not None and status.kind == "exception"
@@ -164,7 +164,7 @@ def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[s
 def _raised_rows(
     subject: r.ProcessReport, exception: r.ExceptionReport, signal: r.Signal, everything: bool
 ) -> Iterator[tuple[str, RenderableType]]:
-    """An exception, and the signal of which the process died while shutting down; not the stacks of that time."""
+    """An exception, and the signal of which the process died while shutting down, without the stacks of that time."""
     yield "error", _exception(exception)
     if exception.python_stack:
         yield "python", Text("\n".join(python_lines(exception.python_stack, everything)))
@@ -211,7 +211,7 @@ def _cut_lines(message: str) -> str:
 
 
 def _pointers(subject: r.ProcessReport) -> list[str]:
-    """Which registers point into storages, one line per storage, named ones first; not into the one of the fault."""
+    """Registers that point into storages, one line per storage, named ones first; without the storage of the fault."""
     fault = subject.fault.storage if subject.fault else None
     found: dict[str | None, list[r.Pointer]] = {}
     for pointer in subject.pointers or []:
@@ -246,7 +246,7 @@ def _thread(subject: r.ProcessReport, everything: bool) -> str:
 
 
 def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFrame]]:
-    """The stack to show and a note: that of the main thread when the crashed one runs no Python."""
+    """The stack to show and a note: the main thread's, if the crashed one runs no Python."""
     if subject.python_stack:
         return [], subject.python_stack
     for thread in subject.threads or []:
@@ -291,7 +291,7 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
 
 
 def _guard(guard: r.GuardReport) -> str:
-    """What guard mode looked at, and what it did not."""
+    """What guard mode guarded, and what it did not."""
     which = "all storages" if guard.every == 1 else f"one storage in {guard.every}"
     words = f"{which}: {guard.guarded} guarded, {guard.quarantined} of them freed since"
     left_out = sum((guard.unguarded or {}).values())

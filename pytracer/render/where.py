@@ -1,4 +1,4 @@
-"""The answer of `pytracer where` as text: each address in a sentence, then what is known of it, a row each."""
+"""The answer of `pytracer where` as text: a sentence for each address, then a row for each fact."""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ def _holders(item: AddressReport) -> Iterator[str]:
 
 
 def _region(region: Region) -> str:
-    """The region and what may be done there."""
+    """The region and its permissions."""
     words, permissions = region.says or "?", region.permissions
     return words if not permissions or f"({permissions})" in words else f"{words} ({permissions})"

@@ -1,9 +1,9 @@
-"""The report: what `pytracer inspect` found out, as plain data.
+"""The report of `pytracer inspect` as plain data. Text and JSON are views of it.
 
-This is the product; text and JSON are views of it, `docs/reference/report.md` is its description. The parts that
-are about one process's threads and memory lie in `process.py`; neither imports anything else of ours.
-Any field may be None. Addresses are "0x..." strings, times are ns since the run started, sizes are bytes. Keys may
-be added, never renamed or re-typed within a version; enumerations (plain strings here) may grow.
+`process.py` has the parts about threads and memory of one process. Any field may be None. Addresses are "0x..."
+strings, times are ns since the run started, sizes are bytes. Keys may be added, never renamed or re-typed within a
+version; enumerations (plain strings here) may grow. `#:` comments are the meanings of keys in the JSON Schema and in
+docs/reference/report-schema.md, which `scripts/gen_schema.py` generates.
 """
 
 from __future__ import annotations
@@ -76,35 +76,33 @@ VerdictClass = Literal[
     "clean",
     "unknown",
 ]
+
 PassedValue = int | str | list[int] | None  # what a rank passed: a root, an operation, a dtype, sizes
 SCHEMA = "pytracer-report"
 VERSION = 1
 
 
 class Run(Part, frozen=True):
-    """The run as a whole. `started` is wall-clock time in ISO 8601, UTC.
-
-    `redacted`: secrets in `command` that were replaced before it was written.
-    """
+    """The run as a whole."""
 
     id: str | None = None
     directory: str | None = None
-    started: str | None = None
-    launcher: str | None = None
+    started: str | None = None  #: wall-clock time, ISO 8601, UTC
+    launcher: str | None = None  #: "torchrun", "srun", "mpirun", "mp.spawn" or "kubernetes"; null when unknown
     command: list[str] | None = None
     world_size: int | None = None
     hosts: list[str] | None = None
     torch: str | None = None
     cuda: str | None = None
     python: str | None = None
-    redacted: int | None = None
+    redacted: int | None = None  #: secrets in `command` that were replaced before it was written
 
 
 class Verdict(Part, frozen=True, rename={"class_": "class"}):
-    """The one headline. `class` is one of the classes in docs/reference/report.md."""
+    """The headline. docs/reference/report.md lists the classes."""
 
-    class_: str | None = None
-    confidence: str | None = None
+    class_: str | None = None  #: enumeration; may grow
+    confidence: str | None = None  #: "certain", "likely", "possible" or "unknown"
     rank: int | None = None
     pid: int | None = None
     summary: str | None = None
@@ -115,52 +113,49 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
 class Finding(Part, frozen=True):
     """What one rule concluded."""
 
-    id: str | None = None
-    confidence: str | None = None
+    id: str | None = None  #: of the rule (docs/reference/rules.md)
+    confidence: str | None = None  #: "certain", "likely" or "possible"
     ranks: list[int] | None = None
     summary: str | None = None
     evidence: list[Evidence] | None = None
-    missing: list[str] | None = None
+    missing: list[str] | None = None  #: what would be needed for more confidence
     advice: str | None = None
 
 
 class Checked(Part, frozen=True):
-    """A rule that did not fire. `result` is "not-found" or "cannot-decide"."""
+    """A rule that did not fire."""
 
     id: str | None = None
-    result: str | None = None
+    result: str | None = None  #: "not-found" or "cannot-decide"
     why: str | None = None
 
 
 class Status(Part, frozen=True):
-    """How a process ended: "exited", "signaled", "exception", "running" or "vanished", and who says so."""
+    """How a process ended."""
 
-    kind: str | None = None
+    kind: str | None = None  #: "exited", "signaled", "exception", "running" or "vanished"
     exit_code: int | None = None
     signal: int | None = None
-    reported_by: str | None = None
+    reported_by: str | None = None  #: "handler", "launcher" or "black-box"
 
 
 class Signal(Part, frozen=True):
-    """The signal that ended a process. `code` is e.g. "SEGV_MAPERR"; the sender is known for kill().
-
-    `sender_command` is the command line of the process that sent it.
-    """
+    """The signal that ended a process."""
 
     number: int | None = None
     name: str | None = None
-    code: str | None = None
-    sender_pid: int | None = None
-    sender_command: list[str] | None = None
+    code: str | None = None  #: e.g. "SEGV_MAPERR"
+    sender_pid: int | None = None  #: known for kill()
+    sender_command: list[str] | None = None  #: command line of the sender
 
 
 class ExceptionReport(Part, frozen=True):
-    """An uncaught exception: `language` is "Python" or "C++"; of a C++ one `message` is what()."""
+    """An uncaught exception."""
 
     type: str | None = None
-    message: str | None = None
+    message: str | None = None  #: of a C++ exception: what()
     python_stack: list[PythonFrame] | None = None
-    language: str | None = None
+    language: str | None = None  #: "Python" or "C++"
 
 
 class AutogradNode(Part, frozen=True):
@@ -172,123 +167,108 @@ class AutogradNode(Part, frozen=True):
 
 
 class LastOp(Part, frozen=True):
-    """The last operator that was recorded."""
+    """The last recorded operator."""
 
     name: str | None = None
     phase: str | None = None
 
 
 class CurrentStream(Part, frozen=True):
-    """The CUDA stream that a thread worked on when `record` was made, its last one: "NODE AddmmBackward0".
-
-    `crashed_thread`: it is the thread that crashed.
-    """
+    """The current CUDA stream when the crashed thread, or else any thread, made its last record."""
 
     device: str | None = None
     stream: str | None = None
-    record: str | None = None
+    record: str | None = None  #: e.g. "NODE AddmmBackward0"
     thread: str | None = None
-    crashed_thread: bool | None = None
+    crashed_thread: bool | None = None  #: `thread` is the one that crashed
 
 
 class CollectiveBuffer(Part, frozen=True):
-    """The first input of a collective, or its first output.
-
-    `what` says what it is: a DDP bucket, what a communication hook sends, a buffer of FSDP's, a named storage, or where
-    the storage was allocated. `names` are all that are known, the best first.
-    """
+    """The first input of a collective, or its first output."""
 
     addr: str | None = None
-    names: list[str] | None = None
+    names: list[str] | None = None  #: all that are known, the best first
     bucket_index: int | None = None
+    #: a DDP bucket, a communication hook's tensor, an FSDP buffer, a named storage, or the allocation site
     what: str | None = None
 
 
 class LastCollective(Part, frozen=True):
-    """The last collective of a process. `state` is "scheduled", "started", "completed", "failed" or "queued".
-
-    "queued": on a device's stream, after the last look at how far that one had got; it may have been done. `stream`:
-    the current one of the call. `cuda_graph`: the graph that it was captured into.
-
-    `root` and `peer` are ranks in the group. `python` is the line that called it, outside torch where that is known.
-    `waited_ns`: from the call to its end, or to that of the process. `output` is None where it is the input itself.
-    """
+    """A collective or point-to-point operation of a process."""
 
     group: str | None = None
     op: str | None = None
-    sequence_nr: int | None = None
+    sequence_nr: int | None = None  #: in the group, from 1; of sends and receives, with that peer and direction
+    #: "scheduled", "started", "completed", "failed" or "queued" (on a device; may have completed since the last poll)
     state: str | None = None
     sizes: list[int] | None = None
     dtypes: list[str] | None = None
-    root: int | None = None
+    root: int | None = None  #: rank in the group
     reduce_op: str | None = None
     buffer: CollectiveBuffer | None = None
-    output: CollectiveBuffer | None = None
-    peer: int | None = None
+    output: CollectiveBuffer | None = None  #: null when it is the input
+    peer: int | None = None  #: rank in the group
     tag: int | None = None
-    python: PythonFrame | None = None
-    waited_ns: int | None = None
-    stream: str | None = None
-    cuda_graph: int | None = None
+    python: PythonFrame | None = None  #: line of the call, outside torch where known
+    waited_ns: int | None = None  #: from the call to its end, or to the end of the process
+    stream: str | None = None  #: current CUDA stream of the call
+    cuda_graph: int | None = None  #: the CUDA graph it was captured into
 
 
 class DdpBucket(Part, frozen=True):
-    """One bucket of a DDP module, as last seen."""
+    """One bucket of a DDP module, as last recorded."""
 
     index: int | None = None
     addr: str | None = None
     nbytes: int | None = None
-    generation: int | None = None
+    generation: int | None = None  #: number of the layout
     parameters: list[str] | None = None
 
 
 class Ddp(Part, frozen=True):
-    """One DDP module, as last seen."""
+    """One DDP module, as last recorded."""
 
     module: str | None = None
     buckets: list[DdpBucket] | None = None
     has_rebuilt: bool | None = None
-    hook: str | None = None
+    hook: str | None = None  #: name of the communication hook
     ready: list[str] | None = None
 
 
 class FsdpParameter(Part, frozen=True):
-    """A parameter of an FSDP unit: `numel` of the whole, `shard_numel` of this rank's part with padding (FSDP2)."""
+    """A parameter of an FSDP unit."""
 
     fqn: str | None = None
-    numel: int | None = None
-    shard_numel: int | None = None
+    numel: int | None = None  #: of the whole parameter
+    shard_numel: int | None = None  #: of this rank's shard, padding included (FSDP2)
     shard_addr: str | None = None
 
 
 class FsdpUnit(Part, frozen=True):
-    """One FSDP unit, as last seen. `state` is "sharded" or "unsharded".
-
-    `shard_addr` is that of a flat parameter's shard (FSDP1); `replicas` is above 1 with hybrid sharding (HSDP).
-    """
+    """One FSDP unit, as last recorded."""
 
     module: str | None = None
     unit: str | None = None
-    wrapper: str | None = None
-    state: str | None = None
+    wrapper: str | None = None  #: "fully_shard" or "FullyShardedDataParallel"
+    state: str | None = None  #: "sharded" or "unsharded"
     world_size: int | None = None
     shard_rank: int | None = None
-    replicas: int | None = None
-    shard_addr: str | None = None
+    replicas: int | None = None  #: above 1 with hybrid sharding (HSDP)
+    shard_addr: str | None = None  #: of the flat parameter's shard (FSDP1)
     parameters: list[FsdpParameter] | None = None
 
 
 class Memory(Part, frozen=True):
-    """Memory of the process at its end. `max_rss` is the most at one time, of it or of a child that it reaped."""
+    """Memory of the process at its end."""
 
     rss: int | None = None
-    max_rss: int | None = None
+    max_rss: int | None = None  #: maximum, of the process or of a child that it reaped
     cpu_storages_bytes: int | None = None
     cuda_allocated_bytes: int | None = None
 
 
 class Usage(Part, frozen=True):
-    """Processor time and page faults from disk, of the process and of the children that it reaped."""
+    """CPU time and page faults from disk, of the process and the children that it reaped."""
 
     user_seconds: float | None = None
     system_seconds: float | None = None
@@ -296,13 +276,7 @@ class Usage(Part, frozen=True):
 
 
 class ProcessReport(Part, frozen=True):
-    """One process. `primary`: its death started it all (True), followed (False), or it is undecided (None).
-
-    `why` explains `primary`; `notes` are what the recorder itself could not do. `threads_found` says how the stacks of
-    the other threads were taken, `threads_total` how many there were. `abort_text` is what the C library printed before
-    it called abort(). `parent_rank`: of a process that is no rank, the rank it works for. `attempt`: from 0.
-    `redacted`: secrets in command lines and variables that were replaced before they were written.
-    """
+    """One process."""
 
     pid: int | None = None
     ppid: int | None = None
@@ -310,18 +284,18 @@ class ProcessReport(Part, frozen=True):
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
-    role: str | None = None
+    role: str | None = None  #: "rank", "dataloader-worker", "child", "launcher" or "process"
     command: list[str] | None = None
     started: int | None = None
     ended: int | None = None
     status: Status | None = None
-    primary: bool | None = None
-    why: str | None = None
+    primary: bool | None = None  #: true: its death is the cause; false: a consequence; null: undecided, or nothing died
+    why: str | None = None  #: the reason for `primary` (docs/guide/who-died-first.md)
     signal: Signal | None = None
     fault: Fault | None = None
-    thread: Thread | None = None
-    python_stack: list[PythonFrame] | None = None
-    native_stack: list[NativeFrame] | None = None
+    thread: Thread | None = None  #: the crashed thread
+    python_stack: list[PythonFrame] | None = None  #: of the crashed thread, innermost first
+    native_stack: list[NativeFrame] | None = None  #: of the crashed thread, innermost first
     threads: list[ThreadReport] | None = None
     registers: dict[str, str] | None = None
     exception: ExceptionReport | None = None
@@ -330,76 +304,70 @@ class ProcessReport(Part, frozen=True):
     last_op: LastOp | None = None
     current_stream: CurrentStream | None = None
     last_collective: LastCollective | None = None
-    recent_collectives: list[LastCollective] | None = None  # the last one of each op, newest first
+    recent_collectives: list[LastCollective] | None = None  #: the last one of each operation, newest first
     ddp: list[Ddp] | None = None
     fsdp: list[FsdpUnit] | None = None
     cuda_graphs: list[CudaGraph] | None = None
     cuda_streams: list[CudaStream] | None = None
     memory: Memory | None = None
     usage: Usage | None = None
-    environment: dict[str, str] | None = None
-    notes: list[str] | None = None
-    abort_text: str | None = None
+    environment: dict[str, str] | None = None  #: fixed list of variables (docs/guide/secrets.md)
+    notes: list[str] | None = None  #: what the recorder could not do, e.g. install a hook
+    abort_text: str | None = None  #: what the C library printed before abort(): a failed assertion, heap damage
+    #: how other threads' stacks were taken: "helper (ptrace)" or "signal"; null: they were not
     threads_found: str | None = None
-    threads_total: int | None = None
-    stack_cycle: StackCycle | None = None
-    also_crashed: list[AlsoCrashed] | None = None
+    threads_total: int | None = None  #: threads beside the crashed one, including those not listed
+    stack_cycle: StackCycle | None = None  #: recursion on a deep stack
+    also_crashed: list[AlsoCrashed] | None = None  #: threads that crashed while this crash was recorded
+    #: at most 16 words of the stack, and registers, that point at something known
     pointers: list[Pointer] | None = None
     memory_blocks: list[MemoryBlock] | None = None
     images: list[Image] | None = None
     mappings: list[MemoryRange] | None = None
-    parent_rank: int | None = None
-    attempt: int | None = None
-    worker: DataLoaderWorker | None = None
+    parent_rank: int | None = None  #: of a process that is no rank: the rank that started it, or its parent's
+    attempt: int | None = None  #: restart by torchrun, or job of a sequence, from 0; null without either
+    worker: DataLoaderWorker | None = None  #: of a DataLoader worker
     guard: GuardReport | None = None
     gpu_core: GpuCoreReport | None = None
-    redacted: int | None = None
+    redacted: int | None = None  #: secrets in command lines and variables that were replaced before they were written
 
 
 class MismatchVariant(Part, frozen=True):
-    """The ranks that made the same call, and how it looked: "broadcast float32 [10, 3] from rank 0"."""
+    """Ranks that made the same call."""
 
     ranks: list[int] | None = None
-    call: str | None = None
+    call: str | None = None  #: e.g. "broadcast float32 [10, 3] from rank 0"
     state: str | None = None
     python: PythonFrame | None = None
 
 
 class Mismatch(Part, frozen=True):
-    """A collective on which ranks disagree, in `field`: "op", "root", "reduce_op", "dtype", "size" or "shape".
-
-    `by_rank` maps each rank to its value of the field. `variants`: the largest first. `odd_ranks`: those that the
-    majority outvotes; None when there is none. `silent`: every rank was told that the operation succeeded.
-    """
+    """A collective on which ranks disagree."""
 
     sequence_nr: int | None = None
-    field: str | None = None
-    by_rank: dict[str, PassedValue] | None = None
-    variants: list[MismatchVariant] | None = None
-    odd_ranks: list[int] | None = None
-    silent: bool | None = None
+    field: str | None = None  #: "op", "root", "reduce_op", "dtype", "size" or "shape"
+    by_rank: dict[str, PassedValue] | None = None  #: each rank's value of `field`
+    variants: list[MismatchVariant] | None = None  #: the largest first
+    odd_ranks: list[int] | None = None  #: ranks outvoted by the majority; null when there is none
+    silent: bool | None = None  #: the operation reported success on every rank
 
 
 class Group(Part, frozen=True):
-    """A process group. `last` maps each rank to the sequence number of its last collective; None: not known.
-
-    `missing_ranks` did not call the first collective, of number `missing_sequence_nr`, that others wait in.
-    `unknown_ranks` left no readable record.
-    """
+    """A process group."""
 
     name: str | None = None
     description: str | None = None
     backend: str | None = None
     ranks: list[int] | None = None
-    last: dict[str, int | None] | None = None
+    last: dict[str, int | None] | None = None  #: by rank, sequence number of its last collective; null when unknown
     mismatch: Mismatch | None = None
-    missing_ranks: list[int] | None = None
-    missing_sequence_nr: int | None = None
-    unknown_ranks: list[int] | None = None
+    missing_ranks: list[int] | None = None  #: ranks that did not call the first collective that others wait in
+    missing_sequence_nr: int | None = None  #: number of that collective
+    unknown_ranks: list[int] | None = None  #: ranks without a readable record: neither late nor absent
 
 
 class Collectives(Part, frozen=True):
-    """What is known about collectives across ranks."""
+    """Collectives across ranks."""
 
     groups: list[Group] | None = None
 
@@ -413,27 +381,23 @@ class DamageReport(Part, frozen=True):
 
 
 class Attempt(Part, frozen=True):
-    """An attempt of torchrun's, or a job before the last one of several, judged alone."""
+    """An earlier attempt of torchrun, or an earlier job of a sequence, judged alone."""
 
     attempt: int | None = None
     verdict: Verdict | None = None
 
 
 class FlightRecorderDump(Part, frozen=True):
-    """A dump of torch's Flight Recorder. `pid`: the process it was added to, None when it was not used.
-
-    `known`: its entries that the black box has, too; `added`: those that it has not. `last` maps each group to the
-    highest sequence number.
-    """
+    """A dump of torch's Flight Recorder."""
 
     file: str | None = None
     rank: int | None = None
-    pid: int | None = None
+    pid: int | None = None  #: the process it was added to; null when it was not used
     entries: int | None = None
-    known: int | None = None
-    added: int | None = None
-    last: dict[str, int] | None = None
-    notes: list[str] | None = None
+    known: int | None = None  #: entries that the recording has, too
+    added: int | None = None  #: entries that the recording lacks
+    last: dict[str, int] | None = None  #: by group, the highest sequence number
+    notes: list[str] | None = None  #: e.g. why it was not used
 
 
 class Report(Part, frozen=True):
@@ -443,11 +407,11 @@ class Report(Part, frozen=True):
     version: int = VERSION
     run: Run | None = None
     verdict: Verdict | None = None
-    findings: list[Finding] | None = None
-    checked: list[Checked] | None = None
+    findings: list[Finding] | None = None  #: every rule that fired, strongest first
+    checked: list[Checked] | None = None  #: every rule that did not fire
     processes: list[ProcessReport] | None = None
     collectives: Collectives | None = None
     damage: list[DamageReport] | None = None
     counts: dict[str, int] | None = None
-    attempts: list[Attempt] | None = None
-    flight_recorder: list[FlightRecorderDump] | None = None
+    attempts: list[Attempt] | None = None  #: all but the last attempt
+    flight_recorder: list[FlightRecorderDump] | None = None  #: dumps that were given or found

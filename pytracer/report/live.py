@@ -1,6 +1,6 @@
-"""The report of `pytracer attach`: what a running job is doing. Plain data; docs/reference/witness.md has its JSON.
+"""The report of `pytracer attach`: the state of a running job, as plain data.
 
-Every field may be None. Times are ns since the report was taken, counted backwards ("ago").
+Its JSON: docs/reference/launcher.md. Every field may be None; times are ns before the report was taken ("ago").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LiveFrame:
 
 @dataclass
 class LiveThread:
-    """A thread. `state` and `system_call` are the kernel's words; frames need py-spy or pystack."""
+    """A thread. `state` and `system_call` are the kernel's; frames of unrecorded processes need py-spy or pystack."""
 
     tid: int
     name: str | None = None
@@ -69,9 +69,9 @@ class LiveProcess:
 
 @dataclass
 class GroupWait:
-    """A process group in which a collective is open: who waits in it, and who has not come.
+    """A process group with an open collective: the ranks that wait in it, and those that have not entered it.
 
-    `disagree` names the operations when ranks called different ones under the same number.
+    `disagree`: the operations, when ranks called different ones under the same sequence number.
     """
 
     group: str | None
@@ -88,7 +88,7 @@ class GroupWait:
 
 @dataclass
 class LiveReport:
-    """The whole."""
+    """The whole report."""
 
     schema: str = "pytracer-attach"
     version: int = 1

@@ -1,7 +1,4 @@
-"""The parts of the report about the state of one process: code, threads, memory. `job.py` is the whole.
-
-Plain data like the rest: it imports nothing of ours.
-"""
+"""The parts of the report about the state of one process: code, threads, memory. `job.py` has the whole."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import msgspec
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
-    """Base of every part of the report: all fields are keywords and may be None, and nothing is changed afterwards."""
+    """Base of every part of the report: all fields are keywords and may be None, and none is assigned afterwards."""
 
 
 class PythonFrame(Part, frozen=True):
@@ -29,124 +26,109 @@ class SourceLine(Part, frozen=True):
 
 
 class NativeFrame(Part, frozen=True):
-    """A place in native code. `offset` is the ELF virtual address.
-
-    `found` is "exact", "unwound", "frame-pointer" or "scanned". `lines`: where its image has debug information and the
-    extra `symbols` is installed, functions inlined at that place, the innermost first, then the function itself.
-    """
+    """A place in native code."""
 
     image: str | None = None
-    offset: str | None = None
+    offset: str | None = None  #: ELF virtual address in the image
     build_id: str | None = None
     function: str | None = None
-    found: str | None = None
+    found: str | None = None  #: "exact", "unwound", "frame-pointer" or "scanned"
+    #: with debug information and the extra `symbols`: inlined functions, innermost first, then the function itself
     lines: list[SourceLine] | None = None
 
 
 class Origin(Part, frozen=True):
-    """Who allocated or freed a storage. `caller` is the first Python frame outside torch, when it was recorded.
+    """The allocation or the free of a storage."""
 
-    `stack`: of guarded storages, innermost first.
-    """
-
-    time: int | None = None
+    time: int | None = None  #: from a coarse timestamp; exact for guarded storages
     thread: str | None = None
-    step: int | None = None
-    python: PythonFrame | None = None
-    caller: PythonFrame | None = None
-    autograd_node: str | None = None
+    step: int | None = None  #: training step, as of `time`
+    python: PythonFrame | None = None  #: innermost Python frame
+    caller: PythonFrame | None = None  #: first Python frame outside torch, for large storages
+    autograd_node: str | None = None  #: node that was running
     op: str | None = None
-    stack: list[PythonFrame] | None = None
+    stack: list[PythonFrame] | None = None  #: of guarded storages, innermost first
 
 
 class NamedTensor(Part, frozen=True):
-    """A tensor with a name whose elements lie in a storage. `offset_bytes`: of the address in it, null when elsewhere.
+    """A named tensor whose elements lie in a storage."""
 
-    `how` is "handler" (it lay there when the process died) or "recorded" (it did when it was noted last).
-    """
-
-    name: str | None = None
-    role: str | None = None
+    name: str | None = None  #: fully qualified name, or the one given to `pytracer.name()`
+    role: str | None = None  #: "parameter", "buffer", "gradient", "optimizer state" or "user"
+    #: of the address in this tensor; null when the address lies elsewhere in the storage
     offset_bytes: int | None = None
-    how: str | None = None
+    how: str | None = None  #: "handler": it lay there at the crash; "recorded": it did when names were last recorded
 
 
 class Holder(Part, frozen=True):
-    """What may have held a storage: `expression` is a variable as seen in `python`, or an autograd node's class."""
+    """A possible holder of a storage."""
 
+    #: a variable as seen in `python`, e.g. `self.caches[1]`; of "saved" the class of an autograd node
     expression: str | None = None
-    kind: str | None = None
+    kind: str | None = None  #: "local", "cell", "global" or "saved"
     python: PythonFrame | None = None
     thread: str | None = None
     crashed_thread: bool | None = None
 
 
 class StorageReport(Part, frozen=True):
-    """The storage at or nearest to the fault address. `distance_bytes` is how far outside of it, 0 inside.
-
-    `origin` is what kind of memory it lies in, `file` the mapped file or the name of the shared memory, `file_offset`
-    where in it the storage begins. `older`: it was there before it was found, so `allocated` is unknown.
-    `earlier` names older storages at the same address, the latest first. On a device: the `stream` that it was
-    allocated for, the `pool` it came from (None: the default one), and whether the program has freed it and only other
-    streams still need it (`awaited`).
-    `found`: "exact" (by the crash handler), "register" (the faulting instruction formed the address from a pointer into
-    it) or "guessed".
-    """
+    """The storage at an address, or the one nearest to it."""
 
     base: str | None = None
     nbytes: int | None = None
-    offset_bytes: int | None = None
+    offset_bytes: int | None = None  #: of the address from `base`
+    #: of the address from the nearest byte of the storage: 0 inside, 1 right beside it
     distance_bytes: int | None = None
-    device: str | None = None
-    state: str | None = None
-    names: list[str] | None = None
-    allocated: Origin | None = None
+    device: str | None = None  #: "cpu" or "cuda:N"
+    state: str | None = None  #: "live" or "freed"
+    names: list[str] | None = None  #: all that is known of its use, the best first
+    allocated: Origin | None = None  #: null when it was allocated before recording started
     freed: Origin | None = None
+    #: "exact": by the crash handler; "register": the instruction formed the address from a pointer into it; "guessed":
+    #: looked up later, or only the nearest; "guard": by guard mode
     found: str | None = None
-    earlier: list[str] | None = None
-    stream: str | None = None
-    pool: str | None = None
-    awaited: bool | None = None
+    earlier: list[str] | None = None  #: names of older storages at the same address, the latest first
+    stream: str | None = None  #: CUDA: stream it was allocated for
+    pool: str | None = None  #: CUDA: pool it came from; null for the default pool
+    awaited: bool | None = None  #: CUDA: the program has freed it and other streams still use it
+    #: kind of memory: "cpu-allocator", "default-allocator", "torch-load", "before-enable", "pinned", "shared-memory",
+    #: "mapped-file", "numpy", "buffer", "dlpack" or "blob"
     origin: str | None = None
-    file: str | None = None
-    file_offset: int | None = None
-    older: bool | None = None
+    file: str | None = None  #: the mapped file, or the name of the shared memory
+    file_offset: int | None = None  #: where in the file the storage begins
+    older: bool | None = None  #: it existed before recording started
     named: list[NamedTensor] | None = None
-    holders: list[Holder] | None = None
+    holders: list[Holder] | None = None  #: possible holders; null when nothing was searched, empty when none was found
 
 
 class Bucket(Part, frozen=True):
-    """The DDP bucket that lived in that storage; `parameter` is the one at the offset."""
+    """The DDP bucket that lived in a storage."""
 
     module: str | None = None
     index: int | None = None
-    generation: int | None = None
+    generation: int | None = None  #: number of the layout of this DDP module
     nbytes: int | None = None
     parameters: list[str] | None = None
     offset_bytes: int | None = None
-    parameter: str | None = None
+    parameter: str | None = None  #: the parameter at `offset_bytes`
 
 
 class Fsdp(Part, frozen=True):
-    """What an FSDP unit used that storage for. `unit` is empty for the root; `state` is that of the unit at the end.
-
-    `what`: "unsharded-parameter", "unsharded-flat-parameter", "unsharded-gradient", "local-shard", "local-flat-shard",
-    "all-gather-input", "all-gather-output", "reduce-scatter-input", "reduce-scatter-output" or "all-reduce-buffer".
-    `offset_bytes` is from the start of that tensor, `parameter_offset_bytes` from that of `parameter` in it: of the
-    shard of the rank `shard_of_rank`, where shards lie side by side.
-    """
+    """What an FSDP unit used a storage for."""
 
     module: str | None = None
-    unit: str | None = None
-    wrapper: str | None = None
+    unit: str | None = None  #: name below the root module; empty for the root
+    wrapper: str | None = None  #: "fully_shard" or "FullyShardedDataParallel"
+    #: "unsharded-parameter", "unsharded-flat-parameter", "unsharded-gradient", "local-shard", "local-flat-shard",
+    #: "all-gather-input", "all-gather-output", "reduce-scatter-input", "reduce-scatter-output" or "all-reduce-buffer"
     what: str | None = None
     nbytes: int | None = None
-    offset_bytes: int | None = None
+    offset_bytes: int | None = None  #: from the start of that tensor
     parameters: list[str] | None = None
-    parameter: str | None = None
-    parameter_offset_bytes: int | None = None
-    shard_of_rank: int | None = None
-    state: str | None = None
+    parameter: str | None = None  #: the parameter at the offset
+    parameter_offset_bytes: int | None = None  #: from the start of `parameter`, or of its shard of `shard_of_rank`
+    shard_of_rank: int | None = None  #: rank in the group, where shards of all ranks lie side by side
+    state: str | None = None  #: "sharded" or "unsharded", at the end
 
 
 class CudaGraphUse(Part, frozen=True):
@@ -157,69 +139,59 @@ class CudaGraphUse(Part, frozen=True):
     pool: str | None = None
     captured_at: int | None = None
     replays: int | None = None
-    role: str | None = None
+    role: str | None = None  #: "static-input" or "pool-memory"
     note: str | None = None
     captured_by: PythonFrame | None = None
 
 
 class CudaGraph(Part, frozen=True):
-    """A CUDA graph. `state` is "capturing", "captured", "failed" or "reset". `name`: of the compiled function.
-
-    `inputs`: storages that it uses and did not allocate, `unknown_inputs` those that the allocator does not know.
-    `broken_replays`: replays after one of them was freed; `broken_inputs` says which, in words.
-    """
+    """A CUDA graph."""
 
     id: int | None = None
-    name: str | None = None
+    name: str | None = None  #: of the compiled function
     device: str | None = None
     pool: str | None = None
-    state: str | None = None
+    state: str | None = None  #: "capturing", "captured", "failed" or "reset"
     captured_at: int | None = None
     captured_by: PythonFrame | None = None
     replays: int | None = None
     last_replay: int | None = None
-    inputs: int | None = None
-    unknown_inputs: int | None = None
+    inputs: int | None = None  #: storages that it uses and did not allocate
+    unknown_inputs: int | None = None  #: those of them that the allocator does not know
     collectives: int | None = None
-    broken_replays: int | None = None
-    broken_inputs: list[str] | None = None
+    broken_replays: int | None = None  #: replays after an input was freed
+    broken_inputs: list[str] | None = None  #: the freed inputs, described
 
 
 class CudaStream(Part, frozen=True):
-    """A CUDA stream when the device was last asked (`asked`): "idle", "busy", "captured", "failed" or "unknown".
-
-    It has been so since `since`, at least. `error` is the cudaError_t of a failure.
-    """
+    """A CUDA stream, as of the last query."""
 
     device: str | None = None
     stream: str | None = None
-    state: str | None = None
-    since: int | None = None
-    asked: int | None = None
-    error: int | None = None
+    state: str | None = None  #: "idle", "busy", "captured", "failed" or "unknown"
+    since: int | None = None  #: it has been in this state since then, at least
+    asked: int | None = None  #: time of the last query
+    error: int | None = None  #: cudaError_t of a failure
 
 
 class GpuPointer(Part, frozen=True):
-    """A register or a parameter of a kernel that points into memory of a device; `found` says which."""
+    """A pointer into device memory that a failing kernel held."""
 
-    found: str | None = None
+    found: str | None = None  #: the register or kernel parameter
     addr: str | None = None
     says: str | None = None
 
 
 class GpuExceptionReport(Part, frozen=True):
-    """Warps of a device that met the same exception at the same place. `pc_exact`: the device told the place itself.
-
-    `function` lies at the pc, `offset` bytes before it; `kernel` is what was launched.
-    """
+    """Warps of a device that met the same exception at the same place."""
 
     code: int | None = None
     name: str | None = None
     pc: str | None = None
-    pc_exact: bool | None = None
-    kernel: str | None = None
-    function: str | None = None
-    offset: int | None = None
+    pc_exact: bool | None = None  #: the device reported the place itself; otherwise the thread was there later
+    kernel: str | None = None  #: what was launched
+    function: str | None = None  #: the function at `pc`
+    offset: int | None = None  #: of `pc` in `function`
     sm: int | None = None
     block: list[int] | None = None
     thread: list[int] | None = None
@@ -230,103 +202,97 @@ class GpuExceptionReport(Part, frozen=True):
 
 
 class GpuCoreReport(Part, frozen=True):
-    """The core dump of a device that a process left. `problem`: why it could not be read, or not as a whole."""
+    """The core dump of a device (`run --gpu-core`)."""
 
     file: str | None = None
     device: str | None = None
-    problem: str | None = None
+    problem: str | None = None  #: why it could not be read, or not as a whole
     exceptions: list[GpuExceptionReport] | None = None
 
 
 class MappingReport(Part, frozen=True):
-    """The mapping that the fault address lies in; `file_size` is the file's size when the report was made.
-
-    `offset` is where in the file the mapping begins. `file_size_at_crash` and `file_room_at_crash`, the bytes free on
-    its file system, are what the crash handler saw.
-    """
+    """The mapping at the fault address."""
 
     path: str | None = None
     start: str | None = None
     end: str | None = None
     permissions: str | None = None
-    file_size: int | None = None
-    offset: int | None = None
-    file_size_at_crash: int | None = None
-    file_room_at_crash: int | None = None
+    file_size: int | None = None  #: when the report was made
+    offset: int | None = None  #: in the file, where the mapping begins
+    file_size_at_crash: int | None = None  #: as the crash handler saw it
+    file_room_at_crash: int | None = None  #: bytes free on the file's file system, as the crash handler saw them
 
 
 class Thread(Part, frozen=True):
-    """A thread: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"."""
+    """A thread."""
 
     tid: int | None = None
     name: str | None = None
-    kind: str | None = None
+    kind: str | None = None  #: "main", "python", "autograd", "openmp", "gloo", "nccl-watchdog" or "native"
 
 
 class Region(Part, frozen=True):
-    """The part of the process that an address lay in, storages aside. `says` names it: "the stack of thread x (12)".
+    """The part of the address space at an address, storages aside."""
 
-    `kind`: "null", "non-canonical", "stack", "stack-guard", "image", "file-mapping", "shared-memory", "device-memory",
-    "heap", "anonymous", "reserved", "kernel-page" or "unmapped". `offset` is in the file, or the ELF address in an
-    image; `section` and `function` (any symbol) are read from the image on this machine when it is the same one.
-    """
-
+    #: "null", "non-canonical", "stack", "stack-guard", "image", "file-mapping", "shared-memory", "device-memory",
+    #: "heap", "anonymous", "reserved", "kernel-page", "guard-pool" or "unmapped"
     kind: str | None = None
-    says: str | None = None
+    says: str | None = None  #: its description: "the stack of thread x (12)"
     start: str | None = None
     end: str | None = None
     permissions: str | None = None
     path: str | None = None
-    offset: int | None = None
-    section: str | None = None
-    function: str | None = None
+    offset: int | None = None  #: in the file, or the ELF address in an image
+    section: str | None = None  #: from the image on this machine, if its build id is the recorded one
+    function: str | None = None  #: any symbol, variables included; as `section`
     function_offset: int | None = None
     thread: Thread | None = None
 
 
 class Neighbor(Part, frozen=True):
-    """The nearest live storage on one side of an address: "below" or "above". `distance_bytes` is 1 right beside it."""
+    """The nearest live storage on one side of an address."""
 
-    side: str | None = None
-    distance_bytes: int | None = None
+    side: str | None = None  #: "below" or "above"
+    distance_bytes: int | None = None  #: 1 right beside it
     storage: StorageReport | None = None
 
 
 class Operand(Part, frozen=True):
-    """A register of the faulting instruction: its `role` is "base" or "index"; `says` completes "`register` ..."."""
+    """A register of the faulting instruction."""
 
     register: str | None = None
-    role: str | None = None
+    role: str | None = None  #: "base" or "index"
     value: str | None = None
     scale: int | None = None
-    kind: str | None = None
-    says: str | None = None
+    kind: str | None = None  #: as `Fault.kind` or `Region.kind`
+    says: str | None = None  #: completes "`register` ..."
     storage: StorageReport | None = None
 
 
 class Fault(Part, frozen=True):
-    """The access that failed. `kind` says what the address was; see docs/reference/report.md.
+    """The access that failed."""
 
-    `expression` is the address as the instruction forms it, e.g. "rdi + 0x18"; without a disassembler the only register
-    close below the address, if there is one, and then `expression_found` is "guessed".
-    """
-
+    #: as the kernel reported it; of a non-canonical address, computed from the instruction, or null
     addr: str | None = None
-    access: str | None = None
+    access: str | None = None  #: "read", "write" or "execute"
     size: int | None = None
+    #: "null", "near-null" (below 64 KiB), "non-canonical", "stack-guard", "in-storage", "past-storage",
+    #: "before-storage", "freed-storage", "device-memory", "file-mapping", "image", "heap", "stack", "unmapped" or
+    #: "none"
     kind: str | None = None
     storage: StorageReport | None = None
     bucket: Bucket | None = None
     fsdp: Fsdp | None = None
     cuda_graph: CudaGraphUse | None = None
     mapping: MappingReport | None = None
-    instruction: str | None = None
-    expression: str | None = None
+    instruction: str | None = None  #: with the values of its registers; null without the extra `disasm`
+    expression: str | None = None  #: the address as the instruction forms it, e.g. "rdi + 0x18"
+    #: "exact": from the instruction; "guessed": the only register close below the address
     expression_found: str | None = None
-    says: str | None = None
+    says: str | None = None  #: completes "the address ..."
     region: Region | None = None
-    neighbors: list[Neighbor] | None = None
-    earlier_lives: list[StorageReport] | None = None
+    neighbors: list[Neighbor] | None = None  #: nearest live storages
+    earlier_lives: list[StorageReport] | None = None  #: storages that lay there before the last one, the latest first
     operands: list[Operand] | None = None
 
 
@@ -338,28 +304,25 @@ class StackBounds(Part, frozen=True):
 
 
 class ThreadReport(Part, frozen=True):
-    """A thread with its stacks, innermost frame first.
-
-    `state` is "done" (a whole native stack was taken), "faulted" (it could not be walked to its end), "asked" or
-    "walking" (the thread did not answer in time) or "listed" (no native stack was taken); None for the crashed thread.
-    `frames_left_out` of `native_stack` lie before its last `frames_after_gap` ones.
-    """
+    """A thread with its stacks, innermost frame first."""
 
     tid: int | None = None
     name: str | None = None
-    kind: str | None = None
+    kind: str | None = None  #: as `Thread.kind`
     crashed: bool | None = None
     python_stack: list[PythonFrame] | None = None
     native_stack: list[NativeFrame] | None = None
+    #: of `native_stack`: "done"; "faulted": incomplete; "asked", "walking": no answer in time; "listed": not taken;
+    #: null for the crashed thread
     state: str | None = None
-    frames_left_out: int | None = None
+    frames_left_out: int | None = None  #: frames missing before the last `frames_after_gap` ones of `native_stack`
     frames_after_gap: int | None = None
-    system_call: str | None = None
-    stack: StackBounds | None = None
+    system_call: str | None = None  #: name, else number, of the one the thread was in
+    stack: StackBounds | None = None  #: of the crashed thread
 
 
 class AlsoCrashed(Part, frozen=True):
-    """A thread that crashed while another one was being reported."""
+    """A thread that crashed while another crash was being recorded."""
 
     tid: int | None = None
     signal: str | None = None
@@ -370,40 +333,34 @@ class AlsoCrashed(Part, frozen=True):
 
 
 class StackCycle(Part, frozen=True):
-    """The frames that repeat on a deep stack, innermost first; `first` is their position in `native_stack`.
+    """The recursion on a deep stack."""
 
-    `repeats` is how often, as far as the frames that were left out continue the cycle; `depth` counts all frames.
-    """
-
-    frames: list[NativeFrame] | None = None
-    first: int | None = None
-    repeats: int | None = None
-    depth: int | None = None
+    frames: list[NativeFrame] | None = None  #: frames that repeat, innermost first
+    first: int | None = None  #: position of the cycle in `native_stack`
+    repeats: int | None = None  #: assuming that the frames left out continue the cycle
+    depth: int | None = None  #: number of all frames
 
 
 class Pointer(Part, frozen=True):
-    """What a register, or a word on the stack ("stack+0x18", from the stack pointer), points at.
+    """The target of a register, or of a word on the stack."""
 
-    `says` completes the sentence "rdi ...". `names` are those of the storage, `found` is as in `storage`.
-    """
-
-    register: str | None = None
+    register: str | None = None  #: a register, or "stack+0x18", from the stack pointer
     addr: str | None = None
-    says: str | None = None
-    kind: str | None = None
+    says: str | None = None  #: completes "`register` ..."
+    kind: str | None = None  #: as `Fault.kind` or `Region.kind`
     storage: StorageReport | None = None
     offset_bytes: int | None = None
-    names: list[str] | None = None
-    found: str | None = None
+    names: list[str] | None = None  #: of the storage
+    found: str | None = None  #: as `StorageReport.found`
 
 
 class MemoryBlock(Part, frozen=True):
-    """Memory near the value of a register at the crash; `bytes` is hexadecimal and begins at `addr`."""
+    """Memory near the value of a register at the crash."""
 
     register: str | None = None
     value: str | None = None
     addr: str | None = None
-    bytes: str | None = None
+    bytes: str | None = None  #: hexadecimal, from `addr` on
 
 
 class Image(Part, frozen=True):
@@ -416,63 +373,56 @@ class Image(Part, frozen=True):
 
 
 class MemoryRange(Part, frozen=True):
-    """One line of the memory map at the crash; `offset` is where in the file it begins."""
+    """One line of the memory map at the crash."""
 
     start: str | None = None
     end: str | None = None
     permissions: str | None = None
-    offset: int | None = None
+    offset: int | None = None  #: in the file, where it begins
     path: str | None = None
 
 
 class DataLoaderWorker(Part, frozen=True):
-    """What a DataLoader worker was doing. `batch_indices` are words such as "0-3,7"; `loading`: it was not done."""
+    """What a DataLoader worker was doing."""
 
     worker_id: int | None = None
     num_workers: int | None = None
     dataset: str | None = None
     batch_samples: int | None = None
-    batch_indices: str | None = None
+    batch_indices: str | None = None  #: e.g. "0-3,7"; null for an iterable dataset
     batch_started: int | None = None
-    loading: bool | None = None
+    loading: bool | None = None  #: false: that batch was done
 
 
 class GuardDamage(Part, frozen=True):
-    """Bytes "behind" or "before" a guarded storage that somebody wrote.
-
-    `found`: when, as the storage was freed or at the end. `offset_bytes` is that of the first one from the base of the
-    storage, `changed_bytes` reach to the last one, `content` are the first 16, hexadecimal.
-    """
+    """Changed bytes beside a guarded storage."""
 
     base: str | None = None
     nbytes: int | None = None
-    side: str | None = None
-    offset_bytes: int | None = None
-    changed_bytes: int | None = None
-    content: str | None = None
-    found: int | None = None
+    side: str | None = None  #: "behind" or "before"
+    offset_bytes: int | None = None  #: of the first changed byte, from `base`
+    changed_bytes: int | None = None  #: from the first to the last changed byte
+    content: str | None = None  #: the first 16 changed bytes, hexadecimal
+    found: int | None = None  #: when: at the free, or at the end of the process
     allocated: Origin | None = None
     freed: Origin | None = None
 
 
 class GuardReport(Part, frozen=True):
-    """What guard mode did in one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
+    """Guard mode in one process."""
 
-    `every`: one storage in so many. `unguarded`: storages that were chosen and went unguarded, by what was used up or
-    refused: "bytes", "mappings", "records", "system". `not_quarantined`: freed storages that stayed accessible.
-    """
-
-    mechanism: str | None = None
-    every: int | None = None
+    mechanism: str | None = None  #: "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect)
+    every: int | None = None  #: one storage in this many
     min_bytes: int | None = None
     alignment: int | None = None
-    side: str | None = None
+    side: str | None = None  #: "overrun" or "underrun"
     guarded: int | None = None
     live: int | None = None
     quarantined: int | None = None
     most_bytes: int | None = None
     budget_bytes: int | None = None
     budget_mappings: int | None = None
+    #: chosen storages that went unguarded, by exhausted or refused resource: "bytes", "mappings", "records", "system"
     unguarded: dict[str, int] | None = None
-    not_quarantined: int | None = None
+    not_quarantined: int | None = None  #: freed storages that stayed accessible, because the kernel refused
     damaged: list[GuardDamage] | None = None

@@ -1,4 +1,4 @@
-"""What `pytracer where` answers, as plain data; docs/reference/report.md describes it. Keys as in `job.py`."""
+"""The answer of `pytracer where`, as plain data. Conventions as in `job.py`."""
 
 from __future__ import annotations
 
@@ -9,35 +9,32 @@ VERSION = 1
 
 
 class PointedBy(Part, frozen=True):
-    """Something that held an address of the same storage, or this very address.
+    """A pointer to an address, or into its storage."""
 
-    `what`: a register, a word of the stack ("stack+0x18"), of memory near a register ("[rdi+0x10]"), or a collective's
-    buffer. `says` completes "`what` ..."; `addr` is what it held.
-    """
-
+    #: a register, "stack+0x18", "[rdi+0x10]" (memory near a register's target), or a collective's buffer
     what: str | None = None
-    addr: str | None = None
-    says: str | None = None
+    addr: str | None = None  #: what it held
+    says: str | None = None  #: completes "`what` ..."
 
 
 class AddressReport(Part, frozen=True):
-    """One address, explained. `asked` is what was asked for; `says` completes "`addr` ..."."""
+    """One address, explained."""
 
-    asked: str | None = None
+    asked: str | None = None  #: the argument, as given
     addr: str | None = None
     kind: str | None = None
-    says: str | None = None
+    says: str | None = None  #: completes "`addr` ..."
     storage: StorageReport | None = None
     bucket: Bucket | None = None
     fsdp: Fsdp | None = None
     region: Region | None = None
     neighbors: list[Neighbor] | None = None
     earlier_lives: list[StorageReport] | None = None
-    pointed_by: list[PointedBy] | None = None
+    pointed_by: list[PointedBy] | None = None  #: at most 16
 
 
 class WhereProcess(Part, frozen=True):
-    """The process whose addresses they are. `chosen` says why it is this one, when nobody named it."""
+    """The process that the addresses belong to."""
 
     pid: int | None = None
     rank: int | None = None
@@ -46,15 +43,15 @@ class WhereProcess(Part, frozen=True):
     status: str | None = None
     signal: Signal | None = None
     ended: int | None = None
-    chosen: str | None = None
+    chosen: str | None = None  #: why this process, when neither --rank nor --pid was given
 
 
 class WhereReport(Part, frozen=True):
-    """The whole. `missing`: what is not known of the process, so that an answer may say less than it could."""
+    """The answer of `pytracer where`."""
 
     schema: str = SCHEMA
     version: int = VERSION
     directory: str | None = None
     process: WhereProcess | None = None
     addresses: list[AddressReport] | None = None
-    missing: list[str] | None = None
+    missing: list[str] | None = None  #: what is unknown of the process, so that answers may be incomplete

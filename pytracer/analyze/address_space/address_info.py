@@ -12,7 +12,7 @@ from pytracer.decode.types.snapshot import Holder, LoadedImage, Mapping, Storage
 class BucketLife:
     """A DDP bucket that lived in a storage.
 
-    `parameters` are the fully qualified names; `rebuilt` says that a newer generation was recorded later.
+    `parameters` are the fully qualified names; `rebuilt`: a newer generation was recorded later.
     """
 
     module: str
@@ -35,8 +35,9 @@ class BucketLife:
 class UnitLife:
     """What an FSDP unit used a storage for. `what` is one of report_parts.Fsdp.what.
 
-    `parameter` lies at the address; `shard_of_rank` says whose part of it, where several ranks' parts lie side by side.
-    `state`: whether the unit was sharded or unsharded at the end. `module` is None when several roots have such a unit.
+    `parameter` is at the address; `shard_of_rank` is the owner of the shard, where several ranks' shards lie side by
+    side. `state`: whether the unit was sharded or unsharded at the end. `module` is None if several roots have such a
+    unit.
     """
 
     module: str | None
@@ -78,11 +79,11 @@ WHAT_WORDS = {
 
 @dataclass(frozen=True)
 class Region:
-    """The part of the process that an address lay in, storages aside.
+    """The part of the address space at an address, storages aside.
 
-    `kind` is one of report.Region.kind; `words` name it for a sentence: "the stack of thread pt_autograd_0 (4711)".
-    `start` and `end` bound it. `tid`: of the thread whose stack it is. `offset`: in the file, or the ELF address in an
-    image. `is_code`: the image may be executed there. `beside`: what lies next to unmapped memory.
+    `kind` is one of report.Region.kind; `words` describe it: "the stack of thread pt_autograd_0 (4711)". `start` and
+    `end` bound it. `tid`: of the thread whose stack it is. `offset`: in the file, or the ELF address in an image.
+    `is_code`: the image is executable there. `beside`: what lies next to unmapped memory.
     """
 
     kind: str

@@ -1,6 +1,6 @@
-"""An address in a sentence, the way AddressSanitizer puts it: "16 bytes past the end of a live storage of 4096 bytes".
+"""An address in a sentence, in AddressSanitizer's style: "16 bytes past the end of a live storage of 4096 bytes".
 
-The same words wherever an address is told: the fault, its operands, registers, words of the stack, `pytracer where`.
+The same sentence for every address: the fault, its operands, registers, words of the stack, `pytracer where`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _WITHOUT_IN = ("unmapped", "non-canonical")
 
 
 def offset_words(place: Place, start: str = "at the start of") -> str:
-    """`64 bytes into`, `16 bytes past the end of`, `8 bytes before`: where the address is, seen from its storage."""
+    """`64 bytes into`, `16 bytes past the end of`, `8 bytes before`: the address relative to its storage."""
     if place.storage is None:
         return ""
     behind = (place.offset_bytes or 0) - place.storage.nbytes
@@ -58,7 +58,7 @@ def address_sentence(place: Place, kind: str | None, region: str | None) -> str 
 
 
 def _bytes(count: int) -> str:
-    """Exact, with the size in larger units where that is easier to read."""
+    """Exact, with the size in larger units if that is easier to read."""
     if count == 1:
         return "1 byte"
     return f"{count} bytes" if count < 1 << 20 else f"{size_words(count)} ({count} bytes)"

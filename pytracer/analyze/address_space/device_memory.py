@@ -1,4 +1,4 @@
-"""Is an address a device's? What its allocator and the memory map of the process tell about memory of devices."""
+"""Is an address a device's? Evidence from its allocator and the memory map of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESERVED_BYTES = 256 << 20
 
 
 def device_confidence(view: ProcessView) -> Confidence | None:
-    """How sure it is that host code touched a device's memory; None when nothing says so."""
+    """The confidence that host code accessed a device's memory; None without evidence."""
     place, crash = view.place, view.crash
     if place is None or crash is None or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):
         return None

@@ -15,14 +15,14 @@ FOUND = "guard"
 
 
 def pool_of(guard: Guard | None, addr: int) -> tuple[int, int] | None:
-    """The address space around `addr` where only guard mode puts memory."""
+    """The address range around `addr` that is reserved for guard mode."""
     return next((pool for pool in guard.pools if pool[0] <= addr < pool[1]), None) if guard is not None else None
 
 
 def guarded_at(guard: Guard | None, addr: int) -> tuple[Storage, str] | None:
-    """The storage whose pages or guard `addr` lies in, and the kind of place; None when none is close."""
+    """The storage whose pages or guard contain `addr`, and the kind of place; None if none is close."""
     guarded = guard.storages if guard is not None else ()
-    # Of storages that lay in the same pages one after the other, the last.
+    # Of storages that used the same pages one after the other, the last.
     inside = [item for item in guarded if item.low <= addr < item.high]
     if inside:
         storage = max(inside, key=lambda item: item.number).storage

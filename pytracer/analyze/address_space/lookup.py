@@ -1,7 +1,7 @@
 """Address -> what lived there, and when.
 
 Storages come from the crash handler's own search first (other threads may have changed the table since), else from
-the tables of the box. What a storage is called is the work of `tensors/lifetime_names.py`.
+the tables of the box. What a storage is called is the work of `tensors/uses.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEGV_MAPERR = 1
 class AddressSpace:
     """The address space of one process: what lay at an address, near it, before it, and what it was used for.
 
-    Made once for a process; its indices are built when they are first asked for.
+    Created once for a process; its indices are built on demand.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -45,11 +45,11 @@ class AddressSpace:
 
     @cached_property
     def neighbors(self) -> Neighbors:
-        """Its storages, by what they lie beside."""
+        """Its storages, by their neighbours."""
         return Neighbors(self.snapshot, self.uses)
 
     def describe(self, addr: int) -> Place:
-        """What lived at `addr` when the process died, or at the end of the box."""
+        """What lived at `addr` when the process died, or at the end of the recording."""
         crash = self.snapshot.crash
         mapping = mapping_at(crash.mappings, addr) if crash else None
         if addr < NEAR_NULL_BYTES:
@@ -124,7 +124,7 @@ class AddressSpace:
         return None
 
     def live_around(self, addr: int) -> Storage | None:
-        """The live storage that an address lies in."""
+        """The live storage that contains an address."""
         around = self.snapshot.storages.around(addr)
         return next((item for item in around if item.state == "live" and covers(item, addr)), None)
 

@@ -1,4 +1,4 @@
-"""What lay beside an address, and what had lain there before: the neighbours and the earlier lives."""
+"""What lay beside an address, and before it at the same address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_near(storage: Storage, addr: int) -> bool:
 
 
 class Neighbors:
-    """The storages of one process, asked by what they lie beside."""
+    """The storages of one process, by their neighbours."""
 
     def __init__(self, snapshot: Snapshot, uses: StorageUses) -> None:
         self._snapshot, self._uses = snapshot, uses

@@ -27,7 +27,7 @@ _ANYTHING = ("unmapped", "past-storage", "before-storage", "heap", "none", "non-
 def aimed_at(
     space: AddressSpace, place: Place | None, instruction: Instruction | None, access: str | None
 ) -> Place | None:
-    """The place, seen from the storage that was meant, if that is known.
+    """The address relative to the storage that the access was meant for, if that is known.
 
     Args:
         space: The process.
@@ -95,7 +95,7 @@ def _side(storage: Storage, addr: int) -> str:
 
 
 def _older_life(space: AddressSpace, place: Place, instruction: Instruction) -> Storage | None:
-    """The freed storage whose first byte the base register still held, where the memory had another owner since."""
+    """The freed storage whose first byte the base register still held, if the memory had another owner since."""
     base = instruction.base_value
     if place.kind != "freed-storage" or place.storage is None or place.found == FOUND or instruction.index is None:
         return None

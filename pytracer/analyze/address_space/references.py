@@ -1,7 +1,7 @@
-"""Which Python variables held a storage when the process died, and which autograd nodes kept it for backward.
+"""The Python variables that held a storage when the process died, and the autograd nodes that kept it for backward.
 
-The handler reads them from memory that may be half built or damaged, so they are possible holders. A freed storage is
-held by a variable only where somebody made a tensor of an address (from_blob).
+The handler reads them from memory that may be half built or damaged, so they are possible holders. A variable holds a
+freed storage only if a tensor was created from an address (from_blob).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KINDS = ("local", "cell", "global", "saved")
 
 
 def holders_report(snapshot: Snapshot, storage: Storage) -> list[r.Holder] | None:
-    """The possible holders of a storage, the most telling first; None where nothing was looked for."""
+    """The possible holders of a storage, the most relevant first; None if nothing was searched."""
     crash = snapshot.crash
     if crash is None or "HOLDERS" not in (*crash.steps_done, *crash.steps_faulted, *crash.steps_late):
         return None

@@ -1,4 +1,4 @@
-"""Who held an address at the crash: registers, words of the stack and of memory near registers, collectives."""
+"""References to an address at the crash: registers, words of the stack and of memory near registers, collectives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pointed_by(space: AddressSpace, place: Place) -> list[PointedBy]:
 
 
 def stack_words(crash: Crash) -> Iterator[tuple[str, int]]:
-    """The words of memory that were kept from the stack pointer on: `stack+0x18` and the value."""
+    """The recorded words of memory from the stack pointer on: `stack+0x18` and the value."""
     for block in crash.memory:
         if block.register in STACK_POINTERS:
             yield from ((f"stack+{at - crash.sp:#x}", word) for at, word in _words(block, max(block.addr, crash.sp)))
@@ -73,7 +73,7 @@ def _same(place: Place, value: int) -> bool:
 
 
 def _says(place: Place, value: int) -> str:
-    """Where it pointed, seen from the storage; seen from the address where there is none."""
+    """Where it pointed, relative to the storage; relative to the address without one."""
     if value == place.addr:
         return "holds this address"
     storage = place.storage
@@ -85,7 +85,7 @@ def _says(place: Place, value: int) -> str:
 
 
 def _collectives(items: Sequence[Collective], place: Place) -> Iterator[PointedBy]:
-    """Collectives of this life of the storage, the latest first."""
+    """Collectives during this allocation lifetime of the storage, the latest first."""
     storage = place.storage
     if storage is None:
         return
@@ -99,5 +99,5 @@ def _collectives(items: Sequence[Collective], place: Place) -> Iterator[PointedB
 
 
 def _during(storage: Storage, item: Collective) -> bool:
-    """Whether a collective was called while the storage lived; of dumps, which have no epochs, nobody knows."""
+    """Whether a collective was called while the storage lived; unknown for dumps, which have no epochs."""
     return item.epoch is None or lived_at(storage, item.epoch)

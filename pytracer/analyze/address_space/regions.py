@@ -1,7 +1,7 @@
-"""Address -> the part of the process it lay in at the crash: whose stack, which image or file, the heap, nothing.
+"""Address -> the part of the address space it was in at the crash: a stack, an image or file, the heap, nothing.
 
-Storages are the work of `lookup.py`. Stacks of other threads than the crashed one follow from their `pthread_self()`:
-glibc puts the thread's descriptor at the upper end of the mapping that is its stack (nptl/allocatestack.c).
+Storages are in `lookup.py`. Stacks of other threads than the crashed one are located by their `pthread_self()`: glibc
+puts the thread's descriptor at the upper end of the mapping that is its stack (nptl/allocatestack.c).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DELETED = " (deleted)"
 
 
 class Regions:
-    """The memory of one process at its crash, or when a running process was asked."""
+    """The memory of one process at its crash, or when a running process was examined."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -32,7 +32,7 @@ class Regions:
         self._memory = _Memory(snapshot, crash) if crash is not None else None
 
     def at(self, addr: int) -> Region | None:
-        """The part of the process that `addr` lay in; None when nothing is known about its memory."""
+        """The part of the address space that contains `addr`; None if nothing is known about its memory."""
         if addr < NEAR_NULL_BYTES:
             return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
         if self._snapshot.arch.startswith("x86") and not is_canonical(addr):
@@ -46,7 +46,7 @@ class Regions:
 
 
 class _Memory:
-    """Memory map, stacks and images as the crash handler, or the answer of a running process, tells of them."""
+    """Memory map, stacks and images as recorded by the crash handler or for `attach`."""
 
     def __init__(self, snapshot: Snapshot, crash: Crash) -> None:
         self._crash, self._pid = crash, snapshot.pid
@@ -80,7 +80,7 @@ class _Memory:
         return "the main thread" if tid == self._pid else f"thread {name or '?'} ({tid})"
 
     def _own_stack(self, addr: int, mapping: Mapping | None) -> Region | None:
-        """The crashed thread's stack, whose bounds the handler knew; the main thread's grows as far as it is used."""
+        """The crashed thread's stack, with the handler's bounds; the main thread's grows as far as it is used."""
         crash = self._crash
         if crash.stack is None or not crash.stack[0] <= addr < crash.stack[1]:
             return None
@@ -103,7 +103,7 @@ class _Memory:
         return None
 
     def _another_between(self, addr: int, pthread: int) -> bool:
-        """Whether a descriptor of another thread lies between: mappings without a guard between them are one."""
+        """Whether a descriptor of another thread is between them: mappings without a guard between them are one."""
         return any(addr < other < pthread for _, _, other in self._threads)
 
     def _guard(self, mapping: Mapping) -> Region | None:
@@ -121,7 +121,7 @@ class _Memory:
         return None
 
     def _gap(self, addr: int) -> Region | None:
-        """Between two mappings: which, and how far they are. Without a memory map nothing can be said."""
+        """Between two mappings: which, and how far they are. None without a memory map."""
         items = self._by_start
         if not items:
             return None
@@ -137,14 +137,14 @@ class _Memory:
         return Region("unmapped", f"not mapped: {beside}", start, end, beside=beside)
 
     def _name(self, mapping: Mapping, addr: int) -> str:
-        """A mapping in few words."""
+        """A mapping as a short text."""
         if mapping.path.startswith("/"):
             return mapping.path.removesuffix(_DELETED).rsplit("/", 1)[-1]
         return (self._own_stack(addr, mapping) or self._owned(addr, mapping)).words
 
 
 def _threads(snapshot: Snapshot, crash: Crash) -> Iterator[tuple[int, str, int]]:
-    """Id, name and pthread_self() of the threads that lived, but the main one, whose stack the kernel made."""
+    """Id, name and pthread_self() of the live threads except the main one, whose stack the kernel created."""
     seen = {snapshot.pid}
     named = [(item.tid, item.name, item.pthread) for item in crash.threads]
     named += [(item.tid, item.name, item.pthread) for item in snapshot.threads if not item.ended]
@@ -155,7 +155,7 @@ def _threads(snapshot: Snapshot, crash: Crash) -> Iterator[tuple[int, str, int]]
 
 
 def mapping_at(mappings: Sequence[Mapping], addr: int) -> Mapping | None:
-    """The mapping that `addr` lies in."""
+    """The mapping that contains `addr`."""
     return next((item for item in mappings if item.start <= addr < item.end), None)
 
 

@@ -1,7 +1,7 @@
-"""Has the thread run over the end of its own stack?
+"""Did the thread overflow its own stack?
 
-The guard page alone does not tell: a wild pointer may fall next to a stack by chance. A stack that runs over does so
-with its stack pointer, so that the access lies at the stack pointer, and that at the end of the stack.
+The guard page alone does not prove it: a wild pointer may fall next to a stack by chance. A stack overflows with its
+stack pointer, so the access is at the stack pointer, and that is at the end of the stack.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def ran_over(view: ProcessView) -> bool:
         return place.kind == "stack-guard"
     if place.kind == "stack-guard":
         return crash.sp < low + PAGE_BYTES
-    # One frame larger than the guard: the stack pointer itself is far below the stack, in whatever lies there.
+    # One frame larger than the guard: the stack pointer itself is far below the stack, in unrelated memory.
     return place.kind in ("unmapped", "none") and low - LARGEST_FRAME_BYTES <= crash.sp < low
 
 
 def beside_stack(view: ProcessView) -> bool:
-    """Whether the address lies below this thread's stack although the stack had room: a wild pointer, by chance."""
+    """Whether the address is below this thread's stack although the stack had room: a wild pointer, by chance."""
     return view.place is not None and view.place.kind == "stack-guard" and not ran_over(view)
 
 
 def is_proven(view: ProcessView) -> bool:
-    """Whether address and stack pointer both lie at the recorded end of the stack."""
+    """Whether address and stack pointer are both at the recorded end of the stack."""
     crash, place = view.crash, view.place
     if crash is None or place is None or crash.stack is None:
         return False

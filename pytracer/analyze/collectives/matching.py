@@ -67,7 +67,7 @@ class Mismatch:
 
     @property
     def silent(self) -> bool:
-        """Whether every rank was told that the operation succeeded."""
+        """Whether the operation reported success on every rank."""
         return all(variant.call.state == "completed" for variant in self.variants)
 
 
@@ -76,7 +76,7 @@ class GroupMatch:
     """A process group over all its ranks.
 
     `last` is the number of each known rank's last collective, `open` its collectives that did not complete, by number.
-    `unknown` are members of which nothing can be said: without a readable box, or not recording collectives.
+    `unknown` are members without evidence: without a readable recording, or not recording collectives.
     """
 
     name: str | None
@@ -131,7 +131,7 @@ class Matcher:
         self._known: set[int] = set()
 
     def add(self, rank: int, process: Process) -> None:
-        """Compares one rank's collectives with what came before."""
+        """Compares one rank's collectives with the previous ranks'."""
         snapshot = process.snapshot
         if records_collectives(process):
             self._known.add(rank)
@@ -182,7 +182,7 @@ class Matcher:
 
 
 def records_collectives(process: Process) -> bool:
-    """Whether the absence of a collective says something: the hook is in place, and the box is not damaged."""
+    """Whether the absence of a collective is evidence: the hook is installed, and the recording is not damaged."""
     snapshot = process.snapshot
     seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
     return (seen or bool(snapshot.versions.torch)) and not lacks_collectives(snapshot) and not snapshot.damage
@@ -207,7 +207,7 @@ def ended_by_peer_error(process: Process, item: Collective) -> bool:
 
 
 def fingerprint(item: Collective) -> Fingerprint:
-    """What must be the same on all ranks, in the order of `FIELDS`; None where nothing must, or nothing is known."""
+    """What must be equal on all ranks, in the order of `FIELDS`; None for what need not be equal or is unknown."""
     op = item.op
     if op in _BARRIERS:
         return op, None, None, None, None, None

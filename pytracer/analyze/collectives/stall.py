@@ -1,4 +1,4 @@
-"""Who waits for whom in a running job: per process group, the first open collective and who has not come to it."""
+"""Which rank waits for which in a running job: per process group, the first open collective and the absent ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN = ("scheduled", "started")
 
 
 def live_process(process: Process, now_ns: int) -> LiveProcess:
-    """What the box of a running process says; `now_ns` on its own monotonic clock."""
+    """The state of a running process from its recording; `now_ns` on its own monotonic clock."""
     snapshot = process.snapshot
     record, at = _last_record(snapshot)
     last = max(snapshot.collectives, key=lambda item: (_began(item) or 0, item.number), default=None)
@@ -55,7 +55,7 @@ def _wait(name: str | None, ranks: dict[int, Process], now_ns: int) -> GroupWait
     inside = {rank: own[number] for rank, own in called.items() if number in own}
     waiting = sorted(rank for rank, item in inside.items() if item.state in _OPEN)
     members = [rank for rank in _members(name, ranks) if rank not in inside]
-    # The ring forgets: who has called a later one has called this one.
+    # Old entries are overwritten: a rank that has called a later one has called this one.
     missing = [rank for rank in members if not (rank in called and max(called[rank], default=0) > number)]
     ended = sorted(rank for rank in missing if rank not in ranks or ranks[rank].status_kind != "running")
     absent = sorted(rank for rank in missing if rank not in ended)
@@ -75,7 +75,7 @@ def _is_of(item: Collective, name: str | None) -> bool:
 
 
 def _members(name: str | None, ranks: dict[int, Process]) -> list[int]:
-    """The global ranks of a group, by whoever wrote them down; else all that are known."""
+    """The global ranks of a group, from any member's recording; else all known ranks."""
     for process in ranks.values():
         for group in process.snapshot.groups:
             if group.name == name and group.ranks:
@@ -133,7 +133,7 @@ def _collective(item: Collective, now_ns: int) -> LiveCollective:
 
 
 def _last_record(snapshot: Snapshot) -> tuple[str | None, int | None]:
-    """The newest thing in a box, and when."""
+    """The newest record, and its time."""
     found = [(event.mono_ns, _event_words(event)) for event in snapshot.events[-1:]]
     found += [(fact.mono_ns, fact.kind.lower().replace("_", " ")) for fact in snapshot.facts[-1:]]
     for item in snapshot.collectives:

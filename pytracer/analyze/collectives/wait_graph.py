@@ -1,7 +1,7 @@
-"""Who waits for whom, over all groups and point-to-point operations; where the chains end, and where they go round.
+"""Which rank waits for which, over all groups and point-to-point operations: where the chains end, and the cycles.
 
 A rank that is in a collective waits for the members that did not call it; a receiver for a sender and a sender for a
-receiver. Whoever waits downstream is not to blame: the chain is followed to ranks that wait for nobody.
+receiver. A waiting rank is not the cause: the chain is followed to ranks that wait for no other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All waits. `sinks`: ranks that others wait for and that wait for nobody; `cycles`: ranks in order of waiting."""
+    """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting."""
 
     waits: tuple[Wait, ...] = ()
     sinks: tuple[int, ...] = ()

@@ -1,13 +1,13 @@
-"""Deaths that are consequences of another one, by what they say about themselves, with the kind and the reason.
+"""Deaths that are consequences of another one, by their own evidence, with the kind and the reason.
 
     reported   a launcher, a shell or mp.spawn passes the failure of a child on; a rank reports its DataLoader worker
-    sent       the launcher ended a remaining process, by SIGTERM or, when its patience ended, by SIGKILL
-    network    an exception or a watchdog's abort says that a peer went away or did not answer
+    sent       the launcher ended a remaining process, by SIGTERM or, after its grace period, by SIGKILL
+    network    an exception or a watchdog's abort reports a lost or silent peer
     teardown   a process ended because its parent did
-    cleanup    it died while it was leaving a job in which somebody else had died before
+    cleanup    it died while it was leaving a job in which another process had died before
 
-Whoever never came to the collective in which all others waited is no follower of theirs, though it may be the last
-one to end: `came_first` finds it. torchrun blames the others then.
+A rank that never entered the collective in which all others waited is not a consequence of its peers' failures, though
+it may end last: `came_first` finds it. torchrun blames the others then.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupN
 PROMPT = ("fault", "abort")
 # torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
 _GRACE_NS = 25_000_000_000
-# A launcher looks at all its children in one go; what it ends itself takes longer than this to be gone.
+# A launcher examines all its children in one poll; a process that it ends takes longer than this to die.
 _ONE_LOOK_NS = 1_000_000
 
 
 def peer_gone(view: ProcessView) -> bool:
-    """Whether the exception says that another process closed its connection."""
+    """Whether the exception reports that another process closed its connection."""
     return _says(view, _PEER_GONE)
 
 
 def mentions_lost_peer(view: ProcessView) -> bool:
-    """Whether the end speaks of another process: a connection that was lost, an answer that did not come in time."""
+    """Whether the end mentions another process: a lost connection, an answer that did not arrive in time."""
     error = cuda_error(view)
     if error is not None and error.sticky:
         return False  # NCCL's watchdog is often the first one to hear of the device's own failure
@@ -101,9 +101,9 @@ class Following:
 
 
 class Followers:
-    """Judges the deaths of one job by what they say.
+    """Classifies the deaths of one job by their own evidence.
 
-    `found` holds those that follow, `came_first` those that others waited for in vain, by index.
+    `found` holds the consequences, `came_first` the ranks that others waited for in vain, by index.
     """
 
     def __init__(self, deaths: Sequence[Death], tree: Tree, absences: Sequence[Absence]) -> None:
@@ -160,7 +160,7 @@ class Followers:
         return Following("reported", f"reports the death of {subject(worker)}") if worker is not None else None
 
     def _left_first(self, absence: Absence) -> list[int]:
-        """Those who never came, when nothing else explains why the waiting ranks ended."""
+        """Ranks that never entered, if nothing else explains why the waiting ranks ended."""
         complaints = [d for i in absence.waiting if (d := self._by_index.get(i)) is not None and d.lost_peer]
         dead = [d for i in absence.absent if (d := self._by_index.get(i)) is not None and not d.lost_peer]
         if not complaints:
@@ -208,7 +208,7 @@ class Followers:
 
     @staticmethod
     def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:
-        """Whether the process itself saw that signal come from its parent."""
+        """Whether the process recorded its parent as the sender of that signal."""
         pid = parent.process.snapshot.pid
         return any(sent.sender_pid == pid for sent in sent_signals(death.view.process.snapshot, number))
 
@@ -220,9 +220,9 @@ class Followers:
 
     @staticmethod
     def _was_seen_first(parent: ProcessView, death: Death, causes: Sequence[Death]) -> bool:
-        """Whether the launcher noticed this end no later than those that only complain of a peer.
+        """Whether the launcher noticed this end no later than those that only report a lost peer.
 
-        Then it had no reason yet to send a signal, and this end may be what they complain of.
+        Then it had no reason yet to send a signal, and this end may be the lost peer.
         """
         if not all(cause.lost_peer for cause in causes):
             return False
@@ -263,8 +263,8 @@ class Followers:
 def _failed_together(reason: Death, death: Death) -> bool:
     """Whether the same collective failed in both, which makes their times meaningless.
 
-    A backend notices a failure and closes its connections on a thread of its own; the thread that raises is woken
-    later, on a busy machine after those of the peers (gloo in torch 2.13: "Bad address" 0.4 ms after "closed by peer").
+    A backend detects a failure and closes its connections on its own thread; the thread that raises is woken later, on
+    a busy machine after those of the peers (gloo in torch 2.13: "Bad address" 0.4 ms after "closed by peer").
     """
     own, other = _failed_collective(reason), _failed_collective(death)
     return own is not None and own == other

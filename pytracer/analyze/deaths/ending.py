@@ -1,4 +1,4 @@
-"""What a process was doing when it asked for its own end."""
+"""What a process was doing when it ended itself."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pytracer.decode.types.snapshot import Crash, Snapshot
 
 
 def ending_in_mid_work(snapshot: Snapshot) -> Crash | None:
-    """The stacks of exit() or _exit(), when work was going on.
+    """The stacks of exit() or _exit(), if work was going on.
 
-    A child of multiprocessing whose work has ended is ended by os._exit(), too, and has frames of its parent.
+    A child of multiprocessing whose work has ended calls os._exit(), too, and has frames of its parent.
     """
     ending = snapshot.ending
     if ending is None or any("/multiprocessing/" in frame.file for frame in ending.python_stack[:1]):

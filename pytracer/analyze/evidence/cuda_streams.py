@@ -1,4 +1,4 @@
-"""CUDA streams as the devices last told of them."""
+"""CUDA streams, as of the devices' last answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stream_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaStream] | 
 
 
 def current_stream(snapshot: Snapshot, tid: int | None) -> r.CurrentStream | None:
-    """Where a thread worked last; without one, or without a record of it, where any thread did."""
+    """The current CUDA stream of a thread's last record; without one, of any thread's."""
     found = [
         (event, event.data)
         for event in snapshot.events

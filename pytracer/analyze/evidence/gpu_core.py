@@ -1,8 +1,8 @@
-"""Core dumps of devices: which belongs to which process, and what its registers and parameters point at.
+"""Core dumps of devices: the process of each, and what its registers and parameters point at.
 
-No core dump says which address was used. It lies in a pair of registers of the thread, or was computed from one; the
-parameters of the kernel are the tensors that it worked on. What points into memory of torch's allocator is told, and
-how it was found.
+No core dump contains the accessed address. It is in a pair of registers of the thread, or was computed from one; the
+parameters of the kernel are the tensors that it worked on. Pointers into memory of torch's allocator are reported, with
+the place where they were found.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def core_evidence(job: JobView, view: ProcessView) -> list[str]:
 
 
 def core_error(job: JobView, view: ProcessView) -> CudaError | None:
-    """The driver ends a process by abort() after the dump, unless it is told not to: nothing else says why then."""
+    """The driver ends a process by abort() after the dump, unless configured otherwise, without another reason."""
     core = core_of(job.job, view.process)
     if core is None or not core.exceptions or view.crash is None or view.crash.signal != SIGABRT:
         return None
@@ -68,14 +68,14 @@ def core_error(job: JobView, view: ProcessView) -> CudaError | None:
 
 
 def failed_kernel(job: JobView, view: ProcessView) -> str | None:
-    """The kernel that met the exception, shortly; None when no dump tells it."""
+    """The kernel that met the exception, as a short text; None if no dump has it."""
     core = core_of(job.job, view.process)
     kernel = core.exceptions[0].kernel if core is not None and core.exceptions else None
     return function_words(kernel) if kernel else None
 
 
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
-    """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
+    """Pointers into memory of the devices: "register R4" or "parameter at 0x10", address, what is there."""
     found: dict[tuple[str, int], tuple[str, int, str]] = {}
     for how, addr in [*_register_pairs(item.registers), *_parameter_words(item.parameters)]:
         place = space.describe(addr)

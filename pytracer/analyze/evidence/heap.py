@@ -1,4 +1,4 @@
-"""Signs of a damaged heap: the C library's own words, and the functions that die of it."""
+"""Evidence of a damaged heap: the C library's message, and the functions that die of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 
-# By which allocators say that they found damage, and then abort.
+# Messages by which allocators report damage before they abort.
 _ACCUSERS = ("malloc_printerr", "safety_check_fail", "safety_check_detected_heap_corruption", "InvalidFree", "mi_error")
 _NAMES = """
 malloc free calloc realloc cfree memalign posix_memalign aligned_alloc __libc_malloc __libc_free __libc_calloc

@@ -1,4 +1,4 @@
-"""Crashes of PyTorch itself that are recognised by where they happen: fingerprint -> what to tell the user."""
+"""Crashes of PyTorch itself, recognized by their location: fingerprint -> explanation for the user."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ KNOWN_CRASHES = (
         ),
     ),
     # pytorch/pytorch#190489: a thread of the process group drops its last reference to a Python object while the
-    # interpreter finalizes; take_gil() ends the thread by pthread_exit(), whose unwinding meets a noexcept function.
-    # CPython 3.14 lets such threads wait instead.
+    # The interpreter finalizes; take_gil() ends the thread by pthread_exit(), whose unwinding meets a noexcept
+    # function.
     KnownCrash(
         signal=SIGABRT,
         innermost=None,

@@ -1,8 +1,8 @@
-"""What the launcher's counters say about the kernel's OOM killer and one killed process.
+"""Evidence from the launcher's counters about the kernel's OOM killer and one killed process.
 
-The kernel counts each kill three times: in its log, with the pid; in the memory cgroup of the victim (version 2: and
-in the ancestors); in /proc/vmstat for the whole machine. A count that did not move refutes as surely as one that did
-proves, as long as it is the victim's own cgroup, or the machine.
+The kernel counts each kill three times: in its log, with the pid; in the memory cgroup of the victim (version 2: and in
+the ancestors); in /proc/vmstat for the whole machine. An unchanged count refutes as surely as a changed one proves, if
+it is the victim's own cgroup, or the machine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pytracer.report.job import Confidence
 
 FOUND, NOT_FOUND, NOT_READABLE = "found", "not found", "not readable"
 _KILLED = re.compile(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")
-_PRESSED_SHARE = 0.01  # of the run's time stalled on memory: worth a word
+_PRESSED_SHARE = 0.01  # share of the run's time stalled on memory that is worth mentioning
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked at: `result` is "found", "not found" or "not readable"."""
+    """One examined source: `result` is "found", "not found" or "not readable"."""
 
     result: str
     says: str
@@ -56,7 +56,7 @@ def killed_by_sigkill(view: ProcessView) -> bool:
 
 
 def oom_trace(job: JobView, view: ProcessView) -> OomTrace | None:
-    """All that the counters tell; None when there are none."""
+    """All evidence of the counters; None without them."""
     witness = witness_of(job, view)
     if witness is None:
         return None
@@ -97,7 +97,7 @@ def _log_line(witness: Witness, view: ProcessView) -> tuple[Line, Confidence | N
 
 def _named(lines: Sequence[KernelLine], pid: int) -> KernelLine | None:
     found = [line for line in lines if (match := _KILLED.search(line.text)) and str(pid) in match.groups()]
-    # The sentence with the sizes says more than the one with the constraint.
+    # The sentence with the sizes has more detail than the one with the constraint.
     return next((line for line in found if "Killed process" in line.text), next(iter(found), None))
 
 

@@ -1,6 +1,6 @@
-"""Why memory had been released: what the frames that freed it, DDP's layouts and open collectives tell.
+"""Why memory had been released: evidence from the frames that freed it, DDP's layouts and open collectives.
 
-`Release.kind` decides which rule the fault belongs to; None means that nobody knows more than the line that freed it.
+`Release.kind` decides which rule the fault belongs to; None: nothing is known beyond the line that freed it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TEXTS = (
 
 
 def release_of(view: ProcessView) -> Release | None:
-    """Why the memory at the fault address had been released, as far as more is known than where."""
+    """Why the memory at the fault address had been released, if more is known than the line."""
     storage = view.storage
     if view.place is None or view.place.kind != "freed-storage" or storage is None:
         return None
@@ -106,7 +106,7 @@ def _resharded(view: ProcessView) -> Release | None:
 
 
 def _collective(view: ProcessView) -> Release | None:
-    """A collective on this life of the storage that had not completed: its memory went before wait()."""
+    """A collective on this storage that had not completed: its memory was freed before wait()."""
     storage = view.place.storage if view.place else None
     hits = (item for item in freed_in_flight(view.process.snapshot) if item.storage == storage)
     hit = next(hits, None)
@@ -147,7 +147,7 @@ def _is_in(frame: PythonFrame | None, function: str, file: str) -> bool:
 
 
 def _moved(view: ProcessView) -> Release | None:
-    """A named tensor that had this storage has another one since; nobody saw by what line."""
+    """A named tensor that had this storage has another one since; the line was not recorded."""
     place = view.place
     if place is None or place.storage is None:
         return None

@@ -63,5 +63,5 @@ _TABLE = tuple((re.compile(pattern), meaning) for pattern, meaning in _TEXTS)
 
 
 def explain_text(text: str) -> str | None:
-    """What the C library's words mean; None when they are not about the heap."""
+    """The meaning of the C library's message; None if it is not about the heap."""
     return next((meaning for pattern, meaning in _TABLE if pattern.match(text)), None)

@@ -1,8 +1,8 @@
-"""The faulting machine instruction: which memory it wanted, through which registers.
+"""The faulting machine instruction: the memory that it accessed, and the registers that formed the address.
 
-An address alone cannot tell a null pointer from a garbage one: torch 2.13 dies of a load at 0x331, which looks like
-"null plus a small offset" until one sees that the base register holds 0x281. Decoding needs capstone (the optional
-extra `disasm`), imported only here; without it the operands are unknown and the rules say so.
+An address alone cannot distinguish a null pointer from a garbage one: torch 2.13 dies of a load at 0x331, which looks
+like "null plus a small offset" although the base register holds 0x281. Decoding needs capstone (the optional extra
+`disasm`), imported only here; without it the operands are unknown and the rules report that.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Instruction:
         if not terms:
             return None
         displacement = self.displacement
-        if self.index is None and self.base_value is not None and self.addr is not None:  # push and call hide theirs
+        if self.index is None and self.base_value is not None and self.addr is not None:  # implicit operands
             displacement = signed(self.addr - self.base_value)
         return " + ".join(terms) + displacement_words(displacement)
 
@@ -81,7 +81,7 @@ def address_expression(
 ) -> tuple[str | None, str | None]:
     """How the address was formed, and how that is known: "exact" from the instruction, "guessed" from the registers.
 
-    A guess is made only when a single general register lies at most one page below the address.
+    A guess is made only if a single general register is at most one page below the address.
     """
     if instruction is not None:
         return instruction.expression, "exact"
@@ -101,7 +101,7 @@ def disassembler() -> Any | None:
 
 
 def page_fault_access(trap: int | None, error_code: int | None) -> str | None:
-    """Read, write or execute as the processor said, for page faults (Linux arch/x86/include/asm/trap_pf.h)."""
+    """Read, write or execute, from the error code of a page fault (Linux arch/x86/include/asm/trap_pf.h)."""
     if trap != PAGE_FAULT_TRAP or error_code is None:
         return None
     if error_code & _ERROR_EXECUTE:

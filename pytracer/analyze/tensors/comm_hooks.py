@@ -1,8 +1,7 @@
-"""What DDP sends that is not a bucket: what a communication hook makes of one, and zeros of a rank that has joined.
+"""What DDP sends beside buckets: tensors that a communication hook makes of one, and zeros of a joined rank.
 
-The call of a hook is a scope, which tells both exactly. Hooks that are built into C++ have no scope, and neither has
-what a hook calls from a callback, on a thread of the backend's: those are recognized by size and place, and said to be
-guessed.
+The call of a hook is a scope, which identifies both exactly. Hooks built into C++ have no scope, and neither have calls
+from a callback of a hook, on a thread of the backend: those are matched by size and place, and marked as guessed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class CommHooks:
         ), call.index
 
     def sent_from_storage(self, storage: Storage) -> str | None:
-        """The name of what a collective sent from one life of a storage, when that was not the bucket itself."""
+        """What a collective sent from one allocation lifetime of a storage, if that was not the bucket itself."""
         for item in reversed(self._snapshot.collectives):
             start = item.buffer_addr
             if start is None or item.epoch is None or not storage.base <= start < storage.base + max(storage.nbytes, 1):
@@ -77,5 +76,5 @@ class CommHooks:
             if earlier.scope is None and earlier.caller is not None:  # the program's own: the backward is over
                 last = None
         if last is None or len(self._ddp.before(last.module, item.scheduled_ns)) != 1:
-            return None  # which bucket's callback it is, nobody can tell
+            return None  # the callback's bucket is unknown
         return last

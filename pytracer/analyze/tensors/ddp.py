@@ -19,7 +19,7 @@ class DdpBuckets:
         self._layouts = list(select(snapshot.facts, Buckets))[-_MOST_LAYOUTS:]
 
     def at(self, addr: int, mono_ns: int | None) -> BucketLife | None:
-        """The DDP bucket that `addr` lay in at `mono_ns`, by the last layout recorded before it."""
+        """The DDP bucket at `addr` at `mono_ns`, by the last layout recorded before it."""
         before = [fact for fact in self._layouts if mono_ns is None or fact.mono_ns <= mono_ns]
         for fact in reversed(before):
             for bucket in fact.data.buckets:
@@ -39,7 +39,7 @@ class DdpBuckets:
         return []
 
     def of_storage(self, storage: Storage, addr: int) -> BucketLife | None:
-        """The DDP bucket that one life of a storage was, by the last layout recorded during it."""
+        """The DDP bucket that a storage was, by the last layout recorded during its allocation lifetime."""
         for fact in reversed(list(facts_of_life(self._snapshot, Buckets, storage))):
             for bucket in fact.data.buckets:
                 if storage.base <= bucket.addr < storage.base + max(storage.nbytes, 1):
@@ -49,7 +49,7 @@ class DdpBuckets:
     def forgotten(self, addr: int) -> tuple[Storage, str] | None:
         """A bucket that DDP replaced so long ago that newer frees have overwritten the record of its storage.
 
-        Layouts are facts and stay: the bucket lived when its layout was noted, and was gone when the next one was.
+        Layouts are kept: the bucket lived when its layout was recorded, and was gone when the next one was.
         """
         for fact in reversed(self._layouts):
             for bucket in fact.data.buckets:
@@ -74,7 +74,7 @@ class DdpBuckets:
 
 
 def _bucket_life(fact: Fact[Buckets], bucket: Bucket, addr: int, layouts: list[Fact[Buckets]]) -> BucketLife:
-    """A bucket of a BUCKETS fact, with what lay at `addr`, and whether any of `layouts` replaced it."""
+    """A bucket of a BUCKETS entry, with the parameter at `addr`, and whether any of `layouts` replaced it."""
     module, generation = fact.data.module, fact.data.generation
     offset = addr - bucket.addr
     inside = [item.fqn for item in bucket.parameters if item.offset_bytes <= offset < item.offset_bytes + item.nbytes]

@@ -1,7 +1,7 @@
 """FSDP: what a unit used a storage for, and whether the unit was sharded or unsharded at the end.
 
-Each piece of evidence - an entry, an operator, a collective - began an epoch, so that it counts for one life of the
-storage only: FSDP frees and allocates its buffers in every step, and the allocator hands the same addresses out again.
+Each piece of evidence - an entry, an operator, a collective - began an epoch, so it applies to one allocation lifetime
+of the storage only: FSDP frees and allocates its buffers in every step, and the allocator reuses addresses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FsdpUses:
         self._is_used = bool(self._units) or scoped
 
     def of_storage(self, storage: Storage, addr: int) -> UnitLife | None:
-        """What an FSDP unit used one life of a storage for; the latest use, parameters before buffers."""
+        """What an FSDP unit used a storage for; the latest use, parameters before buffers."""
         if not self._is_used:
             return None
         return self._tensor_of(storage, addr) or self._shard_of(storage, addr) or self._buffer_of(storage, addr)
@@ -44,7 +44,7 @@ class FsdpUses:
         return self._use(item, output=output, addr=None)
 
     def states(self) -> list[tuple[Unit, str | None]]:
-        """Every unit, and "sharded" or "unsharded": None when it was never seen unsharded, or nobody knows."""
+        """Every unit, and "sharded" or "unsharded": None if it was never seen unsharded, or is unknown."""
         return [(unit, self._state(unit)) for unit in self._units]
 
     def _tensor_of(self, storage: Storage, addr: int) -> UnitLife | None:
@@ -58,7 +58,7 @@ class FsdpUses:
         candidates = units_of_step(self._units, step)
         unit = candidates[0] if candidates else None
         parameter = None
-        if unit is not None and item.count == len(unit.parameters):  # else only some have gradients: which is not told
+        if unit is not None and item.count == len(unit.parameters):  # else only some have gradients, unknown which
             parameter = unit.parameters[item.index].fqn
         offset = addr - item.addr
         return UnitLife(
@@ -166,7 +166,7 @@ class FsdpUses:
         return "unsharded" if live else "sharded"
 
     def _last_unsharded(self, unit: Unit) -> tuple[int, int] | None:
-        """Address and epoch; None when another root has a unit of that name: whose it is cannot be told."""
+        """Address and epoch; None if another root has a unit of that name: the owner is unknown."""
         if unit.flat:
             for item in reversed(self._snapshot.collectives):
                 step = unit_step(item.scope) if item.op.startswith("all_gather") else None

@@ -1,4 +1,4 @@
-"""FSDP's units, as UNIT entries tell them: the parameters of each, in order, and where in it an element lies."""
+"""FSDP's units from UNIT entries: the parameters of each, in order, and the position of an element."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytracer.decode.types.journal import AnyFact, Unit, select
 
 @dataclass(frozen=True)
 class Spot:
-    """A parameter at an element, how many elements into it (or into that rank's shard of it), and whose shard it is."""
+    """A parameter at an element, the offset of the element in it (or in a rank's shard of it), and the shard's rank."""
 
     parameter: str | None = None
     offset: int | None = None
@@ -32,7 +32,7 @@ def units_of_step(known: Iterable[Unit], step: UnitStep) -> list[Unit]:
 
 
 def spot_in_full(unit: Unit, element: int) -> Spot:
-    """Where an element of the flat parameter, or of a gradient like it, lies."""
+    """The parameter at an element of the flat parameter, or of a gradient like it."""
     for item in unit.parameters:
         if item.offset <= element < item.offset + item.numel:
             return Spot(item.fqn, element - item.offset)
@@ -40,7 +40,7 @@ def spot_in_full(unit: Unit, element: int) -> Spot:
 
 
 def spot_in_shard(unit: Unit, element: int, rank: int) -> Spot:
-    """Where an element of `rank`'s shard lies. FSDP2's shards have all parameters side by side."""
+    """The parameter at an element of `rank`'s shard. FSDP2's shards have all parameters side by side."""
     if unit.flat:
         return spot_in_full(unit, rank * unit.shard_numel + element)
     for item in unit.parameters:
@@ -51,7 +51,7 @@ def spot_in_shard(unit: Unit, element: int, rank: int) -> Spot:
 
 
 def spot_in_shards(unit: Unit, element: int) -> Spot:
-    """Where an element lies in the shards of all ranks, one after the other."""
+    """The parameter at an element of the shards of all ranks, one after the other."""
     if unit.flat:
         return spot_in_full(unit, element)
     if unit.shard_numel == 0:

@@ -1,4 +1,4 @@
-"""FSDP's share in a fault, in words for findings."""
+"""FSDP's part in a fault, as text for findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytracer.analyze.view import ProcessView
 
 
 def unit_words(view: ProcessView) -> str | None:
-    """What the unit used the storage for, and which parameter lies at the offset."""
+    """What the unit used the storage for, and the parameter at the offset."""
     unit = _unit(view)
     if unit is None:
         return None

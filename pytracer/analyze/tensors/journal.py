@@ -1,7 +1,6 @@
-"""Journal entries as evidence about storages: which were written during which life.
+"""Journal entries as evidence about storages: which were written during which allocation lifetime.
 
-The allocator hands the same address out again and again, so what an entry says about an address counts only for the
-life of the storage during which it was written.
+The allocator reuses addresses, so an entry about an address applies only to the storage that lived when it was written.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from pytracer.decode.types.snapshot import Snapshot, Storage
 
 
 def facts_of_life(snapshot: Snapshot, kind: type[P], storage: Storage) -> Iterator[Fact[P]]:
-    """The facts of one kind that were written during the life of `storage`.
+    """The entries of one kind that were written during the allocation lifetime of `storage`.
 
     An entry begins an epoch, so a storage allocated in that very epoch came after it - unless epochs were too coarse to
-    see an earlier one: then, and only then, the same epoch counts as well.
+    contain an earlier one: then, and only then, the same epoch counts as well.
     """
     for fact in select(snapshot.facts, kind):
         if lived_at(storage, fact.epoch):
@@ -28,5 +27,5 @@ def facts_of_life(snapshot: Snapshot, kind: type[P], storage: Storage) -> Iterat
 
 
 def lived_at(storage: Storage, epoch: int) -> bool:
-    """Whether what was noted when `epoch` began may be about this life."""
+    """Whether an entry written when `epoch` began may be about this storage."""
     return storage.allocated.epoch < epoch and (storage.freed is None or epoch <= storage.freed.epoch)

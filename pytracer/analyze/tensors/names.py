@@ -1,7 +1,7 @@
-"""What a storage was called, by recorded names: parameters, buffers, gradients, optimizer state, the user's own.
+"""Recorded names of a storage: parameters, buffers, gradients, optimizer state, names given by the user.
 
-A name counts for the life of the storage in which it was seen. The crash handler looked once more where all named
-tensors lay; before that it was noted when they were registered, moved or loaded, and after steps of the optimizer.
+A name applies to the storage in which it was read. The crash handler read the addresses of all named tensors once more;
+before, they were recorded when tensors were registered, moved or loaded, and after optimizer steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytracer.decode.types.snapshot import NamedTensor, Snapshot, Storage
 from pytracer.report import job as r
 
 _ORDER = ("user", "parameter", "buffer", "optimizer state", "gradient")
-_LOOKED_AT = ("parameter", "buffer", "gradient")  # by the handler; the others stay where they were noted
+_LOOKED_AT = ("parameter", "buffer", "gradient")  # read by the handler; the others as last recorded
 MOST_NAMES = 64
 
 
@@ -24,7 +24,7 @@ class TensorNames:
         self._snapshot = snapshot
 
     def of_storage(self, storage: Storage, addr: int) -> tuple[list[NamedTensor], list[NamedTensor]]:
-        """The names of one life of a storage: those of what lies at `addr`, and the others; each name once."""
+        """The names of one storage: those of the tensor at `addr`, and the others; each name once."""
         here: dict[str, NamedTensor] = {}
         others: dict[str, NamedTensor] = {}
         for item in sorted(self._of_life(storage), key=_by_role):
@@ -63,6 +63,6 @@ def _by_role(item: NamedTensor) -> tuple[bool, int, int]:
 
 
 def _covers(item: NamedTensor, storage: Storage, addr: int) -> bool:
-    """Past the end or before the beginning, what lies there is what the address belongs to."""
+    """Past the end or before the beginning, the address belongs to the tensor there."""
     inside = min(max(addr, storage.base), storage.base + max(storage.nbytes, 1) - 1)
     return item.addr <= inside < item.addr + max(item.nbytes, 1)

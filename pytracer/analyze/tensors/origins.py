@@ -1,4 +1,4 @@
-"""Where the memory of a storage came from, in the words of the report."""
+"""The origin of a storage's memory, in the report's terms."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pytracer.blackbox.schema import Origin
 from pytracer.decode.types.snapshot import Storage, Who
 
 _TORCH_LOAD = "/torch/serialization.py"
-# Memory of others: that the storage ended says nothing about the memory.
+# External memory: the end of the storage does not mean the end of the memory.
 _BORROWED = {origin.name for origin in (Origin.NUMPY, Origin.BUFFER, Origin.DLPACK, Origin.BLOB)}
 _FROM_TORCH = {origin.name for origin in (Origin.CPU_ALLOCATOR, Origin.DEFAULT_ALLOCATOR)}
 
 
 def origin_kind(storage: Storage) -> str | None:
-    """`report.StorageReport.origin`. What torch.load allocated is told by the innermost Python frame."""
+    """`report.StorageReport.origin`. The innermost Python frame identifies allocations of torch.load."""
     if storage.origin in _FROM_TORCH and _in_torch_load(storage.allocated_by):
         return "torch-load"
     return storage.origin.lower().replace("_", "-") if storage.origin else None
 
 
 def is_borrowed(storage: Storage) -> bool:
-    """Whether the memory belongs to somebody else, who may keep or release it whatever the storage does."""
+    """Whether the memory is external: its owner may keep or release it whatever the storage does."""
     return storage.origin in _BORROWED
 
 
 def lost_storages(counts: Mapping[str, int]) -> list[str]:
-    """What the tables could not hold, for the notes: an address that is unknown may lie in one of these."""
+    """Storages that the tables could not hold, for the notes: an unknown address may lie in one of these."""
     names = {
         "storages_dropped": "storages found no room in the table of live storages",
         "foreign_dropped": "storages of foreign memory found no room in their table",

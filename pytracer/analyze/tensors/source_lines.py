@@ -1,7 +1,7 @@
-"""A line of the user's program as it ran: what an operator written in C++ was called from.
+"""A line of the user's program as it ran, which called an operator written in C++.
 
 `tensor.set_(other)` leaves no Python frame of its own: the frame that freed the old memory is the user's line, and only
-its text tells why. It is quoted only when the file has not changed since the process began.
+its text shows why. It is quoted only if the file has not changed since the process began.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
     """
     if frame is None or not frame.file or not frame.line or not frame.file.startswith("/"):
         return None
-    if not frame.file.endswith(_SUFFIX):  # a box may name anything
+    if not frame.file.endswith(_SUFFIX):  # a recording may name anything
         return None
     try:
         with regular_file(frame.file, _LARGEST_BYTES, follow=True) as file:

@@ -1,4 +1,4 @@
-"""What storages were used for and what they were called: DDP buckets, FSDP's tensors, named tensors, buffers."""
+"""What storages were used for, with names: DDP buckets, FSDP's tensors, named tensors, buffers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StorageUses:
         self.named = TensorNames(snapshot)
 
     def names_of(self, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:
-        """What one life of a storage was called: its DDP bucket; all names: bucket, what lies at `addr`, the rest."""
+        """The names of a storage: its DDP bucket; all names: bucket, the tensor at `addr`, the rest."""
         bucket = self.ddp.of_storage(storage, addr)
         unit = self.fsdp.of_storage(storage, addr)
         sent = None if bucket else self.hooks.sent_from_storage(storage)
@@ -56,7 +56,7 @@ class StorageUses:
         return bucket, tuple({**at_addr, **others})
 
     def buffer_of(self, item: Collective, *, output: bool = False) -> Buffer | None:
-        """The first input of a collective, or the first output where that is another tensor; else None."""
+        """The first input of a collective, or the first output if that is another tensor; else None."""
         addr = item.output_addr if output else item.buffer_addr
         if addr is None or (output and addr == item.buffer_addr):
             return None
@@ -76,7 +76,7 @@ class StorageUses:
         return Buffer(addr, names[0] if names else _plain(storage), tuple(names), index)
 
     def _at_call(self, addr: int, epoch: int | None) -> Storage | None:
-        """The storage that lay there when the collective was called."""
+        """The storage at that address when the collective was called."""
         if epoch is None:
             return None
         around = self._snapshot.storages.around(addr)
@@ -85,7 +85,7 @@ class StorageUses:
 
 
 def _plain(storage: Storage | None) -> str | None:
-    """A storage without a name: where it was allocated."""
+    """A storage without a name: its allocation site."""
     if storage is None:
         return None
     who = storage.allocated_by

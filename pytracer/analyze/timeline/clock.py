@@ -7,10 +7,10 @@ from pytracer.decode.types.snapshot import Job, Snapshot
 
 
 class RunClock:
-    """Turns CLOCK_MONOTONIC of any box into ns since the run started."""
+    """Converts CLOCK_MONOTONIC of any recording into ns since the run started."""
 
     def __init__(self, job: Job) -> None:
-        """Take the launcher's start, else the first box's, as zero."""
+        """Zero is the launcher's start, else the first recording's."""
         snapshots = [process.snapshot for process in job.processes]
         first = min(snapshots, key=lambda snapshot: snapshot.created_wall_ns, default=None)
         if job.launcher is not None:
@@ -28,11 +28,11 @@ class RunClock:
         return None if mono_ns is None else mono_ns + self.host(snapshot).offset_ns - self.start_mono_ns
 
     def error_ns(self, snapshot: Snapshot) -> int:
-        """How far times of this box may be off against those of the run's own host; 0 on that host."""
+        """How far times of this recording may differ from those of the run's own host; 0 on that host."""
         return self.host(snapshot).error_ns
 
     def host(self, snapshot: Snapshot) -> HostClock:
-        """The clock of the host that a box was written on."""
+        """The clock of the host of a recording."""
         known = self._hosts.get(snapshot.boot_id)
         if known is not None:
             return known

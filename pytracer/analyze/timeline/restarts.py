@@ -1,7 +1,7 @@
 """A run of several attempts, or of several jobs in turn: each is judged alone, and the last one is the verdict.
 
-Processes outside of attempts - the agents - live through all of them. They may be the parents that rules look for,
-but their own end belongs to the last attempt only.
+Processes outside of attempts - the agents - live through all of them. They may be the parents that rules look for, but
+their own end belongs to the last attempt only.
 """
 
 from __future__ import annotations

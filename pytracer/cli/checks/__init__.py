@@ -1,6 +1,6 @@
-"""What `pytracer doctor` looks at: one function per question, each answering with a `Check`.
+"""The checks of `pytracer doctor`: one function per question, each returning a `Check`.
 
-Where the real state is hard to come by, a check is two functions: `check_x()` looks, `x(...)` answers.
+If the real state is hard to create in a test, a check is two functions: `check_x()` observes, `x(...)` concludes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pytracer._errors import PytracerError
 from pytracer.cli.checks import cuda, environment, faults, guard, recording, storages, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
-__all__ = ["LIMITED", "MISSING", "RECORDING", "SURROUNDINGS", "WORKS", "Check", "run_checks"]
+__all__ = ["ENVIRONMENT", "LIMITED", "MISSING", "RECORDING", "WORKS", "Check", "run_checks"]
 
 RECORDING: Sequence[Callable[[], Check]] = (
     recording.check_python,
@@ -22,7 +22,7 @@ RECORDING: Sequence[Callable[[], Check]] = (
     recording.check_crash_handler,
     recording.check_directory,
 )
-SURROUNDINGS: Sequence[Callable[[], Check]] = (
+ENVIRONMENT: Sequence[Callable[[], Check]] = (
     recording.check_torch,
     recording.check_native,
     storages.check_storages,
@@ -47,8 +47,8 @@ SURROUNDINGS: Sequence[Callable[[], Check]] = (
 
 
 def run_checks() -> Iterator[Check]:
-    """All checks in the order of a reader's questions; a check that fails itself says so and does not stop the rest."""
-    for essential, functions in ((True, RECORDING), (False, SURROUNDINGS)):
+    """All checks in the order of a reader's questions; an error in a check is reported and does not stop the rest."""
+    for essential, functions in ((True, RECORDING), (False, ENVIRONMENT)):
         for function in functions:
             try:
                 yield function()

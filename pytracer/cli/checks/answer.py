@@ -1,4 +1,4 @@
-"""An answer of `pytracer doctor`, and the children that checks try things in."""
+"""A result of `pytracer doctor`, and the child processes that checks use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Check:
-    """One answer. `result` is "works", "limited" or "missing"; recording is impossible without an essential one."""
+    """One result: "works", "limited" or "missing"; recording is impossible without an essential one."""
 
     id: str
     result: str
@@ -64,23 +64,23 @@ def traced(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def boxes(directory: str | Path) -> list[Path]:
-    """The black boxes that children left in a run directory."""
+    """The recordings that children left in a run directory."""
     return sorted(Path(directory, run_directory.BOXES).glob("*" + run_directory.BOX_SUFFIX))
 
 
 def box_state(path: Path) -> int:
-    """The header's state of a box; -1: it has no header."""
+    """The header's state of a recording; -1: it has no header."""
     nbytes = codec.layout_of(structures.FileHeader).nbytes
     data = path.read_bytes()[:nbytes]
     return codec.decode(structures.FileHeader, data).state if len(data) == nbytes else -1
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """What a child said last."""
+    """The last line of a child's output."""
     lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"
 
 
 def because(done: subprocess.CompletedProcess[str]) -> str:
-    """The same in brackets, when it said anything."""
+    """The same in brackets, if there is any."""
     return f"({last_line(done)})" if done.stderr.strip() else ""

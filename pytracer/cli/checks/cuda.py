@@ -1,4 +1,4 @@
-"""Are CUDA devices followed here? A traced child makes a tensor on one and captures a CUDA graph."""
+"""Are CUDA devices recorded here? A traced child creates a tensor on one and captures a CUDA graph."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps(seen))
 
 
 def check_cuda() -> Check:
-    """What the child saw, and what its box holds."""
+    """What the child reported, and what its recording contains."""
     if not is_built() or importlib.util.find_spec("torch") is None:
         return Check("cuda", LIMITED, "not tried: see `torch` above")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
@@ -51,7 +51,7 @@ def check_cuda() -> Check:
 
 
 def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
-    """`seen`: what the child printed; `found`: its boxes; `built`: there is a `_native_cuda`."""
+    """`seen`: the child's output; `found`: its recordings; `built`: there is a `_native_cuda`."""
     version, devices = seen.get("cuda"), seen.get("devices")
     if not version:
         return Check("cuda", WORKS, "this torch is for CPUs: there is nothing to follow")
@@ -72,7 +72,7 @@ def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
 
 
 def _core_words(seen: dict[str, object]) -> str:
-    """Core dumps of devices are not tried: a fault of a device is written into the kernel's log, which others watch."""
+    """Core dumps of devices are not tried: a device fault is logged by the kernel, where others may be alerted."""
     unwanted = gpu_core_variables(None, os.environ)[2]
     if unwanted:
         return f"with --gpu-core, {unwanted[0]}"

@@ -1,4 +1,4 @@
-"""What surrounds a job: shared memory, limits, filters, and the optional packages that make a report richer."""
+"""The environment of a job: shared memory, limits, filters, and the optional packages of a report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_shared_memory() -> Check:
 
 
 def shared_memory(total: int, free: int) -> Check:
-    """The answer to the size of /dev/shm and what is free of it."""
+    """The result for the size of /dev/shm and its free space."""
     if total < 256 * 2**20:
         detail = f"/dev/shm has {total / 2**20:.0f} MiB: DataLoader workers may die of SIGBUS"
         return Check("shared-memory", LIMITED, detail, "start the container with --shm-size=8g or --ipc=host")
@@ -43,13 +43,13 @@ def shared_memory(total: int, free: int) -> Check:
 
 
 def check_limits() -> Check:
-    """Limits that change how a process dies or what can be kept of it."""
+    """Limits that change how a process dies or what is recorded of it."""
     overcommit = int(_OVERCOMMIT.read_text(encoding="ascii")) if _OVERCOMMIT.exists() else 0
     return limits({word: resource.getrlimit(which)[0] for word, which in _LIMITS.items()}, overcommit)
 
 
 def limits(soft: Mapping[str, int], overcommit: int) -> Check:
-    """The answer to soft limits (names of `_LIMITS`) and vm.overcommit_memory."""
+    """The result for soft limits (names of `_LIMITS`) and vm.overcommit_memory."""
     none = resource.RLIM_INFINITY
     notes: list[tuple[str, str]] = []
     if soft["stack"] == none:
@@ -77,7 +77,7 @@ def limits(soft: Mapping[str, int], overcommit: int) -> Check:
 
 
 def check_seccomp() -> Check:
-    """A filter of system calls, as containers have; whether it hurts shows in `crash-handler`."""
+    """A seccomp filter, as containers have; `crash-handler` shows whether it matters."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith("Seccomp:"):
             mode = int(line.split()[1])
@@ -100,7 +100,7 @@ def check_symbols() -> Check:
 
 
 def check_stacks() -> Check:
-    """pystack and py-spy: stacks of processes that still run."""
+    """pystack and py-spy: stacks of running processes."""
     found = [
         tool for tool in ("pystack", "py-spy") if shutil.which(tool) or (Path(sys.executable).parent / tool).exists()
     ]

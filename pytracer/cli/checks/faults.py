@@ -1,4 +1,4 @@
-"""Who else takes part in a crash? The C library's unwinder, handlers and tools of others, core dumps."""
+"""Other participants in a crash: the C library's unwinder, handlers and tools of others, core dumps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATTERN, _USES_PID = Path("/proc/sys/kernel/core_pattern"), Path("/proc/sys/ker
 
 
 def check_c_library() -> Check:
-    """glibc 2.35 brought `_dl_find_object`, by which libgcc unwinds without the loader's lock."""
+    """glibc 2.35 added `_dl_find_object`, by which libgcc unwinds without the loader's lock."""
     try:
         name, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
     except ValueError:
@@ -38,13 +38,13 @@ def check_c_library() -> Check:
 
 
 def check_signal_handlers() -> Check:
-    """What a job would inherit: faulthandler, and signals ignored or blocked by the parent, which pass exec."""
+    """What a job would inherit: faulthandler, and signals ignored or blocked by the parent, which survive exec."""
     status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
     return signal_handlers(status, _faulthandler())
 
 
 def signal_handlers(status: str, enabled_by: str) -> Check:
-    """The answer to a /proc/PID/status and to what enables faulthandler at start."""
+    """The result for a /proc/PID/status and the setting that enables faulthandler at start."""
     names = {word: _signals(status, word) for word in ("SigBlk", "SigIgn")}
     if names["SigBlk"]:
         detail = (
@@ -65,7 +65,7 @@ def check_tools() -> Check:
 
 
 def tools(environment: Mapping[str, str], maps: str, status: str) -> Check:
-    """The answer to an environment, a /proc/PID/maps and a /proc/PID/status."""
+    """The result for an environment, a /proc/PID/maps and a /proc/PID/status."""
     loaded = environment.get("LD_PRELOAD", "") + "\n" + maps
     sanitizer = _SANITIZER.search(loaded)
     if sanitizer:
@@ -85,14 +85,14 @@ def tools(environment: Mapping[str, str], maps: str, status: str) -> Check:
 
 
 def check_core_dumps() -> Check:
-    """Whether a crash leaves a core file, too, and where; pytracer needs none and changes nothing about it."""
+    """Whether a crash also leaves a core file, and where; pytracer needs none and changes nothing about it."""
     pattern = _PATTERN.read_text(encoding="utf-8", errors="replace").strip()
     uses_pid = _USES_PID.exists() and _USES_PID.read_text(encoding="ascii").strip() != "0"
     return core_dumps(pattern, uses_pid, resource.getrlimit(resource.RLIMIT_CORE)[0], Path.cwd())
 
 
 def core_dumps(pattern: str, uses_pid: bool, limit: int, directory: Path) -> Check:
-    """The answer to core_pattern, core_uses_pid, the soft limit of core files and the job's directory (core(5))."""
+    """The result for core_pattern, core_uses_pid, the soft limit of core files and the job's directory (core(5))."""
     if pattern.startswith("|"):
         program = pattern[1:].split(" ")[0]
         where = "" if os.path.exists(program) else ", which is not in this container"
@@ -116,7 +116,7 @@ def core_dumps(pattern: str, uses_pid: bool, limit: int, directory: Path) -> Che
 
 
 def _faulthandler() -> str:
-    """What enables it when Python starts; "" when nothing does."""
+    """The setting that enables it when Python starts; "" if there is none."""
     if os.environ.get("PYTHONFAULTHANDLER") and not sys.flags.ignore_environment:
         return "PYTHONFAULTHANDLER"
     if sys.flags.dev_mode:

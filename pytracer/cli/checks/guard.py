@@ -1,4 +1,4 @@
-"""What guard mode can use on this kernel."""
+"""The mechanisms of guard mode that this kernel supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytracer.record.guard_mode import map_count
 
 
 def check_guard() -> Check:
-    """Tries MADV_GUARD_INSTALL on a page of our own."""
+    """Tries MADV_GUARD_INSTALL on a page."""
     if not is_built():
         return guard(None, map_count())
     return guard(int(ctypes.CDLL(str(paths.built_core())).pytracer_guard_markers()), map_count())

@@ -1,7 +1,7 @@
 """Can anything be recorded here? The interpreter, the core, the torch half, the preload, the handler, the directory.
 
-A check tries the thing itself where it can: it loads the core, preloads it, crashes a child. What could take this
-process down happens in a child with a time limit.
+A check tries the real thing if it can: it loads the core, preloads it, crashes a child. Anything that could end this
+process runs in a child with a time limit.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_torch() -> Check:
 
 
 def check_native() -> Check:
-    """The half that hooks into torch: a traced child must record a tensor."""
+    """The torch hooks: a traced child must record a tensor."""
     if importlib.util.find_spec("torch") is None:
         return Check("native", LIMITED, "there is no torch to hook into")
     if importlib.util.find_spec("pytracer._native") is None:
@@ -131,7 +131,7 @@ def check_native() -> Check:
 
 
 def check_preload() -> Check:
-    """A child under LD_PRELOAD must leave a black box."""
+    """A child with LD_PRELOAD must leave a recording."""
     if not is_built():
         return Check("preload", MISSING, "not tried, there is no core", essential=True)
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
@@ -143,18 +143,18 @@ def check_preload() -> Check:
             )
         if not found:
             return Check(
-                "preload", MISSING, f"a traced child left no black box {because(done)}", f"rebuild: {REBUILD}", True
+                "preload", MISSING, f"a traced child left no recording {because(done)}", f"rebuild: {REBUILD}", True
             )
         return Check(
             "preload",
             WORKS,
-            f"a traced child left a black box of {found[0].stat().st_size / 2**20:.0f} MiB",
+            f"a traced child left a recording of {found[0].stat().st_size / 2**20:.0f} MiB",
             essential=True,
         )
 
 
 def check_crash_handler() -> Check:
-    """A child that reads address 0 must die of SIGSEGV, unchanged, and its box must say so."""
+    """A child that reads address 0 must die of SIGSEGV, unchanged, with a complete crash section."""
     if not is_built():
         return Check("crash-handler", MISSING, "not tried, there is no core", essential=True)
     code = "import ctypes, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); ctypes.string_at(0)"
@@ -173,15 +173,15 @@ def check_crash_handler() -> Check:
         return Check(
             "crash-handler",
             MISSING,
-            f"a child died of SIGSEGV, its black box does not say so {because(done)}",
+            f"a child died of SIGSEGV, and its recording has no crash {because(done)}",
             REBUILD,
             True,
         )
-    return Check("crash-handler", WORKS, "a child died of SIGSEGV, and its black box says so", essential=True)
+    return Check("crash-handler", WORKS, "a child died of SIGSEGV, and its recording has the crash", essential=True)
 
 
 def check_directory() -> Check:
-    """Where `pytracer run` would record from here."""
+    """Where `pytracer run` would record from the current directory."""
     place = Path.cwd() / paths.RUNS
     place = place if place.is_dir() else place.parent
     kind = paths.file_system(place)
@@ -198,7 +198,7 @@ def check_directory() -> Check:
         return Check(
             "directory",
             LIMITED,
-            f"{detail}: black boxes are written to {tempfile.gettempdir()} first",
+            f"{detail}: recordings are written to {tempfile.gettempdir()} first",
             "`pytracer run -o DIR`",
             True,
         )

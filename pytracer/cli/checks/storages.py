@@ -1,4 +1,4 @@
-"""Which kinds of memory are recorded: a child makes a storage of each, once preloaded and once with enable()."""
+"""Which kinds of memory are recorded: a child allocates a storage of each, once preloaded and once with enable()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ kept = [torch.ones(5), torch.UntypedStorage(7), torch.frombuffer(bytearray(5), d
 kept += [dlpack.from_dlpack(dlpack.to_dlpack(torch.ones(5))), torch.ones(5).share_memory_()]
 kept += [torch.from_file("five", shared=True, size=5, dtype=torch.uint8)]
 """
-_UNTYPED, _UNTYPED_NBYTES = "UNTYPED_STORAGE", 7  # in memory of torch's allocator, too: known by its size
+_UNTYPED, _UNTYPED_NBYTES = "UNTYPED_STORAGE", 7  # also in memory of torch's allocator: identified by its size
 _MADE = {
     Origin.CPU_ALLOCATOR.name: "torch.empty and operators",
     _UNTYPED: "torch.UntypedStorage",
@@ -32,7 +32,7 @@ _BOTH = "; never: pinned memory from before enable(); from_blob of libraries loa
 
 
 def check_storages() -> Check:
-    """Looks into the boxes of the two children."""
+    """Reads the recordings of the two children."""
     if (
         not is_built()
         or importlib.util.find_spec("torch") is None
@@ -49,7 +49,7 @@ def check_storages() -> Check:
 
 
 def storages(preloaded: Collection[str | None], enabled: Collection[str | None]) -> Check:
-    """`preloaded`, `enabled`: the kinds that each child's box names, as in _MADE."""
+    """`preloaded`, `enabled`: the kinds in each child's recording, as in _MADE."""
     missing = {
         way: [words for kind, words in _MADE.items() if kind not in found]
         for way, found in (("preloaded", preloaded), ("with enable()", enabled))

@@ -1,4 +1,4 @@
-"""How far are other threads seen? Alternate stacks, ptrace of a sibling, the launcher's helper, all of it together."""
+"""Which threads can be recorded: alternate stacks, ptrace of a sibling, the launcher's helper, all of it together."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PACKAGES = str(Path(trials.__file__).resolve().parents[3])
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SCOPES = {
     0: "",
-    1: "ptrace_scope is 1: parents only, or whom a process lets; ours lets its helper",
+    1: "ptrace_scope is 1: parents, and processes permitted by PR_SET_PTRACER, as the helper is",
     2: "ptrace_scope is 2: root only",
-    3: "ptrace_scope is 3: nobody",
+    3: "ptrace_scope is 3: no process",
 }
-_INSTEAD = "stacks of other threads are taken by a real-time signal, which threads that block it do not answer"
+_INSTEAD = "stacks of other threads are taken by a real-time signal; threads that block it are only listed"
 _KINDS = {"main": "the main thread", "python": "Python threads", "raw": "OpenMP workers and raw pthreads"}
 
 
@@ -59,7 +59,7 @@ def check_thread_stacks() -> Check:
 
 
 def thread_stacks(preloaded: dict[str, bool], enabled: dict[str, bool]) -> Check:
-    """The answer to what was found under preload and after enable(); kind of thread -> has an alternate stack."""
+    """The result with preload and after enable(); kind of thread -> has an alternate stack."""
     without = [_KINDS[kind] for kind, has in enabled.items() if not has]
     alone = f"enable() alone: not {', '.join(without)} until they touch storages" if without else "enable() alone: too"
     lacking = [_KINDS[kind] for kind, has in preloaded.items() if not has]
@@ -77,7 +77,7 @@ def check_ptrace() -> Check:
 
 
 def ptrace(error: int | None, scope: int) -> Check:
-    """The answer to the error of PTRACE_SEIZE (0: none, None: it never came back) and Yama's scope."""
+    """The result for the error of PTRACE_SEIZE (0: none, None: it never returned) and Yama's scope."""
     why = _SCOPES.get(scope, f"ptrace_scope is {scope}")
     if error == 0:
         return Check("ptrace", WORKS, "; ".join(filter(None, ("a process may stop its sibling", why))))
@@ -97,7 +97,7 @@ def check_helper() -> Check:
 
 
 def helper(path: Path) -> Check:
-    """The answer to what lies at `path`."""
+    """The result for the file at `path`."""
     if not path.is_file():
         return Check("helper", LIMITED, f"{path} is not built; {_INSTEAD}", f"rebuild: {REBUILD}")
     if not os.access(path, os.X_OK):
@@ -106,7 +106,7 @@ def helper(path: Path) -> Check:
 
 
 def check_other_threads() -> Check:
-    """A child with a second thread dies under `pytracer run`; its box says how that thread's stack was taken."""
+    """A child with a second thread dies under `pytracer run`; checks how that thread's stack was taken."""
     name = "other-threads"
     if not is_built():
         return Check(name, MISSING, "not tried, there is no core")
@@ -121,7 +121,7 @@ def check_other_threads() -> Check:
 
 
 def other_threads(how: str | None, states: Sequence[str]) -> Check:
-    """The answer to what a child's box says: how stacks were taken, and in which state that of each thread is."""
+    """The result for a child's recording: how stacks were taken, and the state of each thread's."""
     following = "see ptrace and helper"
     if how is None or not states:
         return Check("other-threads", LIMITED, "the other threads of a dying process were not seen", following)
@@ -135,7 +135,7 @@ def other_threads(how: str | None, states: Sequence[str]) -> Check:
 
 
 def _seize_a_sibling() -> int | None:
-    """Error number of PTRACE_SEIZE on a child of ours by another one; None when there was no answer."""
+    """Error number of PTRACE_SEIZE of a sibling by a child; None without an answer."""
     with subprocess.Popen([sys.executable, "-I", _TRIALS, "sleep"], stdout=subprocess.PIPE) as target:
         try:
             assert target.stdout is not None

@@ -45,7 +45,7 @@ def stacks(directory: str = "") -> None:
 
 
 def sleep() -> None:
-    """Lets anybody trace this process where Yama leaves that to it, says so, and waits to be killed."""
+    """Lets any process trace this one if Yama permits, reports that, and waits to be killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1 & (1 << 64) - 1), 0, 0, 0)
     print("ready", flush=True)
     signal.alarm(2 * _SECONDS)
@@ -53,8 +53,8 @@ def sleep() -> None:
 
 
 def seize(pid: str) -> None:
-    """Stops and releases a sibling as the launcher's helper does; prints the error number, 0 when it went well."""
-    signal.alarm(_SECONDS)  # a process that never stops must not keep us
+    """Stops and releases a sibling as the launcher's helper does; prints the error number, 0 on success."""
+    signal.alarm(_SECONDS)  # a process that never stops must not block this one
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
     libc.ptrace.restype = ctypes.c_long
@@ -76,7 +76,7 @@ def threads() -> None:
 
 
 def _has_stack() -> bool:
-    """Asks the kernel: the library's own sigaltstack tells a program what that set itself."""
+    """Asks the kernel, because the interposed sigaltstack returns what the program itself has set."""
     number = _SYS_SIGALTSTACK.get(platform.machine())
     if number is None:
         raise SystemExit(f"the number of sigaltstack on {platform.machine()} is not known here")
@@ -87,7 +87,7 @@ def _has_stack() -> bool:
 
 
 def _raw_thread(function: Callable[[], None]) -> None:
-    """Runs `function` on a thread made by pthread_create itself, as OpenMP and other C++ code do."""
+    """Runs `function` on a thread created by pthread_create itself, as OpenMP and other C++ code do."""
     libc = ctypes.CDLL(None)
     start = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: function())
     thread = ctypes.c_ulong()

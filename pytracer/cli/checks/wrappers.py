@@ -1,4 +1,4 @@
-"""Whether DDP and FSDP of this torch are what their recorders expect: their names come from private attributes."""
+"""Whether DDP and FSDP of this torch have the private attributes that their names come from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ dist.destroy_process_group()
 
 
 def check_wrappers() -> Check:
-    """A traced child wraps a layer in each; its box must hold a bucket and a unit with its parameters."""
+    """A traced child wraps a layer in each; its recording must contain a bucket and a unit with its parameters."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("pytracer._native") is None:
         return Check("wrappers", LIMITED, "not tried, there is no torch to hook into")
     if not is_built():
@@ -39,7 +39,7 @@ def check_wrappers() -> Check:
 
 
 def wrappers(facts: Sequence[AnyFact]) -> Check:
-    """`facts`: those in the child's box."""
+    """`facts`: the journal entries of the child's recording."""
     kinds = {fact.kind for fact in facts}
     lost = [name for name, kind in (("DDP's buckets", "BUCKETS"), ("FSDP's units", "UNIT")) if kind not in kinds]
     if lost:

@@ -1,10 +1,10 @@
-"""Dumps of torch's Flight Recorder: what it remembers of the collectives of one rank.
+"""Dumps of torch's Flight Recorder: the last collectives of one rank.
 
 Written by torch itself (TORCH_FR_DUMP_TEMP_FILE, when a watchdog gives up), by `_dump_fr_trace` and
-`_dump_fr_trace_json`, as a pickle or as JSON; format 2.x. A file names no rank: its name has to.
+`_dump_fr_trace_json`, as a pickle or as JSON; format 2.x. A file does not contain its rank: the file name has it.
 
-What is odd about those of gloo (torch 2.13): the state stays "scheduled"; `retired` says that the operation has
-ended, but not how; `pg_config` has one group with an empty name; point-to-point operations are missing.
+gloo (torch 2.13) differs: the state stays "scheduled"; `retired` means that the operation has ended, but not how;
+`pg_config` has one group with an empty name; point-to-point operations are missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PEERS = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 
 @dataclass(frozen=True)
 class FlightEntry:
-    """One operation. Times are wall-clock ns. `state` "ended": it ended, and the dump does not tell how.
+    """One operation. Times are wall-clock ns. `state` "ended": it ended, and the dump does not contain how.
 
     `peer` is the rank in the group of the other side of a send or recv.
     """
@@ -79,7 +79,7 @@ class FlightEntry:
 
 @dataclass(frozen=True)
 class FlightDump:
-    """One file. `groups`: name -> global ranks, None when the dump does not tell them; `notes` are sentences."""
+    """One file. `groups`: name -> global ranks, None if the dump lacks them; `notes` are sentences."""
 
     path: str
     rank: int | None
@@ -91,13 +91,13 @@ class FlightDump:
 
 
 def find_dumps(paths: Iterable[Path]) -> list[Path]:
-    """The files that were named, and those in the directories that were, whose names are those of dumps."""
+    """The given files, and those in the given directories whose names are those of dumps."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
             found.append(path)
             continue
-        with contextlib.suppress(OSError):  # whoever reads the boxes there says it better
+        with contextlib.suppress(OSError):  # load_job reports this directory better
             names = sorted(entry.name for entry in islice(os.scandir(path), _MOST_NAMES) if NAME.fullmatch(entry.name))
             found += [path / name for name in names[:_MOST_FILES] if (path / name).is_file()]
     return list(dict.fromkeys(found))
@@ -238,7 +238,7 @@ def _state(item: Mapping[str, object]) -> CollectiveStateName:
 
 
 def _peer(word: str) -> int | None:
-    """`send 1->2` goes to 2, `recv 3<-0` comes from 0: the other side is the second number."""
+    """`send 1->2` has peer 2, `recv 3<-0` has peer 0: the second number."""
     match = _PEERS.match(word)
     return int(match[3]) if match else None
 

@@ -1,7 +1,7 @@
-"""Our record of a rank's collectives in the form of torch's Flight Recorder, version 2.10, for its tools.
+"""A rank's recorded collectives in the format of torch's Flight Recorder, version 2.10, for its tools.
 
-What that form cannot hold (roots, reduce operations, tags) is left out; what the black box does not hold (the shapes
-of all tensors of a list) is written as one flat tensor of as many elements.
+What the format lacks (roots, reduce operations, tags) is left out; what the recording lacks (the shapes of all tensors
+of a list) is written as one flat tensor of as many elements.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pytracer.decode.formats.flight_recorder import DTYPES, OWN_KEY
 from pytracer.decode.types.snapshot import Collective, Process, Snapshot
 
 VERSION = "2.10"
-# What torch's analyzer knows (torch 2.13, flight_recorder/components/types.py); it stops at any other.
+# Operations that torch's analyzer knows (torch 2.13, flight_recorder/components/types.py); it stops at any other.
 _BACKENDS = ("nccl", "ncclx", "xccl", "gloo", "rccl", "rcclx", "mccl", "hccl")
 _NAMES = {
     "all_gather_into_tensor": "_all_gather_base", "reduce_scatter_tensor": "_reduce_scatter_base",
     "all_reduce_coalesced": "allreduce_coalesced", "all_gather_coalesced": "ALLGATHER_coalesced",
     "monitored_barrier": "barrier",
 }  # fmt: skip
-# The analyzer takes a message whose number equals that of the collective before it for a part of that one
+# The analyzer takes a point-to-point operation for a part of the preceding collective if their numbers are equal
 # (find_coalesced_group_with_non_p2p compares p2p_seq_id to collective_seq_id). These numbers are never equal.
 _FIRST_MESSAGE = 1 << 20
 _DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
@@ -29,7 +29,7 @@ _GATHERS = ("all_gather", "gather", "scatter", "reduce_scatter", "all_to_all")
 
 
 class FlightForm(TypedDict):
-    """A dump. Its key for what is ours, `OWN_KEY`, comes with it."""
+    """A dump. `OWN_KEY` is the key of our own additions."""
 
     version: str
     comm_lib_version: str

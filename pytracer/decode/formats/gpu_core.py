@@ -1,12 +1,12 @@
-"""A core dump of a CUDA device: which kernel met which exception, where, and with what in its registers.
+"""A core dump of a CUDA device: which kernel met which exception, where, and with which register contents.
 
 Such a file is an ELF core for EM_CUDA whose sections are tables: devices, grids (launches), SMs, CTAs (blocks), warps
-and lanes (threads). The section of a table says in sh_link and sh_info to which row of which other table its rows
-belong. The layout is NVIDIA's cudacoredump.h; newer drivers append members to rows, whose size is sh_entsize, so that
-only the oldest members are read, or those that the size covers.
+and lanes (threads). sh_link and sh_info of a table's section identify the row of the table above to which its rows
+belong. The layout is NVIDIA's cudacoredump.h; newer drivers append members to rows, whose size is sh_entsize, so only
+the oldest members are read, or those that the size covers.
 
-The file tells where the program stood, not which address it used: that is in the registers of the thread, or in the
-parameters of the kernel, somewhere.
+The file contains the location in the program, not the accessed address: that may be in a register of the thread, or in
+a parameter of the kernel.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_gpu_cores(directory: Path, pattern: str | None, since_ns: int = 0) -> t
 
 
 def _matching(pattern: str, since_ns: int) -> tuple[GpuCore, ...]:
-    """The pattern comes from run.json, which anybody may have written: it only selects names of one directory."""
+    """The pattern comes from run.json, which may be forged: it only selects names of one directory."""
     folder, name = os.path.split(pattern)
     if not os.path.isabs(folder) or not name or "\0" in pattern:
         return ()
@@ -116,7 +116,7 @@ def _read(core: GpuCore, content: Window) -> GpuCore:
 
 
 class _Tables:
-    """The tables of one file, by section; rows are looked up by (section, row)."""
+    """The tables of one file, by section; rows are found by (section, row)."""
 
     def __init__(self, elf: Elf) -> None:
         self.elf = elf
@@ -133,7 +133,7 @@ class _Tables:
         return None
 
     def exceptions(self) -> Iterator[GpuException]:
-        """Alike ones are counted together; those whose place the device told itself come first."""
+        """Equal ones are counted together; those whose place the device itself reported come first."""
         found: dict[tuple[int, int, bool], list[tuple[Section, int, bytes]]] = {}
         for section in islice(self.elf.of_type(_LANES), _MOST_TABLES):
             if self.broken > _MOST_BROKEN:
@@ -150,7 +150,7 @@ class _Tables:
             yield self._describe(code, pc, exact, lanes)
 
     def _of_warp(self, lanes: Section) -> tuple[int, int, bool, int]:
-        """Exception, pc, whether the device told it, and the row of the first lane that met it."""
+        """Exception, pc, whether the device reported the pc, and the row of the first lane that met it."""
         pc, _, _, _, _, told = _WARP.unpack_from(self._row(self.elf.section(lanes.link), lanes.info))
         for number, row in enumerate(self._rows(lanes)):
             lane_pc, _, _, _, _, _, code = _LANE.unpack_from(row)
@@ -161,7 +161,7 @@ class _Tables:
         return 0, 0, False, 0
 
     def _of_sm(self, lanes: Section) -> int:
-        """Drivers of CUDA 12 and later say it once for the SM."""
+        """Drivers of CUDA 12 and later report it once for the SM."""
         sms, number = self._up(lanes, _SMS)
         row = self._row(sms, number)
         return int(_SM.unpack_from(row)[2]) if len(row) >= _SM.size else 0

@@ -11,11 +11,11 @@ _MOST_STEPS = 2_000_000  # for all names of a directory: about a second
 class NamePattern:
     """A pattern without folders; no regular expression, because it comes from a file.
 
-    One that was made to be slow fits nothing any more once it has taken a second.
+    A pathologically slow pattern matches nothing after it has taken a second.
     """
 
     def __init__(self, pattern: str) -> None:
-        """A `%` before anything but a letter stands for itself."""
+        """A `%` before anything but a letter is literal."""
         self._steps_left = _MOST_STEPS
         self._parts: list[str] = []  # a letter of the pattern: itself; "%h", "%p" or "%*"
         at = 0
@@ -31,7 +31,7 @@ class NamePattern:
                 at += 1
 
     def match(self, name: str) -> tuple[str | None, int | None] | None:
-        """Host and process id, None for what the pattern does not tell; None when the name does not fit."""
+        """Host and process id, None for those missing in the pattern; None if the name does not match."""
         if len(name) > _LONGEST or len(self._parts) > 2 * _LONGEST:
             return None
         ends = self._ends(name)

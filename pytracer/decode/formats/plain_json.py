@@ -1,7 +1,7 @@
-"""JSON that somebody else wrote, with a bound on the memory that it takes and on its numbers.
+"""Untrusted JSON, with limits on its memory and its numbers.
 
-`[[],[],...` takes 24 bytes of memory for each byte of the file, so that values are counted before they are made. What
-it gives can be written as JSON again: numbers fit into 64 bits, text has no half of a surrogate pair.
+`[[],[],...` takes 24 bytes of memory for each byte of the file, so values are counted before they are created. The
+result can be written as JSON again: numbers fit into 64 bits, text has no unpaired surrogates.
 """
 
 from __future__ import annotations

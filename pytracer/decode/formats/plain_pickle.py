@@ -1,12 +1,12 @@
 """Pickles of plain values only, read without Python's unpickler.
 
-A pickle is a program, and Python's unpickler runs it: it imports what the file names, calls it, and allocates what it
-asks for. Dumps of torch's Flight Recorder hold nothing but containers, numbers and text, so here is a machine that
-knows the instructions for these and no others. It cannot import or call anything, and its memory is bounded. A
-restricted `pickle.Unpickler` would keep code out as well, but not memory: seven bytes that remember a value at a high
-place make it allocate 32 GiB (a test shows both).
+A pickle is a program, and Python's unpickler executes it: it imports, calls and allocates what the file requests. Dumps
+of torch's Flight Recorder contain nothing but containers, numbers and text, so this machine implements the opcodes for
+these and no others. It cannot import or call anything, and its memory is bounded. A restricted `pickle.Unpickler` would
+keep code out as well, but does not bound memory: seven bytes that memoize a value at a high index make it allocate 32
+GiB (a test shows both).
 
-Instructions: the documentation of `pickletools` (Lib/pickletools.py), protocols 0 to 5.
+Opcodes: the documentation of `pickletools` (Lib/pickletools.py), protocols 0 to 5.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARK = object()
 
 
 class PickleError(ValueError):
-    """The bytes are no pickle of plain values; says where and why."""
+    """The bytes are no pickle of plain values; the message has the place and the reason."""
 
 
 def load_plain(data: bytes) -> object:

@@ -1,4 +1,4 @@
-"""Everything about the few processes of a large job that are looked at closely: their boxes are read again, in full."""
+"""Reads the recordings of a large job's few suspects again, in full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytracer.decode.types.snapshot import Job, Process, Snapshot
 
 
 def in_full(job: Job, which: Iterable[int]) -> Job:
-    """The job with these processes, by their index, read in full. Those whose box is gone by now stay as they are."""
+    """The job with these processes, by their index, read in full; unchanged if their recording is gone by now."""
     processes = list(job.processes)
     snapshots = {i: found for i in which if (found := _read(processes[i].snapshot)) is not None}
     known = read_symbols(Path(job.directory) / SYMBOLS_FILE, [])

@@ -1,7 +1,7 @@
-"""Flight Recorder dumps beside black boxes: what a dump knows of a rank's collectives is added to what its box knows.
+"""Adds Flight Recorder dumps to recordings: a dump's collectives complete those of its rank's recording.
 
-The box comes first: its record of an operation is kept and only completed. A dump is another witness, of a process
-that is known by its rank only, so it has to fit: made while that process ran, and telling the same operations.
+The recording takes precedence: its operations are kept and only completed. A dump identifies its process by rank only,
+so it has to match: created while that process ran, and with the same operations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _process_of(processes: Sequence[Process], dump: FlightDump) -> int | None:
 
 def _unmatched(dump: FlightDump) -> str:
     if dump.rank is None:
-        return "neither its name nor its content tells its rank"
+        return "neither its name nor its content has its rank"
     return f"there is no black box of rank {dump.rank}"
 
 
@@ -84,7 +84,7 @@ def _merged(box: Snapshot, dump: FlightDump) -> tuple[Snapshot, int, int]:
     for entry in dump.entries:
         at = places.get((entry.group, entry.sequence_nr)) if not entry.point_to_point else None
         if entry.point_to_point and any(item.point_to_point for item in items):
-            known += 1  # numbers of point-to-point operations count otherwise: the box is complete by itself
+            known += 1  # point-to-point operations are numbered differently: the recording is complete by itself
         elif at is not None and items[at].op == entry.op:
             items[at] = _completed(items[at], entry, box)
             known += 1
@@ -95,7 +95,7 @@ def _merged(box: Snapshot, dump: FlightDump) -> tuple[Snapshot, int, int]:
 
 
 def _completed(item: Collective, entry: FlightEntry, box: Snapshot) -> Collective:
-    """Ours, with what only the dump knows. Its state counts when it is further on: GPU work ends out of our sight."""
+    """Our operation, with what only the dump has. The later state wins: GPU work ends unobserved by us."""
     further = item.state in _PROGRESS and entry.state in _PROGRESS
     further = further and _PROGRESS.index(entry.state) > _PROGRESS.index(item.state)
     return replace(
@@ -142,7 +142,7 @@ def _numel(tensors: Sequence[Sequence[int]]) -> int | None:
 
 
 def _groups(box: Snapshot, dump: FlightDump) -> tuple[Group, ...]:
-    """The box's groups; of one without members known, and of others, the dump's."""
+    """The recording's groups; those without known members, and others, from the dump."""
     told = {name: ranks for name, ranks in dump.groups.items() if ranks}
     known = {group.name for group in box.groups}
     ours = [

@@ -1,7 +1,7 @@
-"""What launchers say in the environment: rank, size, the job's name, the attempt.
+"""Identity from launchers' environment variables: rank, size, the job's name, the attempt.
 
-A launcher tells a process who it is by variables, and everything that the process starts inherits them; `roles.py`
-decides which one is meant. torchrun inside an `srun` step leaves both sets: RANK comes first.
+A launcher identifies a process by variables, which its children inherit; `roles.py` decides which process is meant.
+torchrun inside an `srun` step leaves both sets: RANK takes precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AGENTS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "torc
 
 @dataclass(frozen=True)
 class Identity:
-    """A rank as the environment tells it. `launcher`: who said so; None for plain RANK."""
+    """A rank according to the environment. `launcher`: the source; None for plain RANK."""
 
     rank: int
     local_rank: int | None
@@ -25,7 +25,7 @@ class Identity:
 
 
 # Launcher, then its names for rank, rank on this host, number of ranks. The first name that is set counts.
-# Slurm: srun(1). Open MPI: mpirun(1). PMI_*: MPICH and Intel MPI (hydra). PMIX_*: PRRTE; it tells no size.
+# Slurm: srun(1). Open MPI: mpirun(1). PMI_*: MPICH and Intel MPI (hydra). PMIX_*: PRRTE; it has no size.
 _FAMILIES: tuple[tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (None, ("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",)),
     ("srun", ("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")),
@@ -74,7 +74,7 @@ def restart_count(environment: Mapping[str, str]) -> int | None:
 
 
 def launcher_name(processes: Iterable[Process]) -> str | None:
-    """Who started the ranks: "torchrun", "srun", "mpirun", "mp.spawn" or "kubernetes"; None when nobody is known."""
+    """The launcher of the ranks: "torchrun", "srun", "mpirun", "mp.spawn" or "kubernetes"; None if unknown."""
     found = list(processes)
     ranks = [process for process in found if process.role == "rank"]
     environments = [process.snapshot.environment for process in ranks or found]

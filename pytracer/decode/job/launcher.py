@@ -14,7 +14,7 @@ from pytracer.decode.types.host_counters import Usage, Witness
 from pytracer.decode.types.snapshot import Damage, LauncherRecord
 
 RUN_FILE = "run.json"
-_LARGEST_FILE = 16 * MIB  # with 512 processes in its witness it has 200 KB
+_LARGEST_FILE = 16 * MIB  # with 512 processes it has 200 KB
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Part = TypeVar("_Part")
 

@@ -23,14 +23,14 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def load_runs(
     paths: Paths, dumps: Sequence[Path] = (), progress: Progress | None = None, *, light: bool = False
 ) -> Job:
-    """Reads the black boxes of one job, from one run directory or several, and its Flight Recorder dumps.
+    """Reads the recordings of one job, from one run directory or several, and its Flight Recorder dumps.
 
     Args:
-        paths: run directories, directories with `*.blackbox` files, or single boxes. Dumps that lie in them under
-            torch's names are read, too.
+        paths: run directories, directories with `*.blackbox` files, or single files. Dumps with torch's names in them
+            are read, too.
         dumps: more dumps, or directories of them.
-        progress: called with (boxes read, boxes in all) for each path.
-        light: read the boxes of a large job lightly, as `load_job` says; in full when there are dumps to compare.
+        progress: called with (files read, files in all) for each path.
+        light: read a large job partially, see `load_job`; in full if there are dumps to compare.
 
     Raises:
         InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
@@ -49,7 +49,7 @@ def load_runs(
 
 
 def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
-    """Several directories as one job. A box that lies in two of them counts once."""
+    """Several directories as one job. A recording in two of them counts once."""
     first = jobs[0][1]
     if len(jobs) == 1:
         return first
@@ -66,7 +66,7 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
 
 
 def _refuse_strangers(jobs: Sequence[tuple[str, Job]]) -> None:
-    """Directories of which both say their job's name, and not the same one, are not merged."""
+    """Directories with different job names are not merged."""
     named = [(path, frozenset(k for p in job.ranks for k in job_keys(p.snapshot.environment))) for path, job in jobs]
     told = [(path, keys) for path, keys in named if keys]
     for path, keys in told[1:]:

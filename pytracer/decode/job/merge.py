@@ -1,6 +1,6 @@
-"""All black boxes of a run, as one `Job`: which process is which, and how each ended.
+"""All recordings of a run as one `Job`: the processes, and how each ended.
 
-Who is a rank, who launched and who was merely started is decided in `roles.py`.
+`roles.py` decides which process is a rank, a launcher, or a child.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, P
 SUFFIX = ".blackbox"
 FULL_BOXES = 32
 MOST_BOXES = 1 << 16  # of a run: 1,024 ranks with 60 workers each
-COLLECTIVES_IN_ALL = 1 << 16  # of boxes that are read lightly: all of them up to 64 ranks
+COLLECTIVES_IN_ALL = 1 << 16  # of partially read recordings: all of them up to 64 ranks
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
@@ -40,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class _Lineage:
-    """The boxes of one process, oldest first: each but the last was replaced by exec()."""
+    """The recordings of one process, oldest first: each but the last was replaced by exec()."""
 
     boxes: list[Snapshot] = field(default_factory=list)
 
@@ -52,21 +52,21 @@ class _Lineage:
 def load_job(
     path: str | os.PathLike[str], progress: Progress | None = None, *, symbols: bool = True, light: bool = False
 ) -> Job:
-    """Reads all black boxes of a run.
+    """Reads all recordings of a run.
 
     Args:
         path: a run directory, a directory with `*.blackbox` files, or one such file.
-        progress: called with (boxes read, boxes in all) after each box.
+        progress: called with (files read, files in all) after each file.
         symbols: fill in function names of native frames.
-        light: of more than `FULL_BOXES` boxes, read only what tells how each process ended; `detail.py` reads the
-            rest of those that matter. A thousand ranks take seconds and a few hundred MB then.
+        light: of more than `FULL_BOXES` recordings, read only how each process ended; `detail.py` reads the rest of
+            the suspects. A thousand ranks then take seconds and a few hundred MB.
 
     Returns:
-        The job; its processes in the order in which their boxes were made. A box that cannot be read among others
-        that can is in `Job.damage`.
+        The job; its processes in the order of their files' creation. Unreadable files among readable ones are in
+        `Job.damage`.
 
     Raises:
-        InputError: `path` is missing, holds no black box, or none of them can be read.
+        InputError: `path` is missing, has no recording, or none of them can be read.
     """
     target = Path(path)
     damage: list[Damage] = []
@@ -178,24 +178,24 @@ def _lineages(snapshots: Iterable[Snapshot]) -> list[_Lineage]:
     found: dict[tuple[str, str, int, int], _Lineage] = {}
     for s in sorted(snapshots, key=lambda s: s.created_mono_ns):
         key = (s.host, s.boot_id, s.pid, s.start_ticks)
-        if s.pid == 0:  # the header was cut off: these cannot be told apart
+        if s.pid == 0:  # the header was truncated: these cannot be distinguished
             key = (s.path, "", 0, 0)
         found.setdefault(key, _Lineage()).boxes.append(s)
     return list(found.values())
 
 
 class _Waits:
-    """Ends of children, as anybody on the same host saw them."""
+    """Ends of children, as observed by any process on the same host."""
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
         self._found: dict[tuple[str, str, int], list[Wait]] = {}
         for s in snapshots:
             for wait in s.waits:
-                if wait.mono_ns >= s.created_mono_ns:  # else inherited by fork(): the parent's box has it
+                if wait.mono_ns >= s.created_mono_ns:  # else inherited by fork(): it is in the parent's recording
                     self._found.setdefault((s.host, s.boot_id, wait.pid), []).append(wait)
 
     def of(self, s: Snapshot) -> Wait | None:
-        """The first end after the box was made: pids are reused."""
+        """The first end after the file was created: pids are reused."""
         candidates = self._found.get((s.host, s.boot_id, s.pid), [])
         later = [w for w in candidates if w.mono_ns >= s.created_mono_ns]
         return min(later, key=lambda w: w.mono_ns) if later else None
@@ -258,7 +258,7 @@ def _seen_end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _S
 
 
 def _seen_by_witness(s: Snapshot, launcher: LauncherRecord | None) -> _Seen | None:
-    """The end of a process that nobody reaped in sight: its parent was killed, or is not traced."""
+    """The end of a process without a traced parent that reaped it: the parent was killed, or is not traced."""
     found = _witnessed(s, launcher)
     if found is None or found.gone_mono_ns is None or (found.exit_code is None and found.signal is None):
         return None
@@ -272,11 +272,11 @@ def _witnessed(s: Snapshot, launcher: LauncherRecord | None) -> SeenProcess | No
 
 
 def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:
-    """Whether the process went on after its crash was written, and ended in another way.
+    """Whether the process went on after its crash was written, and ended differently.
 
-    The handler cannot always tell: abort() and raise(SIGABRT) look alike to it, and a program's own handler may leave
-    by siglongjmp(). Another end does not prove it, either: a handler may end the process with _exit() or abort(), and
-    somebody may kill a process that takes long to die.
+    The handler cannot always know: abort() and raise(SIGABRT) look alike to it, and a program's own handler may leave
+    by siglongjmp(). Another end does not prove it, either: a handler may end the process with _exit() or abort(), and a
+    slowly dying process may be killed.
     """
     if any(event.tid == crash.tid and event.mono_ns > crash.mono_ns for event in s.events):
         return seen is None or seen.signal != crash.signal

@@ -1,11 +1,11 @@
-"""Which process is a rank, which one launches, which ones were merely started by a rank.
+"""Roles: which process is a rank, which one is a launcher, which ones were started by a rank.
 
-A RANK entry of the process itself settles it. Without one, as in a job that dies before `init_process_group`, the
-environment has to do (`identity.py`), and every child inherits that: among a process and its descendants with the same
-rank, the rank is the first one that runs Python.
+A RANK entry of the process itself decides. Without one, as in a job that dies before `init_process_group`, the
+environment decides (`identity.py`), which every child inherits: among a process and its descendants with the same rank,
+the rank is the first one that runs Python.
 
-torchrun starts all its workers again when one of them fails. Workers of one agent are of a later attempt when their
-local rank was there before: TORCHELASTIC_RESTART_COUNT alone does not count restarts that another host asked for.
+torchrun restarts all its workers when one of them fails. Workers of one agent belong to a later attempt if their local
+rank existed before: TORCHELASTIC_RESTART_COUNT alone does not count restarts requested by another host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Standing:
 
 
 class _Node:
-    """One process in the tree of processes; `boxes` are its own, oldest first."""
+    """One process in the tree of processes; `boxes` are its own recordings, oldest first."""
 
     def __init__(self, boxes: Sequence[Snapshot]) -> None:
         self.boxes = boxes
@@ -60,9 +60,9 @@ Seen = Mapping[tuple[str, int], SeenProcess]  # by host and pid
 
 
 def decide_roles(lineages: Sequence[Sequence[Snapshot]], seen: Seen | None = None) -> list[Standing]:
-    """Roles for processes given by their boxes (oldest first, the last one counts); in the same order.
+    """Roles for processes given by their recordings (oldest first, the last one counts); in the same order.
 
-    `seen`: processes that may have no box, such as a shell between an agent and its rank.
+    `seen`: processes that may have no recording, such as a shell between an agent and its rank.
     """
     nodes = [_Node(boxes) for boxes in lineages]
     _link(nodes, seen or {})
@@ -105,7 +105,7 @@ def _link(nodes: Sequence[_Node], seen: Seen) -> None:
 
 
 def _pids_above(box: Snapshot, seen: Seen) -> Iterator[int]:
-    """Its parent, and above a parent that is in no box the parent of that one."""
+    """Its parent, and for an unrecorded parent that one's parent."""
     ppid, before = box.ppid, box.created_mono_ns
     for _ in range(_MOST_UNBOXED):
         yield ppid
@@ -175,7 +175,7 @@ def _count_attempts(nodes: Sequence[_Node]) -> None:
             place = node.standing.local_rank if node.standing.local_rank is not None else node.standing.rank
             if there and (place in there or counted != count):
                 attempt, there = attempt + 1, set()
-            # An agent that was recorded from the middle on, or other boxes that were lost.
+            # An agent that was recorded from the middle on, or lost recordings.
             attempt = max(attempt, counted or 0)
             there.add(place)
             count = counted
@@ -187,10 +187,10 @@ def _count_attempts(nodes: Sequence[_Node]) -> None:
 
 
 def _count_jobs(ranks: Sequence[_Node]) -> None:
-    """Tells jobs apart that one script starts one after the other: a sweep that calls mp.spawn, or torchrun, in a loop.
+    """Separates jobs that one script starts one after the other: a sweep that calls mp.spawn, or torchrun, in a loop.
 
-    A job begins with a rank that was there before, when all processes of the job before, on its host, had ended. Ranks
-    of jobs that run side by side stay together: nothing tells whose they are.
+    A new job begins with a rank that existed before, if all processes of the previous job on its host had ended. Ranks
+    of simultaneous jobs are not separated: nothing identifies their job.
     """
     hosts: dict[tuple[str, str], list[_Node]] = {}
     for node in ranks:

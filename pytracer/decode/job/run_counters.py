@@ -1,7 +1,7 @@
-"""`counters.<host>` of a run directory: how many processes there were, and which of them could not be recorded.
+"""`counters.<host>` of a run directory: the number of processes, and those that could not be recorded.
 
-The file is that of csrc/crashsafe/run_counters.h. Every process of the job may write anything into it: it is read once,
-whole, and nothing but words comes of it.
+The file is that of csrc/crashsafe/run_counters.h. Every process of the job may forge it: it is read once, as a whole,
+and used only for text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytracer.decode.types.snapshot import Damage
 
 _MOST_FILES = 256
 
-# As enum Unrecorded has them; said of "3 processes were not recorded: ...".
+# In the order of enum Unrecorded; used in "3 processes were not recorded: ...".
 _REASONS = (
     "the run directory was gone",
     "they were not allowed to write there",

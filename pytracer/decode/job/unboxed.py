@@ -1,7 +1,7 @@
-"""Processes that were killed and have no box: what their parents saw of them, as a `Snapshot` with little in it.
+"""Killed processes without a recording: what their parents observed, as an almost empty `Snapshot`.
 
-A process has a box once it recorded something (docs/reference/blackbox.md). One that somebody killed before that is
-known from the WAIT entry of its parent, and its name from the counters of the run.
+A process has a file once it recorded something (docs/reference/blackbox.md). One that was killed before is known from
+the WAIT entry of its parent, and its name from the counters of the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = 32  # a program may kill thousands of its children
 
 
 def unboxed(snapshots: Sequence[Snapshot], named: Seen, launcher: LauncherRecord | None) -> list[Snapshot]:
-    """The processes that a signal ended and that are in no box, the first ones to die; SIGPIPE is no reason to ask."""
+    """The processes without a recording that a signal ended, the earliest first; SIGPIPE is not listed."""
     boxed: dict[tuple[str, str, int], list[int]] = {}
     for s in snapshots:
         boxed.setdefault((s.host, s.boot_id, s.pid), []).append(s.created_mono_ns)
@@ -47,7 +47,7 @@ def unboxed(snapshots: Sequence[Snapshot], named: Seen, launcher: LauncherRecord
 def _killed(snapshots: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, Wait]]:
     for s in snapshots:
         for wait in s.waits:
-            own = wait.mono_ns >= s.created_mono_ns  # else inherited by fork(): the parent's box has it
+            own = wait.mono_ns >= s.created_mono_ns  # else inherited by fork(): it is in the parent's recording
             if own and wait.signal is not None and wait.signal != signal.SIGPIPE:
                 yield s, wait
 

@@ -134,12 +134,12 @@ class Collectives:
 
 
 def _since_call(c: raw.CollectiveSlot, time_ns: int) -> int | None:
-    """A time before the call is that of the slot's earlier collective, stored while the ring came round."""
+    """A time before the call belongs to the slot's earlier collective, stored while the ring wrapped."""
     return time_ns if time_ns and time_ns >= c.scheduled_ns else None
 
 
 def _last_slots(box: BoxFile, extent: Extent, most: int) -> list[int]:
-    """Slots to look at when only the last ones are wanted; the whole ring is looked at, but little of each slot."""
+    """Slots to read if only the last ones are wanted: all are examined, but little of each."""
     open_ones: list[tuple[int, int]] = []
     last_of_group: dict[int, tuple[int, int]] = {}
     wanted: set[int] = set()

@@ -56,7 +56,7 @@ def _stack(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
 
 
 class CrashReader:
-    """Decodes the crash section of a box."""
+    """Decodes the crash section of a recording."""
 
     def __init__(self, box: BoxFile, storages: Storages) -> None:
         self._box, self._storages = box, storages
@@ -77,7 +77,7 @@ class CrashReader:
         return self._head.device_sequence if crashed else None
 
     def read(self) -> Crash | None:
-        """The crash or, as `state` tells, what a running or ending process was doing; None when nothing was written."""
+        """The crash or, depending on `state`, a running or ending process; None if nothing was written."""
         extent = self._box.region(Region.CRASH, schema.CRASH_HEADER.nbytes)
         if extent is None:
             return None
@@ -222,7 +222,7 @@ class CrashReader:
     # Memory
 
     def _fault_file(self) -> dict[str, int | None]:
-        """What the step FAULT_FILE found; before it came to that, the fields are zero, which says nothing."""
+        """The results of the step FAULT_FILE; before that step the fields are zero, which means nothing."""
         head, fields = self._head, ("file_nbytes", "file_room", "file_system")
         done = head.steps_done >> Step.FAULT_FILE & 1
         return {name: value if done and (value := getattr(head, name)) != _UNKNOWN else None for name in fields}
@@ -236,7 +236,7 @@ class CrashReader:
                 yield MemoryBlock(name, item.value, item.addr, content)
 
     def _code_pointers(self, memory: Sequence[MemoryBlock], places: Places) -> Iterable[NativeFrame]:
-        """Return addresses among them tell the way even where the stack could not be unwound."""
+        """Return addresses among them show the path even if the stack could not be unwound."""
         values = list(self._head.registers)
         for block in memory:
             if block.register in ("rsp", "sp"):

@@ -1,7 +1,7 @@
-"""Blocks and segments of CUDA devices, CUDA graphs with what they use, and requests that could not be satisfied.
+"""Blocks and segments of CUDA devices, CUDA graphs and their inputs, and failed requests.
 
-Every event of the allocators has a number, and the crash handler wrote down the last one before the crash: what came
-later, on threads that had not stopped yet, is taken back here. So the picture is that of the moment of the crash.
+Every event of the allocators has a number, and the crash handler recorded the last one before the crash: later events,
+on threads that had not stopped yet, are undone here. So the result is the state at the crash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Devices:
         self.torn = 0
 
     def blocks(self) -> tuple[Storage, ...]:
-        """Freed lives, then live ones."""
+        """Freed blocks, then live ones."""
         lives = [*self._items(Region.DEVICE_GRAVES, raw.DeviceBlock)]
         lives += self._items(Region.DEVICE_BLOCKS, raw.DeviceBlock)
         found: dict[tuple[int, int], Storage] = {}
@@ -48,7 +48,7 @@ class Devices:
             if life.addr + life.nbytes > _ADDRESS_END:
                 self.torn += 1
             elif not self._is_later(life.alloc_sequence):
-                # A writer that dies between the grave and the slot leaves both: the grave is read first.
+                # A writer that dies between the freed entry and the slot leaves both: the freed entry takes precedence.
                 found.setdefault((life.addr, life.alloc_sequence), self._storage(life))
         return tuple(sorted(found.values(), key=lambda item: item.state == "live"))
 
@@ -98,7 +98,7 @@ class Devices:
                     self.torn += state != 0
 
     def _is_later(self, sequence: int) -> bool:
-        """Whether an event came after the crash. Numbers wrap around."""
+        """Whether an event was after the crash. Numbers wrap around."""
         return self._last is not None and sequence != 0 and 0 < (sequence - self._last) & 0xFFFFFFFF < 1 << 31
 
     def _storage(self, life: raw.DeviceBlock) -> Storage:

@@ -1,7 +1,7 @@
-"""One black box as bytes: header, region directory, and reads that stay inside the file.
+"""One recording as bytes: header, region directory, and reads that stay inside the file.
 
-Nothing here knows what a region means. Every number that comes from the file is checked before use; what does not
-fit is noted as `Damage` and left out. A reader that wants little gets little: the other regions are then not read.
+Nothing here knows the meaning of a region. Every number from the file is checked before use; what does not fit is
+reported as `Damage` and left out. Only the requested regions are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytracer.blackbox.codec import T, decode, layout_of
 from pytracer.decode.files import open_regular, regular_file
 from pytracer.decode.types.snapshot import Damage
 
-_LARGEST_FILE = 1 << 29  # a black box is 4 to 16 MB, with grown storage tables under 100; this is something else
+_LARGEST_FILE = 1 << 29  # a recording is 4 to 16 MB, with grown storage tables under 100; this is something else
 _DIRECTORY_OFFSET = schema.FILE_HEADER.nbytes
 _MOST_DAMAGE = 200
 # How much of a region is looked at: what recorders write, and room for later ones. A region that announces more was
@@ -70,7 +70,7 @@ class BoxFile:
     """The bytes of one file, its header and regions; collects damage."""
 
     def __init__(self, path: str | os.PathLike[str], only: Collection[schema.Region] | None = None) -> None:
-        """Reads the file, or the regions `only` of it: the others are as if they were not there.
+        """Reads the file, or the regions `only` of it: the others are treated as missing.
 
         Raises:
             InputError: missing, empty, a directory, unreadable, foreign, or of a newer major version.
@@ -168,7 +168,7 @@ class BoxFile:
                 raise InputError(f"{self.path} was changed by a copy in text mode", "copy it again in binary mode")
             if not any(self.data[:8]):  # made and preallocated, but the header was never written
                 message = f"{self.path} holds nothing: its process was killed while it made this black box"
-                raise InputError(message, "what is known of that process is in the box of its parent")
+                raise InputError(message, "its parent's recording has what is known of that process")
             raise InputError(
                 f"{self.path} is not a black box", "a black box is a *.blackbox file below a run directory"
             )
@@ -239,7 +239,9 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
             if nbytes > _LARGEST_FILE:
                 raise InputError(f"{path} is too large for a black box ({nbytes} bytes)", "name another file")
             if nbytes == 0:
-                raise InputError(f"{path} is empty", "the process died before its box was made, or the disk was full")
+                raise InputError(
+                    f"{path} is empty", "the process died before it created its recording, or the disk was full"
+                )
             data = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             _fill(data, file, 0, nbytes if first is None else min(first, nbytes))
         finally:
@@ -249,9 +251,7 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
             f"{path} does not exist", "check the path; runs lie in runs/, the newest is runs/latest"
         ) from None
     except IsADirectoryError:
-        raise InputError(
-            f"{path} is a directory, a black box is a file", "use `pytracer inspect` for a whole run"
-        ) from None
+        raise InputError(f"{path} is a directory, not a black box", "use `pytracer inspect` for a whole run") from None
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise InputError(f"{path} is not a regular file", "name a *.blackbox file or a run directory") from None
@@ -260,7 +260,7 @@ def _read(path: str, first: int | None = None) -> mmap.mmap:
 
 
 def _fill(data: mmap.mmap, file: int, offset: int, end: int) -> None:
-    """Copies a part of a file to its place. Holes are left out: most of a box are holes, of a hostile one half a GB."""
+    """Copies a part of a file to its place. Holes are skipped: most of a file are holes, of a hostile one half a GB."""
     with memoryview(data) as view:
         while offset < end:
             try:
@@ -269,7 +269,7 @@ def _fill(data: mmap.mmap, file: int, offset: int, end: int) -> None:
             except OSError as error:
                 if error.errno == errno.ENXIO:  # nothing but holes from here on
                     return
-                stop = end  # a file system that knows no holes
+                stop = end  # a file system without holes
             while offset < stop:
                 nbytes = os.preadv(file, [view[offset:stop]], offset)
                 if nbytes == 0:

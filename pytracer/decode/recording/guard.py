@@ -1,4 +1,4 @@
-"""Guard mode as the box tells it: settings and counters, storages against guard pages, damage beside them."""
+"""Guard mode: settings and counters, guarded storages, damage beside them."""
 
 from __future__ import annotations
 

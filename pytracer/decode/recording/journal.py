@@ -56,7 +56,7 @@ class Code:
 
 
 class Journal:
-    """The entries of one box, and what `who_id` values mean."""
+    """The entries of one recording, and the meaning of `who_id` values."""
 
     def __init__(self, box: BoxFile) -> None:
         """Finds the entries; notes damage in `box`."""
@@ -126,7 +126,7 @@ class Journal:
         return tuple(found)
 
     def mentions(self, text: str) -> bool:
-        """Whether a text stands anywhere, in one of the ways in which Python keeps strings: a quick look."""
+        """Whether a text occurs anywhere, in one of Python's encodings of strings: a quick check."""
         return any(text.encode(code) in self._content for code in ("latin-1", "utf-16-le", "utf-32-le"))
 
     def files_since(self, mono_ns: int) -> Iterator[str]:
@@ -140,7 +140,7 @@ class Journal:
     # Who
 
     def who(self, who_id: int, where: int) -> Who:
-        """What a (who_id, who_where) pair of a storage means; an empty `Who` when the entry cannot be read."""
+        """The call site of a storage's (who_id, who_where) pair; an empty `Who` if the entry cannot be read."""
         if who_id == 0:
             return _NOBODY
         key = (who_id, where)

@@ -24,7 +24,7 @@ _ROLES: dict[int, str] = {
 
 
 class Names:
-    """Decodes the names of one box."""
+    """Decodes the names of one recording."""
 
     def __init__(self, box: BoxFile, journal: Journal) -> None:
         self._journal = journal

@@ -1,4 +1,4 @@
-"""NOTE entries: the code in front of the sentence, or of older recordings and of the core, the code of the sentence.
+"""NOTE entries: the code in front of the sentence; for older recordings and the core, the code of a known sentence.
 
 This is the one place that knows sentences of recorders.
 """
@@ -31,7 +31,7 @@ _SENTENCES = (
     (r"guard mode(?: is off)?:", NoteCode.GUARD),
     (r"the table of live storages cannot grow", NoteCode.STORAGE_TABLE),
     (r"the program confines itself by seccomp", NoteCode.SANDBOX),
-    (r"(?P<subject>.{1,64}?) could not be noted: ", NoteCode.WRAPPER),  # after those that say what it is
+    (r"(?P<subject>.{1,64}?) could not be noted: ", NoteCode.WRAPPER),  # after the more specific ones
 )
 _PATTERNS = tuple((re.compile(pattern), code) for pattern, code in _SENTENCES)
 

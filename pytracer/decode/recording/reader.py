@@ -1,8 +1,7 @@
-"""Black box file to `Snapshot`, tolerant of damage.
+"""Recording to `Snapshot`, tolerant of damage.
 
-The parts live next door: bytes in `file.py`, journal in `journal.py`, threads and records in `rings.py`, storages
-in `storages.py`, the crash section in `crash.py`. Names of native functions are left to `symbolize.py`, the view over
-all processes to `merge.py`.
+The parts: bytes in `file.py`, journal in `journal.py`, threads and records in `rings.py`, storages in `storages.py`,
+the crash section in `crash.py`. `symbolize.py` adds names of native functions, `merge.py` combines all processes.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def read_box(
     box = BoxFile(path, _LIGHT_REGIONS if light else None)
     header = box.header
     if header.trimmed and header.state == State.CRASHED:
-        box.note(0, "crashed after exit(0): by then the tables of storages had been given back")
+        box.note(0, "crashed after exit(0), when the tables of storages had been returned")
     journal = Journal(box)
     rings = Rings(box)
     clock = Clock(box, journal)
@@ -175,7 +174,7 @@ def _last(facts: Sequence[AnyFact], kind: type[P]) -> P | None:
 
 
 def _essence(crash: Crash) -> Crash:
-    """A crash without its surroundings: no memory, no other threads, and only the mappings around what it touched."""
+    """A crash without memory and other threads, with only the mappings around what it touched."""
     touched = (crash.fault_addr, crash.pc, crash.sp)
     at = [bisect_left(crash.mappings, addr, key=lambda mapping: mapping.end - 1) for addr in touched]
     near = sorted({j for i in at for j in (i - 1, i, i + 1) if 0 <= j < len(crash.mappings)})
@@ -184,7 +183,7 @@ def _essence(crash: Crash) -> Crash:
 
 
 def _last_moment(facts: Sequence[AnyFact], moments: Iterable[int], collectives: Sequence[Collective]) -> int | None:
-    """The process was alive then, whatever came later."""
+    """The process was alive at this time, whatever happened later."""
     times = [*moments, *(fact.mono_ns for fact in facts[-1:])]
     times += [item.completed_ns or item.started_ns or item.scheduled_ns or 0 for item in collectives]
     return max(times, default=0) or None

@@ -20,7 +20,7 @@ _WRAP = 1 << 32
 
 
 class Rings:
-    """Reads all thread contexts and records of a box."""
+    """Reads all thread contexts and records of a recording."""
 
     def __init__(self, box: BoxFile) -> None:
         self._box = box
@@ -35,7 +35,7 @@ class Rings:
         self.events.sort(key=lambda e: e.mono_ns)
 
     def last_moments(self) -> Iterator[int]:
-        """When each thread wrote its last record, for a box whose records were not read."""
+        """The time of each thread's last record, for a recording whose records were not read."""
         rings = {extent.first_thread: extent for extent in self._box.unread if extent.kind == Region.RECORDS}
         spans = []
         for heads in self._box.regions(Region.THREADS, schema.THREAD.nbytes):

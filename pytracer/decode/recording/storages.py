@@ -1,4 +1,4 @@
-"""Storages: the table of live ones, the rings of graves, and the sparse clock that dates both."""
+"""Storages: the table of live ones, the freed-storage rings, and the coarse timestamps of both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytracer.decode.types.snapshot import Moment, Storage, ThreadInfo
 from pytracer.decode.types.storage_table import Part
 
 _SLOT = struct.Struct("<QQIIII")
-_GRAVE = struct.Struct("<QQIHHIIIIIIIIII")
+_FREED = struct.Struct("<QQIHHIIIIIIIIII")
 _FOREIGN = struct.Struct("<II64sQQII160s")
 _IN_TABLE = tuple(  # by the bits of a key
     schema.Origin(number).name if number in set(schema.Origin) else None for number in range(schema.KEY_ORIGIN_MASK + 1)
@@ -54,7 +54,7 @@ class Clock:
 
 
 def _life_key(base: int, thread: int, sequence: int) -> int:
-    """One number for what tells a life from others: a tuple for each of a million graves would be too much."""
+    """One number that identifies an allocation lifetime: a tuple for each of a million entries would be too much."""
     return base << 48 | thread << 32 | sequence
 
 
@@ -72,7 +72,7 @@ class Threads:
 
 
 class Storages:
-    """Decodes all storages of a box."""
+    """Decodes all storages of a recording."""
 
     def __init__(self, box: BoxFile, journal: Journal, clock: Clock, threads: Threads) -> None:
         self._box, self._journal, self.clock, self._threads = box, journal, clock, threads
@@ -89,9 +89,9 @@ class Storages:
         ]
 
     def read(self) -> tuple[Part, ...]:
-        """Freed lives, then live ones, then those in foreign memory; each once."""
-        freed, buried = self._freed()
-        live = [self._live(extent, buried) for extent in self._box.regions(Region.STORAGES, _SLOT.size)]
+        """Freed storages, then live ones, then external ones; each once."""
+        freed, freed_keys = self._freed()
+        live = [self._live(extent, freed_keys) for extent in self._box.regions(Region.STORAGES, _SLOT.size)]
         self._journal.note_unknown(self._who_ids)
         return (*freed, *live, Part.of(list(self._foreign())))
 
@@ -101,8 +101,8 @@ class Storages:
             return None
         return self._threads.tid(thread)
 
-    def _live(self, extent: Extent, buried: set[int]) -> Part:
-        """The live ones of a table; its slots are looked at once here, and decoded later."""
+    def _live(self, extent: Extent, freed_keys: set[int]) -> Part:
+        """The live ones of a table; its slots are scanned once here, and decoded later."""
         part = Part(lambda slot: self._in_slot(extent, slot))
         add_base, add_size, add_slot = part.bases.append, part.sizes.append, part.slots.append
         for slot, (key, size_thread, who_id, _, _, sequence) in enumerate(self._box.unpack(extent, _SLOT)):
@@ -116,8 +116,8 @@ class Storages:
                 self.torn_slots += 1  # copied by a forked child while the parent wrote it
                 continue
             base = key & schema.KEY_ADDR_MASK
-            if buried and _life_key(base, size_thread >> 48, sequence) in buried:
-                self.being_freed += 1  # the writer died between the grave and emptying the slot
+            if freed_keys and _life_key(base, size_thread >> 48, sequence) in freed_keys:
+                self.being_freed += 1  # the writer died between writing the freed entry and emptying the slot
                 continue
             add_base(base)
             add_size(size_thread & _SIZE_MASK)
@@ -142,33 +142,33 @@ class Storages:
         )
 
     def _freed(self) -> tuple[list[Part], set[int]]:
-        parts, buried = [], set[int]()
-        for extent in self._box.regions(Region.GRAVES, _GRAVE.size):
+        parts, freed_keys = [], set[int]()
+        for extent in self._box.regions(Region.GRAVES, _FREED.size):
             half = self._half(extent.first_thread, extent.declared_count)
-            part = Part(lambda slot, extent=extent: self.life(self._box.item(extent, _GRAVE, slot)))  # type: ignore[misc]
-            for slot, grave in enumerate(self._box.unpack(extent, _GRAVE)):
-                order = grave[2]
+            part = Part(lambda slot, extent=extent: self._freed_storage(self._box.item(extent, _FREED, slot)))  # type: ignore[misc]
+            for slot, entry in enumerate(self._box.unpack(extent, _FREED)):
+                order = entry[2]
                 if order == 0:
-                    self.torn_graves += any(grave)
+                    self.torn_graves += any(entry)
                     continue
-                if (order - 1) % half != slot % half or grave[0] + grave[1] > _ADDRESS_END:
+                if (order - 1) % half != slot % half or entry[0] + entry[1] > _ADDRESS_END:
                     self.torn_graves += 1
                     continue
-                part.bases.append(grave[0])
-                part.sizes.append(grave[1])
+                part.bases.append(entry[0])
+                part.sizes.append(entry[1])
                 part.slots.append(slot)
-                buried.add(_life_key(grave[0], grave[3], grave[10]))
-                self._who_ids.update((grave[5], grave[7]))
+                freed_keys.add(_life_key(entry[0], entry[3], entry[10]))
+                self._who_ids.update((entry[5], entry[7]))
             part.live = bytearray(len(part.slots))
             parts.append(part)
-        return parts, buried
+        return parts, freed_keys
 
     def _foreign(self) -> Iterator[Storage]:
         for state, _, life, _, offset, flags, _, file in self._foreign_slots:
             if state == schema.ForeignState.BUSY:
                 self.busy_foreign += 1
             elif state in (schema.ForeignState.LIVE, schema.ForeignState.FREED):
-                storage = self._either(_GRAVE.unpack(life), live=state == schema.ForeignState.LIVE)
+                storage = self._either(_FREED.unpack(life), live=state == schema.ForeignState.LIVE)
                 yield self._with_source(storage, offset, flags, file)
 
     def _with_source(self, storage: Storage, offset: int, flags: int, file: bytes) -> Storage:
@@ -184,9 +184,9 @@ class Storages:
                 return max(1, items // extent.declared_count // 2)
         return schema.GRAVES_PER_THREAD // 2
 
-    def life(self, grave: tuple[int, ...]) -> Storage:
-        """A grave as a freed storage."""
-        base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = grave
+    def _freed_storage(self, entry: tuple[int, ...]) -> Storage:
+        """A freed-storage entry as a storage."""
+        base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = entry
         who, moment, tid = self._journal.who, self.clock.moment, self._threads.tid
         return Storage(
             base=base,
@@ -204,20 +204,20 @@ class Storages:
             foreign=foreign != 0,
         )
 
-    def hit(self, grave: bytes, live: bool) -> Storage:
-        """The grave of a StorageHit; of a live storage only the first half of the life is set."""
-        values = _GRAVE.unpack_from(grave)
+    def hit(self, entry: bytes, live: bool) -> Storage:
+        """The storage of a StorageHit; of a live one only the allocation is set."""
+        values = _FREED.unpack_from(entry)
         storage = self._either(values, live)
         slot = values[-1] - 1
         if 0 <= slot < len(self._foreign_slots):
             _, _, life, _, offset, flags, _, file = self._foreign_slots[slot]
-            if _GRAVE.unpack(life)[:11] == values[:11]:  # else the slot has another storage by now
+            if _FREED.unpack(life)[:11] == values[:11]:  # else the slot has another storage by now
                 return self._with_source(storage, offset, flags, file)
         return storage
 
     def _either(self, values: tuple[int, ...], live: bool) -> Storage:
         if not live:
-            return self.life(values)
+            return self._freed_storage(values)
         base, nbytes, _, at, _, ai, aw, _, _, ae, sequence, _, _, origin, foreign = values
         return Storage(
             base=base,

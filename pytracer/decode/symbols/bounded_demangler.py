@@ -1,10 +1,10 @@
-"""The C++ library's demangler, and a process of its own for names that may grow without bound in it.
+"""The C++ library's demangler, in a child process for names that may grow without bound.
 
-A mangled name is a small program: it refers to what it said before, and each reference doubles the result. The library
-cannot be told a limit, and cannot be stopped. So a child does the work for names that could be such, with limits of the
-kernel on its time and memory; when it dies, its name stays mangled. Of libtorch's names one in ten is such.
+A mangled name is a small program: it refers to its earlier parts, and each reference may double the result. The library
+accepts no limit and cannot be interrupted. So a child handles such names, with kernel limits on its time and memory; if
+it dies, the name stays mangled. One in ten of libtorch's names is such.
 
-This file is also what the child runs, without anything else of this package.
+The child also runs this file, without anything else of this package.
 """
 
 from __future__ import annotations

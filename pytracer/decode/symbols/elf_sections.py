@@ -1,7 +1,7 @@
 """Sections of a 64-bit little-endian ELF file, also of damaged and hostile ones.
 
-Nothing is read past the end, and a section is looked at when it is asked for: a file may have a million of them, all
-with the same long name, or all of them the whole file.
+Nothing is read past the end, and a section is read on demand: a file may have a million of them, all with the same long
+name, or each spanning the whole file.
 """
 
 from __future__ import annotations

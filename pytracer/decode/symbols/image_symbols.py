@@ -38,7 +38,7 @@ def place_in_image(path: str, build_id: str | None, addr: int) -> ImagePlace:
             elf = Elf(Window(file))
             return ImagePlace(_section(elf, addr), *_symbol(elf, addr)) if elf.build_id() == build_id else ImagePlace()
     except (OSError, NotElf, struct.error, IndexError, ValueError):
-        # The address is told without a name then, as it is on a machine that does not have the image.
+        # The address then has no name, as on a machine without the image.
         return ImagePlace()
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 
 def line_of(table: bytes, python_minor: int, first_line: int, offset: int) -> int | None:
-    """The line of the instruction at `offset` (bytes), or None when the table does not say.
+    """The line of the instruction at `offset` (bytes), or None if the table has none.
 
-    A frame that has not started yet has a negative offset and stands on its first line, as in CPython.
+    A frame that has not started yet has a negative offset and is on its first line, as in CPython.
     """
     if offset < 0:
         return first_line

@@ -1,10 +1,9 @@
 """File, line and inlined functions of native addresses, from the debug information of an image; extra `symbols`.
 
-Debug information is large, and whoever wrote the image wrote it: a child of this file parses it with the library
-`symbolic`, within limits of the kernel on its time and memory. Without that library, or without debug information,
-there are no lines.
+Debug information is large and untrusted: a child of this file parses it with the library `symbolic`, with kernel limits
+on its time and memory. Without that library, or without debug information, there are no lines.
 
-This file is also what the child runs, without anything else of this package.
+The child also runs this file, without anything else of this package.
 """
 
 from __future__ import annotations

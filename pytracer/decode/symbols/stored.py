@@ -30,7 +30,7 @@ class Known(NamedTuple):
 
 
 def symbol_key(build_id: str, offset: int) -> str:
-    """By what symbols.json knows a place of an image."""
+    """The key of a location in an image in symbols.json."""
     return f"{build_id}:{offset:#x}"
 
 

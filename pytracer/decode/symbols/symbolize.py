@@ -1,8 +1,8 @@
 """Native addresses to function names and source lines, from the images on this machine.
 
-A name is given only for the image that was loaded (same build id, when one was recorded) and only when the address
-lies inside the symbol. Stripped functions have no name; that is said by leaving it out. Lines come from debug
-information (`source_lines.py`), where there is any. What was found can be stored beside the run (`stored.py`).
+A name is given only for the loaded image (same build id, if one was recorded) and only if the address lies inside the
+symbol. Stripped functions have no name. Lines come from debug information (`source_lines.py`), if there is any. Results
+can be stored in the run directory (`stored.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Name(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a frame lies: what has to be looked up."""
+    """The location of a frame: the key of a look-up."""
 
     image: str
     build_id: str | None
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 
 class _Found:
-    """What is known of each place, and what has still to be looked up."""
+    """What is known of each location, and what has still to be looked up."""
 
     def __init__(self, places: Iterable[_Place], known: Known) -> None:
         self.names: dict[_Place, Name] = {}
@@ -100,7 +100,7 @@ def _place(frame: NativeFrame) -> _Place | None:
 
 
 def _places(crash: Crash | None) -> set[_Place]:
-    """What has to be looked up, each once: threads of one pool wait in the same place."""
+    """Locations to look up, each once: threads of one pool wait in the same place."""
     return {place for place in map(_place, native_frames(crash)) if place is not None}
 
 
@@ -135,7 +135,7 @@ def _named(stack: Sequence[NativeFrame], symbols: _Found) -> tuple[NativeFrame, 
 
 @dataclass
 class _Budget:
-    """Bytes of symbol tables that may still be read: a hostile box names any number of images."""
+    """Bytes of symbol tables that may still be read: a hostile recording names any number of images."""
 
     left: int
 
@@ -147,7 +147,7 @@ class _Budget:
 
 
 class _TooLarge(Exception):
-    """There are more symbols than are looked at."""
+    """There are more symbols than the limit."""
 
 
 def _look_up(image: str, build_id: str | None, places: Iterable[_Place], found: _Found) -> str | None:
@@ -160,7 +160,7 @@ def _look_up(image: str, build_id: str | None, places: Iterable[_Place], found: 
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if isinstance(error, (Refused, IsADirectoryError)):  # no image of this process: a box may name anything
+        if isinstance(error, (Refused, IsADirectoryError)):  # no image of this process: a recording may name anything
             return None
         return f"{image} cannot be read: {error.strerror}"
     except _TooLarge:

@@ -59,7 +59,7 @@ class CudaGraph:
     """One capture of a torch.cuda.CUDAGraph, in the order of the captures.
 
     `state` is "capturing", "captured", "failed" or "reset". `broken_replays`: replays after an input was freed.
-    `inputs_dropped`: inputs that found no room or that the allocator does not know.
+    `inputs_dropped`: inputs that did not fit or that the allocator does not know.
     """
 
     number: int
@@ -85,9 +85,9 @@ class CudaGraph:
 
 @dataclass(frozen=True)
 class CudaStream:
-    """A stream, and what the device said when it was last asked: "idle", "busy", "captured", "failed" or "unknown".
+    """A CUDA stream, as of the last query: "idle", "busy", "captured", "failed" or "unknown".
 
-    `since_ns`: it has been so from then on, at least. `error`: the cudaError_t of a failure.
+    `since_ns`: it has been in this state from then on, at least. `error`: the cudaError_t of a failure.
     """
 
     device: int
@@ -156,8 +156,8 @@ EXCEPTIONS = {
 class GpuException:
     """Warps that met the same exception at the same place; the first of their threads that did.
 
-    `pc_exact`: the device itself told where the error was; otherwise it is where the thread stood when it was stopped.
-    `kernel` is None when the file holds no image around it; `offset` is that of the pc in `function`.
+    `pc_exact`: the device itself reported the place; otherwise the thread was there when it was stopped. `kernel` is
+    None if the file has no image around it; `offset` is that of the pc in `function`.
     """
 
     code: int
@@ -177,7 +177,7 @@ class GpuException:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """As text."""
         return EXCEPTIONS.get(self.code, f"exception {self.code}")
 
 

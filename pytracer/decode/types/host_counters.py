@@ -1,6 +1,6 @@
-"""What the launcher of a run saw from outside, as frozen data; the "witness" of run.json (docs/reference/witness.md).
+"""The launcher's observations of a run, as frozen data; "witness" in run.json (docs/reference/launcher.md).
 
-Values are bytes, counts and CLOCK_MONOTONIC ns; None is "could not be read", for which `why` fields give the reason.
+Values are bytes, counts and CLOCK_MONOTONIC ns; None is "could not be read", for which `why` fields have the reason.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SeenProcess:
 
 @dataclass(frozen=True)
 class Killer:
-    """A running program that kills when memory gets short."""
+    """A running program that kills when memory is short."""
 
     pid: int
     name: str

@@ -198,7 +198,7 @@ class SeenGroup(msgspec.Struct, frozen=True):
 
 
 class SeenSignal(msgspec.Struct, frozen=True):
-    """SIGNAL_SEEN: a signal that asks a process to end. `sender_pid` is 0 for the kernel and other pid namespaces."""
+    """SIGNAL_SEEN: a termination signal. `sender_pid` is 0 for the kernel and other pid namespaces."""
 
     signal: int
     code: int
@@ -219,7 +219,7 @@ class LoaderWorker(msgspec.Struct, frozen=True):
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """LOADER: a DataLoader was made. `plain`: its sampler is one of torch's that do not know ranks."""
+    """LOADER: a DataLoader was created. `plain`: its sampler is one of torch's that do not know ranks."""
 
     dataset: str | None = None
     iterable: bool | None = None

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Text(msgspec.Struct, frozen=True):
-    """MARK, SAMPLE: the program's own words; what a DataLoader worker loads, empty when it is done."""
+    """MARK: text of pytracer.mark(). SAMPLE: the batch of a DataLoader worker, empty when it is done."""
 
     text: str
 

@@ -1,8 +1,7 @@
-"""One process, decoded: frozen data without a trace of the file format.
+"""One decoded process: frozen data, independent of the file format.
 
-`reader.py` builds a `Snapshot` from one black box, `merge.py` a `Job` from all of them. Every value that may be
-missing is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that host, sizes are bytes,
-addresses are ints.
+`reader.py` builds a `Snapshot` from one recording, `merge.py` a `Job` from all of them. Every value that may be missing
+is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that host, sizes are bytes, addresses are ints.
 """
 
 from __future__ import annotations
@@ -82,9 +81,9 @@ class NativeFrame:
 class NamedTensor:
     """A storage that a named tensor had when `epoch` began.
 
-    `role` is "parameter", "buffer", "gradient", "optimizer state" or "user"; `name` says it all, e.g.
-    "exp_avg of layers.0.weight". `addr` and `nbytes` are those of the tensor's elements. `earlier`: the tensor has
-    another storage since.
+    `role` is "parameter", "buffer", "gradient", "optimizer state" or "user"; `name` is complete, e.g. "exp_avg of
+    layers.0.weight". `addr` and `nbytes` are those of the tensor's elements. `earlier`: the tensor has had another
+    storage since.
     """
 
     name: str
@@ -120,7 +119,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class GuardDamage:
-    """Bytes beside a guarded storage that somebody wrote: noticed at `found_ns`, when it was freed or at the end.
+    """Changed bytes beside a guarded storage, found at `found_ns`, when it was freed or at the end.
 
     `side` is "behind" or "before", `offset` that of the first one from the base, `nbytes` reach to the last one,
     `content` are the first ones.
@@ -151,8 +150,8 @@ class Guarded:
 class Guard:
     """Guard mode of one process. `mechanism` is "markers" (MADV_GUARD_INSTALL) or "protection" (mprotect).
 
-    `every`: one in so many storages. `counts`: as schema.GUARD_REGION. `damaged`: all that was found, also of storages
-    whose record was used again. `storages` is empty in a light snapshot.
+    `every`: one in this many storages. `counts`: as schema.GUARD_REGION. `damaged`: all damage, also of storages whose
+    record was reused. `storages` is empty in a light snapshot.
     """
 
     armed: bool
@@ -174,8 +173,7 @@ class Guard:
 class Event:
     """One record of a ring.
 
-    `kind` is the name of `schema.Record`, or COLLECTIVE. `tid` is 0 for a thread that ended and whose
-    context was handed on.
+    `kind` is the name of `schema.Record`, or COLLECTIVE. `tid` is 0 for an ended thread whose context was reused.
     """
 
     mono_ns: int
@@ -187,11 +185,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective or point-to-point operation of this process, in the last state that the box knows.
+    """One collective or point-to-point operation of this process, in its last recorded state.
 
     `sequence_nr` counts from 1 among the collectives of its group; of point-to-point operations among those of the
-    group with that peer and direction. `root` and `peer` are ranks in the group. `python` is the innermost Python
-    frame of the call, `caller` the first one outside torch.
+    group with that peer and direction. `root` and `peer` are ranks in the group. `python` is the innermost Python frame
+    of the call, `caller` the first one outside torch.
     """
 
     sequence_nr: int
@@ -394,7 +392,7 @@ class Crash:
     threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry
     helper_error: int | None = None  # errno when the launcher's helper refused
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
-    holders_truncated: bool = False  # there was more to look at than the handler may
+    holders_truncated: bool = False  # the search reached one of its limits
 
 
 @dataclass(frozen=True)
@@ -413,7 +411,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One black box, decoded."""
+    """One recording, decoded."""
 
     path: str
     version: tuple[int, int]
@@ -452,7 +450,7 @@ class Snapshot:
     ending: Crash | None = None  # the stacks of the thread that ended the process by exit() or _exit(); nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
-    last_mono_ns: int | None = None  # the last moment of which anything was recorded: it lived until then
+    last_mono_ns: int | None = None  # time of the last record: the process was alive then
     segments: tuple[DeviceSegment, ...] = ()  # by address
     cuda_graphs: tuple[CudaGraph, ...] = ()
     cuda_streams: tuple[CudaStream, ...] = ()
@@ -460,7 +458,7 @@ class Snapshot:
     scoped_tensors: tuple[ScopedTensor, ...] = ()  # the last ones, oldest first
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
-    light: bool = False  # read without records, storages, modules and buckets, and without the surroundings of a crash
+    light: bool = False  # read partially: no records, storages, modules, buckets, nor a crash's memory
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -491,10 +489,10 @@ class LauncherRecord:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of the job: its box, and how it ended as far as anybody saw it.
+    """One process of the job: its recording, and how it ended, if observed.
 
-    `status_kind` is "exited", "signaled", "exception", "running" or "vanished"; `reported_by` is "handler",
-    "launcher" or "black-box".
+    `status_kind` is "exited", "signaled", "exception", "running" or "vanished"; `reported_by` is "handler", "launcher"
+    or "black-box".
     """
 
     snapshot: Snapshot
@@ -516,9 +514,9 @@ class Process:
 
 @dataclass(frozen=True)
 class FlightUse:
-    """What became of one dump. `known`: entries that the box has, too; `added`: those that it has not.
+    """The use of one dump. `known`: entries that the recording has, too; `added`: those that it lacks.
 
-    `pid` is that of the process it was added to; None when it was not used, which `notes` explain. `last` maps group
+    `pid` is that of the process it was added to; None if it was not used, which `notes` explain. `last` maps group
     names to the highest sequence number.
     """
 
@@ -540,7 +538,7 @@ class Job:
     launcher: LauncherRecord | None
     processes: tuple[Process, ...]
     damage: tuple[Damage, ...] = ()
-    replaced_by_exec: tuple[str, ...] = ()  # boxes of programs that executed another one
+    replaced_by_exec: tuple[str, ...] = ()  # recordings of programs that executed another one
     flight: tuple[FlightUse, ...] = ()
     gpu_cores: tuple[GpuCore, ...] = ()
 

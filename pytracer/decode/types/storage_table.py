@@ -1,7 +1,7 @@
-"""All storages of a process as a sequence that costs 20 bytes for each: they are decoded when they are asked for.
+"""All storages of a process as a sequence that costs 20 bytes for each: they are decoded on demand.
 
-A process may have millions of them, and few questions are about more than those around one address. What lies there is
-found by an index over the addresses, made when the first such question comes.
+A process may have millions of them, and most questions are about those around one address. These are found by an index
+over the addresses, built for the first such question.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import overload
 from pytracer.decode.types.storages import Storage
 
 _BLOCK = 256  # entries of the index with one upper bound
-_MOST_FOUND = 4096  # lives around one address; a real thread remembers 1,024
+_MOST_FOUND = 4096  # storages at one address; a real thread remembers 1,024
 _MOST_STEPS = 1 << 16  # over the index, for one question
 _BESIDE = 8
 
@@ -123,7 +123,7 @@ class StorageTable(Sequence[Storage]):
         return self._decoded(index.order[n] for n in found)
 
     def at(self, base: int) -> list[Storage]:
-        """All lives that began at an address, in the order of the table."""
+        """All storages that began at an address, in the order of the table."""
         index = self._index
         begin = bisect_left(index.bases, base)
         end = min(bisect_right(index.bases, base), begin + _MOST_FOUND)

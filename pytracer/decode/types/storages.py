@@ -1,4 +1,4 @@
-"""Storages, and who made them when: the part of a snapshot that there may be millions of."""
+"""Storages and their call sites: the part of a snapshot that may have millions of entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Who:
 
 @dataclass(frozen=True)
 class Moment:
-    """When, as sharply as the sparse epochs tell: ns since the box's host booted, and the step."""
+    """Coarse time: ns since the host booted, and the step."""
 
     epoch: int
     mono_ns: int | None
@@ -45,14 +45,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Storage:
-    """One life of a storage. `freed*` are None while it lives. `thread` values are kernel thread ids.
+    """One allocation lifetime of a storage. `freed*` are None while it is live. `thread` values are kernel thread ids.
 
     On a device it is a block of the caching allocator, for a `stream` and from a `pool`. `awaited`: the program has
-    freed it, as `freed*` tell, but it stays live until other streams have done with it.
+    freed it, at `freed*`, but it stays live until other CUDA streams have used it.
 
-    `origin` is the name of a `schema.Origin`, None when a newer recorder wrote another one. `file` is the mapped file
-    or the name of the shared memory, `file_offset` where in it the storage begins. `older`: it was there before it was
-    found, so nobody knows since when; `allocated` is then when it was found.
+    `origin` is the name of a `schema.Origin`, None for one of a newer recorder. `file` is the mapped file or the name
+    of the shared memory, `file_offset` where in it the storage begins. `older`: allocated before recording started;
+    `allocated` is then when it was found.
     """
 
     base: int

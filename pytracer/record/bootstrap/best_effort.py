@@ -1,4 +1,4 @@
-"""Looking into private attributes of torch's without becoming why a job dies: what fails is counted and told once."""
+"""Best-effort access to private attributes of torch: failures are counted and recorded once, never raised."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Care:
-    """Calls what may fail in another version of torch. One note of each subject is enough: it fails always or never."""
+class BestEffort:
+    """Calls functions that may fail in another version of torch. One note per subject: they fail always or never."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
     @unseen
     def __call__(self, box: Core, subject: str, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """What `act` returns; None when it failed. `subject` begins the note, e.g. "DDP's buckets"."""
+        """The result of `act`; None if it failed. `subject` begins the note, e.g. "DDP's buckets"."""
         try:
             return act(*args, **kwargs)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Run by the preloaded core while torch is being imported: starts the Python half of recording.
+"""Run by the preloaded core during `import torch`: starts the Python half of recording.
 
-Executed by its path in whichever Python the job uses, so it relies on nothing but the place it lies in. Whatever goes
-wrong here is written into the black box, and the program goes on.
+Executed by its path in whichever Python the job uses, so it relies on its location only. Errors are written into the
+recording, and the program goes on.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ def _boot(path: str) -> None:
 
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))  # record/bootstrap/
     if "pytracer" not in sys.modules:
-        # By place, not by name: the core that runs belongs to this package, whatever else is installed.
+        # By path, not by name: the running core belongs to this package, whatever else is installed.
         init = os.path.join(package, "__init__.py")
         spec = importlib.util.spec_from_file_location("pytracer", init, submodule_search_locations=[package])
         if spec is None or spec.loader is None:

@@ -1,11 +1,11 @@
-"""Functions of ours that torch.compile must not see.
+"""Hides our functions from torch.compile.
 
-Below a compiled function dynamo looks at every Python frame that runs outside of a graph: after a graph break our hooks
-and wrappers would be compiled like the program's own functions. Each code object has a mark of dynamo's by which it is
-left alone. The marks are C++ state of torch's: nothing of dynamo is imported for them, which would take a second.
+Below a compiled function dynamo examines every Python frame that runs outside of a graph: after a graph break our hooks
+and wrappers would be compiled like the program's own functions. A mark on each code object makes dynamo skip it. The
+marks are C++ state of torch: nothing of dynamo is imported for them, which would take a second.
 
-They are about frames that run. A wrapper that dynamo traces *through*, on its way from a compiled function into one of
-torch's, must still look like what it wraps: it asks `is_compiling()` first, and calls the original.
+The marks apply to frames that run. A wrapper that dynamo traces *through*, from a compiled function into one of
+torch's, must still behave like the wrapped function: it checks `is_compiling()` first, and calls the original.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytracer.blackbox.note_codes import NoteCode
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_waiting: list[tuple[CodeType, bool]] = []  # until torch is there
+_waiting: list[tuple[CodeType, bool]] = []  # until torch is imported
 _mark: Callable[[CodeType, bool], None] | None = None
 
 
@@ -30,13 +30,13 @@ def unseen(function: F) -> F:
 
 
 def unseen_frame(function: F) -> F:
-    """The same for a wrapper: what it calls may be compiled, as it would be without the wrapper."""
+    """The same for a wrapper: its callees may be compiled, as they would be without the wrapper."""
     _hide(function, False)
     return function
 
 
 def begin(note: Callable[[NoteCode, str], object]) -> None:
-    """Sets the marks, once torch is imported. `note` is told when this torch has none."""
+    """Sets the marks, once torch is imported. Calls `note` if this torch has none."""
     global _mark
     if _mark is not None:
         return
@@ -64,7 +64,7 @@ def begin(note: Callable[[NoteCode, str], object]) -> None:
 
 
 def _hide(function: object, with_callees: bool) -> None:
-    if isinstance(function, FunctionType):  # what is written in C has no frame
+    if isinstance(function, FunctionType):  # functions written in C have no frame
         for code in _codes(function.__code__):
             if _mark is None:
                 _waiting.append((code, with_callees))
@@ -73,13 +73,15 @@ def _hide(function: object, with_callees: bool) -> None:
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    """With those that are defined in it: a comprehension has a frame of its own, too."""
+    """Includes nested code objects: a comprehension has its own frame, too."""
     inner = [inner for const in code.co_consts if isinstance(const, CodeType) for inner in _codes(const)]
     return [code, *inner]
 
 
 @unseen
 def is_compiling() -> bool:
-    """True where torch.compile traces the calling code: what is not torch's must stay out of the graph."""
-    ask = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)  # torch may be missing, or half imported
+    """Whether torch.compile is tracing the caller: our calls must stay out of the graph."""
+    ask = getattr(
+        sys.modules.get("torch.compiler"), "is_compiling", None
+    )  # torch may be missing, or partially imported
     return ask is not None and bool(ask())

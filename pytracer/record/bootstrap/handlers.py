@@ -1,9 +1,8 @@
-"""Keeps the crash handler outermost where nothing is preloaded, so that `sigaction` cannot be watched.
+"""Keeps the crash handler outermost without preload, where `sigaction` is not interposed.
 
-A handler that is installed after ours would be called instead of it, and hand over to ours by raising the signal
-again, without the address; or, like that of a DataLoader worker, not at all. Two installers are common, and both are
-reached through Python: faulthandler and torch's DataLoader workers. Once they have run, ours is installed over theirs,
-and calls theirs when it is done.
+A handler installed later would be called instead, and chain to ours by raising the signal again, without the address;
+or, like that of a DataLoader worker, not at all. Two installers are common, and both are called through Python:
+faulthandler and torch's DataLoader workers. After they have run, our handler is installed again and chains to theirs.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ _faulthandler, _workers = Patches(), Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps faulthandler.enable. Not below preload, where every `sigaction` is seen."""
+    """Wraps faulthandler.enable. Not with preload, where every `sigaction` is interposed."""
     _wrap(box, _faulthandler, faulthandler, "enable")
 
 
 def install_for_workers(box: Core) -> None:
-    """Wraps what a DataLoader worker calls first. Not below preload."""
+    """Wraps the first call of a DataLoader worker. Not with preload."""
     from torch.utils.data._utils import signal_handling
 
     _wrap(box, _workers, signal_handling, "_set_worker_signal_handlers")
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _faulthandler.put_back()
     _workers.put_back()
 

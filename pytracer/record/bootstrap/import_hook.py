@@ -1,4 +1,4 @@
-"""The moment when `import torch`, or that of another module, is complete."""
+"""Callbacks at the end of `import torch`, or of another module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytracer.record.bootstrap.dynamo import unseen
 
 
 def is_imported() -> bool:
-    """Whether torch is usable now: its import is complete."""
+    """Whether torch is usable: its import is complete."""
     module = sys.modules.get("torch")
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
@@ -22,7 +22,7 @@ def when_torch_is_imported(act: Callable[[], None]) -> None:
 
 
 def when_imported(name: str, act: Callable[[], None]) -> None:
-    """Calls `act` once a module is usable: now, at the end of the import that is under way, or at that of a later one.
+    """Calls `act` once a module is usable: now, or at the end of the current or a later import.
 
     A failed import calls nothing. `act` must not raise.
     """
@@ -60,7 +60,7 @@ def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
 
 
 class _Finder:
-    """Finds a module as the path does and watches its import. Stays until it was imported: others may only look."""
+    """Finds a module on the path and wraps its import. Stays until the module was imported."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._then = name, act

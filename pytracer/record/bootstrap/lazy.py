@@ -1,6 +1,6 @@
-"""Parts of the recording that are imported and installed when the program comes to what they watch.
+"""Lazy installers: parts of the recording that are imported and installed at first use of what they record.
 
-Most processes make no DataLoader or process group, and would pay for the import of all that could be watched (1 ms).
+Most processes use no DataLoader or process group, and would pay for importing all parts (1 ms).
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 
 
-class Part:
-    """One part: `install` is called once, inside the first call of one of its entrances or at the end of an import."""
+class LazyInstaller:
+    """One part: `install` runs once, in the first call of one of its entry points or at the end of an import."""
 
     def __init__(self, box: Core, install: Callable[[], None]) -> None:
         self._box, self._install = box, install
         self._waits = True
-        self._entrances = Patches()
-        self._calls: list[_Entrance] = []
+        self._entry_points = Patches()
+        self._calls: list[_EntryPoint] = []
 
-    def at_call(self, owner: object, *names: str) -> Part:
-        """Waits for the first call of `owner.name`. Whatever this torch does not have is left out."""
+    def at_call(self, owner: object, *names: str) -> LazyInstaller:
+        """Installs at the first call of `owner.name`. Entry points that this torch lacks are ignored."""
         for name in names:
             original = getattr(owner, name, None)
             if original is not None:
-                entrance = _Entrance(self, owner, name, original)
-                self._calls.append(entrance)
-                self._entrances.replace(owner, name, entrance.stand_in)
+                entry_point = _EntryPoint(self, owner, name, original)
+                self._calls.append(entry_point)
+                self._entry_points.replace(owner, name, entry_point.stand_in)
         return self
 
-    def at_import(self, module: str) -> Part:
-        """Waits until that module is imported."""
+    def at_import(self, module: str) -> LazyInstaller:
+        """Installs when that module is imported."""
         when_imported(module, self.arrive)
         return self
 
     @unseen
     def arrive(self) -> None:
-        """Installs it now. An error costs the part, never the program."""
+        """Installs now. An error costs the part, never the program."""
         if not self._waits:
             return
         self._waits = False
-        self._entrances.put_back()  # the part replaces the same functions
-        # Somebody's function stays around what was found here, as if the part had been there from the start.
+        self._entry_points.put_back()  # the part replaces the same functions
+        # Another wrapper around the stand-in stays, as if the part had been installed from the start.
         around = [(call, call.current()) for call in self._calls if call.current() is not call.original]
         for call, _ in around:
             call.put(call.original)
@@ -62,15 +62,15 @@ class Part:
             call.put(function)
 
     def forget(self) -> None:
-        """Takes the entrances back: the part will not be installed."""
+        """Removes the entry points: the part will not be installed."""
         self._waits = False
-        self._entrances.put_back()
+        self._entry_points.put_back()
 
 
-class _Entrance:
-    """A function whose first call is waited for. Whoever keeps the stand-in comes to the part's function through it."""
+class _EntryPoint:
+    """A stand-in whose first call installs the part. Kept references to it call the part's function."""
 
-    def __init__(self, part: Part, owner: object, name: str, original: Any) -> None:
+    def __init__(self, part: LazyInstaller, owner: object, name: str, original: Any) -> None:
         self._owner, self._name, self.original, self.to = owner, name, original, original
 
         @unseen

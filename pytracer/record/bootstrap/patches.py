@@ -1,4 +1,4 @@
-"""Replaced attributes of other people's classes and modules, and how they are put back."""
+"""Replaced attributes of foreign classes and modules, and their restoration."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pytracer.record.bootstrap.dynamo import is_compiling, unseen, unseen_frame
 
 
 class Patches:
-    """A stack of replacements. Putting back skips what somebody else has replaced since."""
+    """A stack of replacements. Restoring skips attributes that were replaced by others since."""
 
     def __init__(self) -> None:
         self._made: list[tuple[object, str, object, object]] = []
 
     def replace(self, owner: object, name: str, replacement: Callable[..., object]) -> None:
-        """Sets `owner.name`, remembering what was there. torch.compile does not compile the replacement."""
+        """Sets `owner.name` and keeps the original. torch.compile does not compile the replacement."""
         unseen_frame(replacement)
         self._made.append((owner, name, owner.__dict__.get(name, getattr(owner, name)), replacement))
         setattr(owner, name, replacement)
 
     def after(self, owner: object, name: str, note: Callable[[Any], Any]) -> None:
-        """Lets `note(self)` follow each call of a method. Where torch.compile traces one, it is the method alone.
+        """Calls `note(self)` after each call of a method. When torch.compile traces it, nothing else.
 
-        What the wrapper refers to are plain functions: of a method of an object that is made in compiled code, dynamo
-        looks at all that the function holds, and it does not know our objects.
+        The wrapper refers to plain functions only: for a method of an object created in compiled code, dynamo examines
+        everything that the function refers to, and it does not support our objects.
         """
         original = getattr(owner, name)
         unseen(note)
@@ -40,7 +40,7 @@ class Patches:
         self.replace(owner, name, and_note)
 
     def put_back(self) -> None:
-        """Undoes everything, last first."""
+        """Undoes all replacements, last first."""
         while self._made:
             owner, name, original, replacement = self._made.pop()
             if owner.__dict__.get(name) is replacement:

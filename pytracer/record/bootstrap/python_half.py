@@ -1,6 +1,6 @@
-"""The Python half of recording, which runs once the core records: exceptions from now on, the torch hooks with torch.
+"""The Python half of recording, started once the core records: exceptions immediately, the torch hooks with torch.
 
-Every traced process that imports torch pays for what is imported here and in `torch_half`.
+Every traced process that imports torch pays for the imports here and in `torch_half`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pytracer.record.bootstrap.import_hook import is_imported, when_torch_is_imp
 from pytracer.record.core import core
 from pytracer.record.torch import exceptions
 
-started = False  # what is_enabled() says in compiled code
+started = False  # the result of is_enabled() in compiled code
 
 
 def start(level: str) -> None:
-    """What both ways in share: `enable()`, and the preloaded core inside `import torch`."""
+    """Common to `enable()` and to the preloaded core inside `import torch`."""
     global started
     started = True
     box = core()
@@ -29,7 +29,7 @@ def start(level: str) -> None:
             "the objects of this CPython are laid out differently: who holds a storage is not looked for",
         )
     exceptions.install(box)
-    if not box.preloaded:  # else the core sees every handler and thread
+    if not box.preloaded:  # with preload the core sees every handler and thread
         from pytracer.record.bootstrap import handlers, threads
 
         handlers.install(box)
@@ -39,7 +39,7 @@ def start(level: str) -> None:
 
 
 def stop() -> None:
-    """Takes back what is still ours."""
+    """Restores what is still ours."""
     global started
     started = False
     torch_half.uninstall()

@@ -1,7 +1,7 @@
-"""Alternate signal stacks on the threads that Python starts, where nothing is preloaded.
+"""Alternate signal stacks on Python's threads, without preload.
 
-Without one, a stack overflow ends the process before any handler can run. Below preload pthread_create is seen, and
-every thread has its stack; here Python's threads have theirs from the start, others from their first record on.
+Without one, a stack overflow ends the process before any handler can run. With preload pthread_create is interposed,
+and every thread has one; here Python's threads have one from the start, others from their first record on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps what a new thread runs first (threading.py, 3.10 to 3.13: Thread._bootstrap_inner). Not below preload."""
+    """Wraps the first call of a new thread (threading.py, 3.10 to 3.13: Thread._bootstrap_inner). Not with preload."""
     arm, original = box.lib.pytracer_arm_thread, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(original)
@@ -28,5 +28,5 @@ def install(box: Core) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()

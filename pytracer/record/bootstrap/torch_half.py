@@ -1,4 +1,4 @@
-"""The torch half: loads `_native`, installs its hooks, patches the few Python places that tell more."""
+"""The torch half: loads `_native`, installs its hooks, and patches the Python functions with additional information."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import LEVELS, Entry
 from pytracer.record import config
 from pytracer.record.bootstrap import dynamo
-from pytracer.record.bootstrap.lazy import Part
+from pytracer.record.bootstrap.lazy import LazyInstaller
 from pytracer.record.core import Core, core
 
 _PARTS = (
@@ -26,14 +26,14 @@ _PARTS = (
 _RECORD = os.path.dirname(os.path.dirname(__file__))
 
 _native: Any = None
-_waiting: list[Part] = []
-_guards = False  # guard mode was armed in this process
+_waiting: list[LazyInstaller] = []
+_guards = False  # guard mode was started in this process
 
 
 def install(box: Core, level: str, *, late: bool = False) -> None:
-    """Installs everything that works here. What does not is written into the box and steps aside. Never raises.
+    """Installs all available hooks. Others are recorded as notes. Never raises.
 
-    `late`: torch was imported some time ago, so that modules may exist.
+    `late`: torch was imported earlier, so that modules may exist.
     """
     try:
         _install(box, level, late)
@@ -43,22 +43,22 @@ def install(box: Core, level: str, *, late: bool = False) -> None:
 
 
 def arm_guard(box: Core) -> None:
-    """Guard mode as the environment says, once the hooks are there: they bring storages to it."""
+    """Starts guard mode as the environment requires, after the hooks, which allocate the guarded storages."""
     global _guards
     if _native is None or not (_guards or config.guard_words()):
         return
-    from pytracer.record import guard_mode  # here: few runs guard, and every process would pay for the import
+    from pytracer.record import guard_mode  # imported here: few runs use guard mode, and every process would pay for it
 
     _guards = True
     guard_mode.arm(box, guard_mode.guard_from_environment(box))
 
 
 def uninstall() -> None:
-    """Takes the hooks and patches back."""
+    """Removes the hooks and patches."""
     global _native
     while _waiting:
         _waiting.pop().forget()
-    for name in _PARTS:  # those that were ever installed
+    for name in _PARTS:  # those that were installed at any time
         module = sys.modules.get(f"pytracer.record.{name}")
         if module is not None:
             module.uninstall()
@@ -71,9 +71,9 @@ def uninstall() -> None:
 
 
 def mismatch(torch_version: str) -> str | None:
-    """Why the built extension does not fit this torch and Python; None when it does.
+    """Why the built extension does not fit this torch and Python; None if it does.
 
-    torch's C++ classes change between minor versions: an extension built for another one calls the wrong function.
+    torch's C++ classes change between minor versions: an extension built for another one calls the wrong functions.
     """
     try:
         package = os.path.dirname(_RECORD)
@@ -120,7 +120,7 @@ def _install(box: Core, level: str, late: bool) -> None:
 
     _native = native
     libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
-    # Wrappers around torch's own functions: not the user's place (typing_extensions.deprecated, torch 2.13).
+    # Wrappers around torch's own functions are no call site of the user (typing_extensions.deprecated, torch 2.13).
     libraries += [
         sys.modules[name].__file__ or ""
         for name in ("contextlib", "functools", "typing_extensions")
@@ -133,7 +133,8 @@ def _install(box: Core, level: str, late: bool) -> None:
     arm_guard(box)
     from pytracer.record.torch import names, optimizer
 
-    # Hooks that came with torch have seen every storage and module of the program. One walk for both: it is long.
+    # Hooks installed with torch have seen every storage and module of the program. One walk for both, because it is
+    # slow.
     objects = gc.get_objects() if late else []
     if late:
         from pytracer.record.torch import preexisting
@@ -151,7 +152,7 @@ def _install(box: Core, level: str, late: bool) -> None:
 
 
 def _install_without_native(box: Core, late: bool) -> None:
-    """Patches that need torch's Python only: an extension that does not fit must not take them along."""
+    """Patches that need torch's Python only, which must work even if the extension does not fit."""
     import torch
 
     def install_loaders() -> None:
@@ -171,10 +172,12 @@ def _install_without_native(box: Core, late: bool) -> None:
         from pytracer.record.bootstrap import handlers
 
         handlers.install_for_workers(box)
-    # A worker that was spawned calls the second one first.
-    _wait(Part(box, install_loaders).at_call(data.DataLoader, "__init__").at_call(worker, "_worker_loop"), late)
+    # A spawned worker calls the second one first.
+    _wait(
+        LazyInstaller(box, install_loaders).at_call(data.DataLoader, "__init__").at_call(worker, "_worker_loop"), late
+    )
     if torch.distributed.is_available():
-        _wait(Part(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
+        _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
 
 
 def _watch_groups(box: Core, native: ModuleType, late: bool) -> None:
@@ -194,16 +197,16 @@ def _watch_groups(box: Core, native: ModuleType, late: bool) -> None:
 
         fsdp.install(box)
 
-    groups = Part(box, install_groups).at_call(DistributedDataParallel, "__init__")
+    groups = LazyInstaller(box, install_groups).at_call(DistributedDataParallel, "__init__")
     groups.at_call(importlib.import_module("torch.multiprocessing.spawn"), "_wrap")
     for owner in (distributed_c10d, dist):
         groups.at_call(owner, "init_process_group", "destroy_process_group", "_new_group_with_tag", "split_group")
     _wait(groups, late or dist.is_initialized())
-    _wait(Part(box, install_fsdp).at_import("torch.distributed.fsdp"), False)
+    _wait(LazyInstaller(box, install_fsdp).at_import("torch.distributed.fsdp"), False)
 
 
-def _wait(part: Part, late: bool) -> None:
-    """`late`: the program may have come by the part's entrances already."""
+def _wait(part: LazyInstaller, late: bool) -> None:
+    """`late`: the program may already have used the part's entry points."""
     _waiting.append(part)
     if late:
         part.arrive()

@@ -1,7 +1,7 @@
-"""CUDA graphs of `torch.compile(mode="reduce-overhead")`, named by the function that was compiled.
+"""CUDA graphs of `torch.compile(mode="reduce-overhead")`, named by the compiled function.
 
-inductor's cudagraph_trees capture graphs through torch.cuda.CUDAGraph, as others do. What they capture is known
-around the capture only, while CUDAGraphTreeManager.record_function runs.
+inductor's cudagraph_trees capture CUDA graphs through torch.cuda.CUDAGraph, as others do. The function that they
+capture is known only during the capture, while CUDAGraphTreeManager.record_function runs.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 
 _MODULE = "torch._inductor.cudagraph_trees"
-_GENERATED = ("call", "run", "unknown")  # what inductor calls every function that it writes
+_GENERATED = ("call", "run", "unknown")  # inductor's name of every generated function
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 _patches = Patches()
 _now = threading.local()
 
 
 def install(box: Core) -> None:
-    """Once the module is imported, which `import torch` does not."""
+    """Waits for the import of the module, which `import torch` does not import."""
     when_imported(_MODULE, functools.partial(_install, box))
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
 def name_of_capture() -> str | None:
-    """What is being captured on this thread; None outside of inductor's trees."""
+    """The function being captured on this thread; None outside of inductor's trees."""
     return getattr(_now, "name", None)
 
 
@@ -61,7 +61,7 @@ def _install(box: Core) -> None:
 
 @unseen
 def _name(manager: Any, function_id: Any) -> str | None:
-    """`compiled function 2 (backward, 0/1), train.py:12 in step`: private attributes, with care."""
+    """`compiled function 2 (backward, 0/1), train.py:12 in step`: from private attributes, best effort."""
     try:
         words = [word for word in (_mode(manager, function_id), _compile_id(manager, function_id)) if word]
         name = f"compiled function {function_id.id}" + (f" ({', '.join(words)})" if words else "")
@@ -69,7 +69,7 @@ def _name(manager: Any, function_id: Any) -> str | None:
         own = getattr(function.model, "__name__", "unknown")
         place = own if own not in _GENERATED else _place(function.placeholders)
         return f"{name}, {place}" if place else name
-    except Exception:  # a name is no reason to fail: torch changes these often
+    except Exception:  # a missing name is no error: torch changes these attributes often
         return None
 
 
@@ -84,7 +84,7 @@ def _compile_id(manager: Any, function_id: Any) -> str:
 
 
 def _place(placeholders: Any) -> str | None:
-    """Where the user's program first uses an input of the function."""
+    """The line of the user's program that first uses an input of the function."""
     for item in placeholders:
         frames = _FRAME.findall(item.stack_trace or "")
         if frames:

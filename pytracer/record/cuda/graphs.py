@@ -1,7 +1,7 @@
-"""CUDA graphs: captures, replays and resets, seen at torch.cuda.CUDAGraph's own methods.
+"""CUDA graphs: captures, replays and resets, recorded in torch.cuda.CUDAGraph's own methods.
 
-What a graph uses without having allocated it - its static inputs, parameters - is collected during the capture by
-`_native_cuda`; the allocator's tracker marks what is freed since. A replay costs one look at a counter.
+The memory that a graph uses and did not allocate - its static inputs, parameters - is collected during the capture by
+`_native_cuda`; the allocator's tracker marks what is freed later. A replay costs one read of a counter.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pytracer.record.core import Core
 from pytracer.record.cuda import graph_trees
 
 _patches = Patches()
-_NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the box
+_NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the recording
 
 
 class CudaGraphWarning(UserWarning):
-    """A CUDA graph is replayed although memory that it uses was freed."""
+    """A CUDA graph is replayed after memory that it uses was freed."""
 
 
 def install(box: Core, native_cuda: ModuleType) -> None:
@@ -39,7 +39,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
 
     @functools.wraps(begin)
     def capture_begin(self: Any, pool: Any = None, *args: object, **kwargs: object) -> object:
-        native_cuda.lock_streams(True)  # until capture_end: a question about a stream could spoil the capture
+        native_cuda.lock_streams(True)  # until capture_end: querying a CUDA stream could invalidate the capture
         try:
             result = begin(self, pool, *args, **kwargs)
         except BaseException:
@@ -68,14 +68,14 @@ def install(box: Core, native_cuda: ModuleType) -> None:
             warned.add(number)
             _warn(number, broken)
 
-    # A replay is a microsecond of the host's: one that takes no arguments is spared their packing.
+    # A replay is a microsecond of the host's: one without arguments avoids packing them.
     if len(inspect.signature(replay).parameters) == 1:
 
         @functools.wraps(replay)
         def replay_and_count(self: Any) -> Any:
             try:
                 broken = replayed(self._pytracer_graph)
-            except AttributeError:  # captured before the recording, or reset
+            except AttributeError:  # captured before recording started, or reset
                 return replay(self)
             if broken:
                 warn(self, broken)
@@ -106,7 +106,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     graph_trees.uninstall()
     _patches.put_back()
 
@@ -119,7 +119,7 @@ def _begin(box: Core, native_cuda: ModuleType, graph: Any, pool: Any) -> None:
         name = graph_trees.name_of_capture()
         if name is not None:
             native_cuda.name(number, box.journal(Entry.NAME, name))
-        # A graph that is dropped gives its pool back like one that is reset.
+        # A destroyed graph returns its pool like a reset one.
         weakref.finalize(graph, native_cuda.reset, number).atexit = False
 
 

@@ -1,6 +1,6 @@
-"""The CUDA half: follows torch's caching allocator, CUDA graphs and NCCL once the program uses CUDA.
+"""The CUDA half: records torch's caching allocator, CUDA graphs and NCCL once the program uses CUDA.
 
-Nothing here makes a CUDA context: the tracker is attached when torch initializes CUDA, or now if it has done so.
+Nothing here creates a CUDA context: the tracker is attached when torch initializes CUDA, or now if it has done so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _native_cuda: Any = None
 
 
 def install(box: Core, native: ModuleType, level: str) -> None:
-    """Prepares everything; without CUDA in torch, or without `_native_cuda`, a note says what is missing."""
+    """Prepares everything; without CUDA in torch, or without `_native_cuda`, a note names what is missing."""
     global _native_cuda
     import torch
 
@@ -41,7 +41,7 @@ def install(box: Core, native: ModuleType, level: str) -> None:
 
 
 def uninstall() -> None:
-    """Stops recording; the tracker itself cannot be taken back and is asleep from now on."""
+    """Stops recording; the tracker itself cannot be detached and does nothing from now on."""
     if _native_cuda is None:
         return
     from pytracer.record.cuda import graphs, poller, streams

@@ -1,7 +1,7 @@
-"""How far NCCL's collectives got, as torch's Flight Recorder knows it.
+"""Progress of NCCL's collectives, from torch's Flight Recorder.
 
-NCCL's work is queued on a stream; whether the device has come to it, or finished it, only the process group's watchdog
-learns, and writes into the Flight Recorder. "started" is known with TORCH_NCCL_ENABLE_TIMING=1 only.
+NCCL's work is queued on a CUDA stream; only the process group's watchdog learns whether the device has started or
+completed it, and records that in the Flight Recorder. "started" needs TORCH_NCCL_ENABLE_TIMING=1.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _WORDS = (
 
 
 class Groups:
-    """Copies the progress of each process group into the box."""
+    """Copies the progress of each process group into the recording."""
 
     def __init__(self, native_cuda: ModuleType) -> None:
         self._native = native_cuda
         self._told: dict[tuple[str, int], int] = {}
 
     def look(self) -> bool | None:
-        """Reads the Flight Recorder once. True when there will never be anything to read."""
+        """Reads the Flight Recorder once. True if there will never be anything to read."""
         import torch.distributed as dist
 
         if not dist.is_available() or not dist.is_nccl_available():
@@ -42,7 +42,7 @@ class Groups:
         names = {str(key): _name(value) for key, value in (dump.get("pg_config") or {}).items()}
         for key, status in (dump.get("pg_status") or {}).items():
             name = names.get(str(key), str(key))
-            # Comparable only when nothing was called meanwhile: then both tell of the same moment.
+            # Comparable only if nothing was called meanwhile: then both describe the same moment.
             if before.get(name) and before[name] == self._native.group_scheduled(name):
                 entries = [item for item in dump.get("entries") or () if _group_of(item) == name]
                 for state, word in _WORDS:
@@ -57,15 +57,15 @@ class Groups:
 
 
 def reached(scheduled: int, status: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], word: str) -> int | None:
-    """How many of the `scheduled` collectives of a group have got as far as `word`; None when that is not sure.
+    """How many of the `scheduled` collectives of a group have reached `word`; None if that is uncertain.
 
-    torch has numbers of its own: one for all collectives of a coalesced region, one for each batch of sends and
-    receives. So those behind `word` are counted, among the entries that are not completed.
+    torch numbers them differently: one number for all collectives of a coalesced region, one for each batch of sends
+    and receives. So those that have not reached `word` are counted, among the entries that are not completed.
     """
     queued, last = int(status.get("last_enqueued_collective", -1)), max(0, int(status.get(word, -1)))
     behind = [item for item in entries if int(item.get("collective_seq_id", 0)) > last]
     if queued < last or len({item["collective_seq_id"] for item in behind}) != queued - last:
-        return None  # the recorder is too small, or its watchdog has not come to write everything yet
+        return None  # the recorder is too small, or its watchdog has not recorded everything yet
     own = [item for item in behind if not item.get("is_p2p") and not _closes_region(item)]
     return scheduled - len(own)
 

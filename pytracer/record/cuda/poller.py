@@ -1,8 +1,8 @@
-"""A thread that looks once a second at what only devices know: which streams are idle, how far NCCL's collectives got.
+"""A thread that polls once a second what only devices know: idle CUDA streams, progress of NCCL's collectives.
 
-None of that may be asked while a process dies, so that the box is kept up to date before. Nothing here waits for a
-device. The thread has ended before the interpreter does: one that waits for the GIL then would be ended by
-pthread_exit() inside of C++ (see pytorch/pytorch#190489 for what that does).
+None of that can be queried while a process dies, so the recording is kept up to date before. Nothing here waits for a
+device. The thread ends before the interpreter does: one that waits for the GIL then would be ended by pthread_exit()
+inside C++ (see pytorch/pytorch#190489 for the effect).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def stop() -> None:
 
 
 class _Watch:
-    """What is asked each time; a question that fails is not asked again."""
+    """The queries of each poll; one that fails is not repeated."""
 
     def __init__(self, box: Core, native_cuda: ModuleType) -> None:
         self._box, self._native = box, native_cuda
@@ -57,7 +57,7 @@ class _Watch:
         }
 
     def run(self) -> None:
-        """Until it is told to stop."""
+        """Until it is asked to stop."""
         while self._questions and not _stop.wait(SECONDS):
             for what, ask in list(self._questions.items()):
                 try:
@@ -81,5 +81,5 @@ class _Watch:
         return True
 
     def _ask_streams(self) -> bool | None:
-        """After a failure every answer is the same."""
+        """After a failure every query returns the same error."""
         return bool(self._native.ask_streams()) or None

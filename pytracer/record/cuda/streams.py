@@ -1,6 +1,6 @@
-"""Which CUDA streams wait for each other, and the host for them: one record each, at level "ops".
+"""Waits between CUDA streams, and of the host for them: one record each, at level "ops".
 
-Python's methods only: torch's own C++ waits elsewhere. Nothing is asked of the device.
+Python's methods only: torch's own C++ waits elsewhere. No device is queried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps the methods of torch.cuda.Stream and torch.cuda.Event that make somebody wait."""
+    """Wraps the methods of torch.cuda.Stream and torch.cuda.Event that wait."""
     import torch
 
     def write(action: int, stream: Any = None, event: Any = None, other: Any = None) -> None:
@@ -39,12 +39,12 @@ def install(box: Core) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
 def _handle(event: Any) -> int:
-    """0 for an event that was never recorded: it has none yet."""
+    """0 for an event that was never recorded: it has no handle yet."""
     return int(event.cuda_event or 0) if event is not None else 0
 
 
@@ -58,7 +58,7 @@ def _guarded(box: Core, note: Callable[..., None], *args: object) -> None:
         return
     try:
         note(*args)
-    except Exception:  # e.g. wrong arguments: the original says it better
+    except Exception:  # e.g. wrong arguments: the original has the better message
         box.lib.pytracer_count_hook_error()
 
 
@@ -74,7 +74,7 @@ def _before(box: Core, owner: object, name: str, note: Callable[..., None]) -> N
 
 
 def _around(box: Core, owner: Any, note: Callable[[Any, int], None]) -> None:
-    """synchronize(): a wait that was not recorded to end is where the host stands."""
+    """synchronize(): a wait without a recorded end is where the host waits."""
     original = owner.synchronize
 
     @functools.wraps(original)

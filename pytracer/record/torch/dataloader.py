@@ -1,4 +1,4 @@
-"""DataLoaders of a process: whether each splits its samples among ranks, and whether ranks were known by then."""
+"""DataLoaders of a process: whether each splits its samples among ranks, and whether ranks were known then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 
-NOTED = 16  # loaders per process: a program that makes one per epoch says nothing new
+NOTED = 16  # loaders per process: a program that creates one per epoch adds nothing new
 
 _patches = Patches()
 _count = 0
@@ -30,7 +30,7 @@ def install(box: Core) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
@@ -50,7 +50,7 @@ def _note(box: Core, loader: Any) -> None:
                 "iterable": isinstance(loader.dataset, IterableDataset),
                 "sampler": type(sampler).__qualname__ if sampler is not None else None,
                 "distributed": isinstance(sampler, DistributedSampler),
-                # Of these it is known that they give every rank all samples; of a program's own it is not.
+                # These are known to give every rank all samples; a program's own sampler is not.
                 "plain": own and type(sampler) in (RandomSampler, SequentialSampler),
                 "initialized": bool(dist.is_available() and dist.is_initialized()),
                 "samples": len(loader.dataset) if hasattr(loader.dataset, "__len__") else None,

@@ -1,7 +1,7 @@
-"""Workers of a DataLoader: which one a process is, and which samples it was loading.
+"""DataLoader workers: which worker a process is, and which samples it was loading.
 
-A worker writes down who it is before it does anything else, so that one that is killed at once is known for what it
-is. For each batch two records are made: the indices when loading begins, an empty text when the batch is done.
+A worker records its identity before anything else, so that one that is killed at once is identified. Each batch has two
+records: the indices when loading begins, an empty text when the batch is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps the function that a worker runs. Its name and module stay, since spawn pickles it by them."""
+    """Wraps the function that a worker runs. Its name and module stay, because spawn pickles it by them."""
     worker = importlib.import_module("torch.utils.data._utils.worker")
     original = worker._worker_loop
     signature = inspect.signature(original)
@@ -45,12 +45,12 @@ def install(box: Core) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
 def _begin(box: Core, arguments: dict[str, object]) -> None:
-    """Says which worker this process is, and has its fetchers recorded. The process is the worker's own."""
+    """Records the worker's identity and its fetchers' batches. The process is the worker's own."""
     number, seed = arguments.get("worker_id"), arguments.get("base_seed")
     dataset = arguments.get("dataset")
     box.journal(
@@ -78,7 +78,7 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
 
 
 def _note_exit(box: Core) -> None:
-    """A forked worker ends by os._exit(), which nobody sees where nothing is preloaded."""
+    """A forked worker ends by os._exit(), which is not interposed without preload."""
     leave = os._exit
 
     @functools.wraps(leave)
@@ -98,7 +98,7 @@ def _recorded(box: Core, fetch: Any) -> Any:
             box.lib.pytracer_count_hook_error()
         try:
             return fetch(indices)
-        finally:  # an exception, too, is handed over: the loading is over
+        finally:  # an exception is handed over, too: the loading is over
             _sample(box, "")
 
     return fetch_and_record

@@ -1,11 +1,11 @@
-"""What DistributedDataParallel knows: names of parameters and buffers, and the layout of its gradient buckets.
+"""State of DistributedDataParallel: names of parameters and buffers, and the layout of its gradient buckets.
 
-The Reducer releases its first buckets at the start of the second forward and makes new ones in the order in which
-gradients became ready (with static_graph one iteration later, with find_unused_parameters never). An old address may be
-reused by a new bucket, so that a bucket is known by address, size and generation.
+The Reducer releases its first buckets at the start of the second forward and creates new ones in the order in which
+gradients became ready (with static_graph one iteration later, with find_unused_parameters never). A new bucket may
+reuse an old address, so a bucket is identified by address, size and generation.
 
-What a communication hook sends is often not the bucket: its collectives are called in a scope that names the hook and
-the bucket. So are those of a rank that has joined, which sends zeros.
+A communication hook often sends other tensors than the bucket: its collectives are called in a scope that names the
+hook and the bucket. So are those of a joined rank, which sends zeros.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record.bootstrap.best_effort import Care
+from pytracer.record.bootstrap.best_effort import BestEffort
 from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -28,21 +28,21 @@ LATER_EVERY = 64
 
 _patches = Patches()
 _wrapped: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
-_forwards_to_skip: dict[int, int] = {}  # by id() of modules that live
+_forwards_to_skip: dict[int, int] = {}  # by id() of live modules
 _names_used: dict[str, int] = {}
-_care = Care()
+_best_effort = BestEffort()
 _BUCKETS = "DDP's buckets"
 
 
 class _Wrapped:
-    """One DDP module: its name, its parameters' names, and the layout that was noted last."""
+    """One DDP module: its name, its parameters' names, and the last recorded layout."""
 
     def __init__(self, module: Any) -> None:
         kind = type(module.module).__name__
         _names_used[kind] = _names_used.get(kind, 0) + 1
         self.name = kind if _names_used[kind] == 1 else f"{kind} #{_names_used[kind]}"
         self.kind = kind
-        # _cdata is the address of the TensorImpl, by which the Reducer's parameters are recognized
+        # _cdata is the address of the TensorImpl, which identifies the Reducer's parameters
         self.fqns = {parameter._cdata: fqn for fqn, parameter in module.module.named_parameters()}
         self.layout: Any = None
         self.generation = -1
@@ -51,25 +51,25 @@ class _Wrapped:
 
 
 def install(box: Core, native: ModuleType) -> None:
-    """Wraps methods of DistributedDataParallel, and how a communication hook reaches the Reducer."""
+    """Wraps methods of DistributedDataParallel, and the registration of communication hooks with the Reducer."""
     import torch.distributed as dist
-    from torch.compiler import is_compiling  # straight: here torch is there, and ours is one frame more
+    from torch.compiler import is_compiling  # directly: torch is imported here, and a wrapper would be one frame more
     from torch.nn.parallel import DistributedDataParallel
 
     def note_module(module: Any) -> None:
-        _care(box, _BUCKETS, _note_module, box, native, module)
+        _best_effort(box, _BUCKETS, _note_module, box, native, module)
 
-    original = DistributedDataParallel._pre_forward  # which rebuilds the buckets when it is time
+    original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
 
     @functools.wraps(original)
     def pre_forward_and_look(module: Any, *args: object, **kwargs: object) -> object:
         result = original(module, *args, **kwargs)
         if not is_compiling():
             left = _forwards_to_skip.get(id(module), 0)
-            if left:  # nearly always: of all that is Python here, only this is run in each step
+            if left:  # nearly always: of all Python code here, only this runs in each step
                 _forwards_to_skip[id(module)] = left - 1
             else:
-                _care(box, _BUCKETS, _refresh, box, native, module)
+                _best_effort(box, _BUCKETS, _refresh, box, native, module)
         return result
 
     _patches.after(DistributedDataParallel, "__init__", note_module)
@@ -79,14 +79,14 @@ def install(box: Core, native: ModuleType) -> None:
 
 
 def _install_join(box: Core, native: ModuleType, kind: Any) -> None:
-    """A rank that has joined rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
+    """A joined rank rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
     original = getattr(kind, "_match_all_reduce_for_bwd_pass", None)
     if original is None:
         return
 
     @functools.wraps(original)
     def send_zeros(self: Any, *args: object, **kwargs: object) -> object:
-        _care(box, _BUCKETS, _refresh, box, native, self)
+        _best_effort(box, _BUCKETS, _refresh, box, native, self)
         wrapped = _wrapped.get(self)
         name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")
         return within(box, name, original, self, *args, **kwargs)
@@ -95,20 +95,22 @@ def _install_join(box: Core, native: ModuleType, kind: Any) -> None:
 
 
 def _install_hooks(box: Core, dist: ModuleType) -> None:
-    """Only what the Reducer calls is wrapped: the module keeps the hook that it was given."""
+    """Wraps only what the Reducer calls: the module keeps its own hook."""
     register, builtin = getattr(dist, "_register_comm_hook", None), getattr(dist, "_register_builtin_comm_hook", None)
     if register is not None:
 
         @functools.wraps(register)
         def register_in_scope(reducer: Any, state: Any, hook: Any) -> Any:
-            return register(reducer, state, _care(box, "a communication hook", _in_scope, box, reducer, hook) or hook)
+            return register(
+                reducer, state, _best_effort(box, "a communication hook", _in_scope, box, reducer, hook) or hook
+            )
 
         _patches.replace(dist, "_register_comm_hook", register_in_scope)
     if builtin is not None:
 
         @functools.wraps(builtin)
         def register_and_note(reducer: Any, kind: Any) -> Any:
-            _care(box, "a communication hook", _note_hook, box, reducer, str(kind).rpartition(".")[2])
+            _best_effort(box, "a communication hook", _note_hook, box, reducer, str(kind).rpartition(".")[2])
             return builtin(reducer, kind)
 
         _patches.replace(dist, "_register_builtin_comm_hook", register_and_note)
@@ -116,7 +118,7 @@ def _install_hooks(box: Core, dist: ModuleType) -> None:
 
 @unseen
 def _module_of(reducer_id: int) -> _Wrapped | None:
-    """By id(): a hook that held its Reducer would keep it alive."""
+    """By id(): a hook that referenced its Reducer would keep it alive."""
     return next((item for module, item in _wrapped.items() if id(module.reducer) == reducer_id), None)
 
 
@@ -146,7 +148,7 @@ def _in_scope(box: Core, reducer: Any, hook: Any) -> Any:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
@@ -194,7 +196,7 @@ def _refresh(box: Core, native: ModuleType, module: Any) -> None:
 
 def _write_layout(box: Core, native: ModuleType, module: Any, wrapped: _Wrapped) -> None:
     buckets = native.buckets(module.reducer)
-    if buckets == wrapped.layout:  # with its parameters: a new bucket may lie where an old one of the same size did
+    if buckets == wrapped.layout:  # with its parameters: a new bucket may have the address and size of an old one
         return
     wrapped.layout = buckets
     wrapped.generation += 1

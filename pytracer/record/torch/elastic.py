@@ -1,11 +1,11 @@
-"""torchrun's table of failures: each row carries what pytracer found out about that process.
+"""torchrun's table of failures: adds pytracer's conclusion about the process to each row.
 
-The agent builds the table (`ChildFailedError`) when all its workers have ended and nobody waits for anything any
-more: only then their black boxes are complete, and a delay disturbs no evidence. The judging is done by a process
-of its own, `python -m pytracer inspect --json`, in bounded time; when it fails the table is as torch makes it.
+The agent builds the table (`ChildFailedError`) when all its workers have ended: only then are their recordings
+complete, and a delay disturbs no evidence. A separate process, `python -m pytracer inspect --json`, draws the
+conclusions in bounded time; if it fails, the table is torch's own.
 
-A worker that is ended by a signal leaves no error file. The agent leaves one in its place, in torch's own form, so
-that whoever reads TORCHELASTIC_ERROR_FILE above torchrun gets the sentence, too.
+A worker ended by a signal leaves no error file. The agent writes one in torch's format in its place, so that readers of
+TORCHELASTIC_ERROR_FILE above torchrun get the sentence, too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _error_files: dict[int, str] = {}  # by pid: torch forgets the path when there i
 
 
 def install(box: Core) -> None:
-    """Wraps what torchrun's agent says about failures, once it is imported: other programs do not pay for that.
+    """Wraps torchrun's agent's failure report once it is imported: other programs do not pay for it.
 
-    Workers of an agent, and programs of their own, have none.
+    Workers of an agent, and programs with their own launcher, have none.
     """
     if box.preloaded and "TORCHELASTIC_RUN_ID" not in os.environ:
         when_imported(_ERRORS, lambda: _wrap(box, importlib.import_module(_ERRORS)))
@@ -58,7 +58,7 @@ def _wrap(box: Core, errors: Any) -> None:
             if box.recording:
                 _tell(box.directory, failures)
         except Exception as error:
-            if type(error).__name__ == "SignalException":  # torch's agent turns SIGTERM into it
+            if type(error).__name__ == "SignalException":  # torch's agent converts SIGTERM into it
                 raise
             box.lib.pytracer_count_hook_error()
             box.note(NoteCode.ELASTIC, f"torchrun's table was not completed: {type(error).__name__}: {error}")
@@ -69,12 +69,12 @@ def _wrap(box: Core, errors: Any) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
 def _tell(directory: Path, failures: Any) -> None:
-    """Adds a sentence to the message of each failure that is known."""
+    """Adds a sentence to the message of each failure with a conclusion."""
     sentences = verdict_sentences(_inspect(directory), socket.gethostname())
     for failure in failures.values():
         sentence = sentences.get(failure.pid)
@@ -91,15 +91,15 @@ def _tell(directory: Path, failures: Any) -> None:
 
 
 def _inspect(directory: Path) -> Any:
-    """The report about everything recorded so far, made by an untraced process."""
+    """The report about everything recorded so far, created by an untraced process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTRACER_")}
-    # Our core only: what else the job needs stays.
+    # Removes our core only: the job needs its other preloads.
     others = [item for item in re.split(r"[\s:]+", environment.pop("LD_PRELOAD", "")) if "libpytracer_core" not in item]
     if others:
         environment["LD_PRELOAD"] = ":".join(others)
     done = subprocess.run(
         [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json"],
-        env=environment, cwd=Path(__file__).resolve().parents[3],  # where -m looks first
+        env=environment, cwd=Path(__file__).resolve().parents[3],  # where -m searches first
         stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -109,7 +109,7 @@ def _inspect(directory: Path) -> Any:
 
 
 def verdict_sentences(report: Any, host: str) -> dict[int, str]:
-    """One sentence for each process of this host that has a part in the verdict, by pid."""
+    """One sentence for each process of this host that the verdict names, by pid."""
     verdict = report.get("verdict") or {}
     summary = str(verdict.get("summary") or "").strip()
     told: dict[int, str] = {}
@@ -126,11 +126,11 @@ def verdict_sentences(report: Any, host: str) -> dict[int, str]:
             told[pid] = f"pytracer: a consequence: {why}"
         elif why:
             told[pid] = f"pytracer: {why}"
-    return {pid: one_line(sentence) for pid, sentence in told.items()}  # torchrun prints them as they are
+    return {pid: one_line(sentence) for pid, sentence in told.items()}  # torchrun prints them unchanged
 
 
 def _python_place(process: Any) -> str | None:
-    """`train.py:12 in step`: the innermost line of the program's own."""
+    """`train.py:12 in step`: the innermost line of the program itself."""
     frames = process.get("python_stack") or (process.get("exception") or {}).get("python_stack") or []
     own = [frame for frame in frames if frame.get("file") and not _LIBRARY.search(frame["file"])]
     for frame in [*own, *frames][:1]:

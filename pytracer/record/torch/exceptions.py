@@ -1,4 +1,4 @@
-"""Uncaught Python exceptions: what sys.excepthook sees, and what multiprocessing catches before it could."""
+"""Uncaught Python exceptions: those that reach sys.excepthook, and those that multiprocessing catches before."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def install(box: Core) -> None:
 
 
 def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
-    if _installed is not hook:  # taken back meanwhile
+    if _installed is not hook:  # disabled meanwhile
         return
     from multiprocessing.process import BaseProcess
 
@@ -53,7 +53,7 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
     def run_and_record(self: BaseProcess) -> None:
         try:
             run(self)
-        except Exception as error:  # multiprocessing prints it and exits with 1; excepthook never sees it
+        except Exception as error:  # multiprocessing prints it and exits with 1; excepthook is not called
             write(box, error, error.__traceback__)
             raise
 
@@ -61,7 +61,7 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     global _installed, _previous
     if _installed is not None and sys.excepthook is _installed and _previous is not None:
         sys.excepthook = _previous
@@ -71,9 +71,9 @@ def uninstall() -> None:
 
 @unseen
 def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
-    """Writes an EXCEPTION fact. Never raises: the exception at hand matters more.
+    """Writes an EXCEPTION entry. Never raises: the current exception matters more.
 
-    `on_its_way`: the function that runs while the exception has not reached the top, and may still be caught.
+    `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
     """
     try:
         box.journal(

@@ -1,6 +1,6 @@
-"""FSDP1 (FullyShardedDataParallel): its units, each with one flat parameter, and scopes around what they communicate.
+"""FSDP1 (FullyShardedDataParallel): its units, each with one flat parameter, and scopes around their communication.
 
-Its ranges do not tell units apart, so that scopes are set here, with the names that FSDP2's ranges would have.
+Its ranges do not identify units, so scopes are set here, with the names that FSDP2's ranges would have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from pytracer.record.bootstrap.dynamo import is_compiling
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.torch.fsdp_common import Unit, care, root_name, storage_addr
+from pytracer.record.torch.fsdp_common import Unit, best_effort, root_name, storage_addr
 from pytracer.record.torch.scopes import within
 
 _SUBJECT = "the units of FullyShardedDataParallel"
@@ -33,14 +33,14 @@ def install(box: Core) -> None:
 
     @functools.wraps(init)
     def init_and_name(self: Any, state: Any, root_module: Any, *args: object, **kwargs: object) -> object:
-        care(box, _SUBJECT, _name_units, root_module)
+        best_effort(box, _SUBJECT, _name_units, root_module)
         return init(self, state, root_module, *args, **kwargs)
 
     @functools.wraps(unshard)
     def unshard_in_scope(self: Any, *args: object, **kwargs: object) -> object:
         if is_compiling():
             return unshard(self, *args, **kwargs)
-        unit = care(box, _SUBJECT, _unit_of, box, self)
+        unit = best_effort(box, _SUBJECT, _unit_of, box, self)
         if unit is None:
             return unshard(self, *args, **kwargs)
         return within(box, unit.scope("FSDP::all_gather", box), unshard, self, *args, **kwargs)
@@ -73,7 +73,7 @@ def _plain(name: str) -> str:
 
 def _unit_of(box: Core, handle: Any) -> Unit:
     unit = _units.get(handle)
-    if unit is None:  # wrapped before enable(), and past its root's first forward
+    if unit is None:  # wrapped before enable(), and after its root's first forward
         unit = _units[handle] = Unit("?", type(handle._fully_sharded_module).__name__)
     if unit.is_time():
         unit.note(box, _describe(handle, unit))

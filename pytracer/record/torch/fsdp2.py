@@ -1,6 +1,6 @@
-"""FSDP2: the units below a root, when its forward begins.
+"""FSDP2: the units below a root, recorded when its forward begins.
 
-A unit's parameters are listed in the order of its FSDPParam objects: the order in which its operators take them.
+A unit's parameters are listed in the order of its FSDPParam objects, which is the order of its operators' tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pytracer.blackbox.numbers import TensorRole
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
-from pytracer.record.torch.fsdp_common import Unit, care, root_name, storage_addr
+from pytracer.record.torch.fsdp_common import Unit, best_effort, root_name, storage_addr
 from pytracer.record.torch.scopes import within
 
 _SUBJECT = "the units of fully_shard"
@@ -35,18 +35,18 @@ class _Tensor(ctypes.Structure):
 
 
 def install(box: Core) -> None:
-    """Wraps FSDPState._root_pre_forward, where torch has given the names, and FSDPParamGroup.wait_for_unshard."""
+    """Wraps FSDPState._root_pre_forward, where torch has set the names, and FSDPParamGroup.wait_for_unshard."""
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
     from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
     def note_root(state: Any) -> None:
         if getattr(state, "_is_root", False):
-            care(box, _SUBJECT, _note_root, box, state)
+            best_effort(box, _SUBJECT, _note_root, box, state)
 
     def note_unsharded(group: Any) -> None:
         unit = _units.get(group)
         if unit is not None and unit.by_hand:
-            care(box, _SUBJECT, _note_unsharded, box, group, unit)
+            best_effort(box, _SUBJECT, _note_unsharded, box, group, unit)
 
     patches.after(FSDPState, "_root_pre_forward", note_root)
     patches.after(FSDPParamGroup, "wait_for_unshard", note_unsharded)
@@ -77,7 +77,7 @@ def _note_unit(box: Core, group: Any, unit: Unit) -> None:
     mesh = group.mesh_info
     world = getattr(mesh, "shard_mesh_size", 1)
     params = group.fsdp_params
-    # Whose unsharded parameters no operator of FSDP's writes: nothing to gather, or gathered into temporaries first.
+    # No operator of FSDP writes their unsharded parameters: nothing to gather, or gathered into temporaries first.
     unit.by_hand = world == 1 or any(getattr(param.fsdp_placement, "dim", 0) != 0 for param in params)
     unit.note(
         box,

@@ -1,11 +1,11 @@
-"""What FSDP1 and FSDP2 share: the entries that name a unit, its parameters and its shards."""
+"""Shared by FSDP1 and FSDP2: the entries that name a unit, its parameters and its shards."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pytracer.blackbox.numbers import Entry
-from pytracer.record.bootstrap.best_effort import Care
+from pytracer.record.bootstrap.best_effort import BestEffort
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
 from pytracer.record.torch import process_groups
@@ -13,9 +13,9 @@ from pytracer.record.torch.scopes import scope
 
 CLOSE_CALLS = 3  # names and shards rarely change after the first steps
 LATER_EVERY = 64
-MOST_GENERATIONS = 8  # of one unit: the journal has an end
+MOST_GENERATIONS = 8  # of one unit: the journal is finite
 
-care = Care()
+best_effort = BestEffort()
 _roots: dict[str, int] = {}
 
 
@@ -26,7 +26,7 @@ def root_name(kind: str) -> str:
 
 
 class Unit:
-    """One unit: when it was looked at, and what was noted last."""
+    """One unit: when it was read, and what was last recorded."""
 
     def __init__(self, module: str, fqn: str) -> None:
         self.module, self.fqn = module, fqn
@@ -42,11 +42,11 @@ class Unit:
 
     @unseen
     def scope(self, step: str, box: Core) -> int:
-        """The scope that FSDP2's own range of that name would be, e.g. `FSDP::all_gather (layers.0)`."""
+        """The scope that FSDP2's own range of that name would have, e.g. `FSDP::all_gather (layers.0)`."""
         return scope(box, f"{step} ({self.fqn})" if self.fqn else step)
 
     def note(self, box: Core, described: dict[str, object]) -> None:
-        """Writes UNIT when it differs from what was written last."""
+        """Writes UNIT if it differs from the last entry."""
         if described == self._noted or self._generation + 1 >= MOST_GENERATIONS:
             return
         self._noted = described
@@ -56,5 +56,5 @@ class Unit:
 
 
 def storage_addr(tensor: Any) -> int:
-    """Where its bytes begin; 0 when it has none at the moment."""
+    """Address of its storage; 0 if it has none at the moment."""
     return int(tensor.data_ptr()) if tensor.untyped_storage().nbytes() else 0

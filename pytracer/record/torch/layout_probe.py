@@ -1,6 +1,6 @@
-"""Tensors whose addresses are known: the core finds by them where torch keeps what the crash handler follows.
+"""Tensors with known addresses, by which the core determines the offsets of torch's private members.
 
-torch's members are private, and each version lays them out anew. Two probes: the second has to confirm the first.
+Each version of torch has its own layout. Two probes: the second has to confirm the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TRIES = 3
 
 
 def learn(box: Any) -> bool:
-    """Lets the core learn; False when this torch is laid out in a way that it does not know."""
+    """Lets the core probe; False if the layout of this torch is unknown."""
     return any(_try(box) for _ in range(_TRIES))
 
 
@@ -30,7 +30,7 @@ def _try_here(box: Any, torch: Any) -> bool:
     first, alive = _probe(torch, offset=91, shape=(3, 413))
     second, alive_too = _probe(torch, offset=67, shape=(7, 83))
     known = bool(box.lib.pytracer_learn_torch(first, second))
-    del alive, alive_too  # until here
+    del alive, alive_too  # until now
     return known
 
 
@@ -42,7 +42,7 @@ def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[bytes, list
     storage = tensor.untyped_storage()
     leaf, gradient = empty(3, requires_grad=True), empty(3)
     leaf.grad = gradient
-    # Of the operators that keep a tensor for backward, one that computes nothing here: no kernel's code is brought in.
+    # Of the operators that keep a tensor for backward, one that computes nothing here, so that no kernel is loaded.
     kept = empty(3, 2)
     result = empty(0, 3, requires_grad=True).mm(kept)
     function = result.grad_fn

@@ -1,4 +1,4 @@
-"""The tree of names in the box, from Python: who belongs to whom. Where tensors lie, the core looks up by itself.
+"""The tree of names in the recording, from Python: ownership. The core itself reads where tensors lie.
 
 Nothing is kept alive, and no tensor gets a weak reference: torch.utils.swap_tensors refuses tensors that have one.
 Addresses of Python objects are kept for identity; the core follows an address only while its TensorImpl is the same.
@@ -22,7 +22,7 @@ TRANSPARENT_NAMES = frozenset(("_orig_mod", "_fsdp_wrapped_module", "_checkpoint
 _PLAIN = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 MOST_TEXTS = 16384
 LONGEST_TEXT = 160
-KEPT_GONE = 4096  # what died is remembered at least so long
+KEPT_GONE = 4096  # minimum number of deaths before a slot is reused
 SAME_NAME = 1024  # tensors of one user name
 
 
@@ -50,15 +50,15 @@ class NameTable:
         self._complained = False
 
     def modules(self) -> list[Any]:
-        """Those that live."""
+        """Live modules."""
         return [module for owner in list(self._modules.values()) if (module := owner.ref()) is not None]
 
     def optimizers(self) -> list[Any]:
-        """Those that live."""
+        """Live optimizers."""
         return [optimizer for owner in list(self._optimizers.values()) if (optimizer := owner.ref()) is not None]
 
     def module(self, module: Any) -> _Owner:
-        """The owner of that module; one that is new is noted with all that it contains."""
+        """The owner of that module; a new one is recorded with all its contents."""
         owner = self._modules.get(id(module))
         if owner is not None and owner.ref() is module:
             return owner
@@ -71,7 +71,7 @@ class NameTable:
         self._tensor(self.module(module), NameRole.PARAMETER if parameter else NameRole.BUFFER, key, tensor)
 
     def contents(self, module: Any) -> None:
-        """Notes the tensors and children of a module again, wherever they are now."""
+        """Records the tensors and children of a module again, with their current addresses."""
         owner, attributes = self.module(module), module.__dict__
         for role, name in ((NameRole.PARAMETER, "_parameters"), (NameRole.BUFFER, "_buffers")):
             for key, tensor in list((attributes.get(name) or {}).items()):
@@ -90,12 +90,12 @@ class NameTable:
             self._write(owner.slot, NameRole.MODULE, key, parent.slot, flags, id(child), 0)
 
     def knows(self, optimizer: Any) -> bool:
-        """Whether its state was noted before."""
+        """Whether its state was recorded before."""
         owner = self._optimizers.get(id(optimizer))
         return owner is not None and owner.ref() is optimizer
 
     def optimizer_state(self, optimizer: Any, is_tensor: Callable[[Any], bool]) -> None:
-        """Notes what an optimizer keeps for each parameter."""
+        """Records the optimizer's state tensors of each parameter."""
         if not self.knows(optimizer):
             self._owner(self._optimizers, optimizer, NameRole.MODULE, type(optimizer).__name__)
         owner = self._optimizers[id(optimizer)]
@@ -142,7 +142,7 @@ class NameTable:
         if slot:
             return slot
         group, index = place or (0, 0)
-        key = f"{index} of group {group} of {type(owner.ref()).__name__}"  # of no module that we know
+        key = f"{index} of group {group} of {type(owner.ref()).__name__}"  # of no known module
         self._tensor(owner, NameRole.PARAMETER, key, param)
         return self._tensor_slots.get(id(param), 0)
 
@@ -190,12 +190,12 @@ class NameTable:
 
 
 def local_part(tensor: Any) -> Any:
-    """This process's part of a DTensor, which has no storage of its own; any other tensor as it is."""
+    """This process's part of a DTensor, which has no storage of its own; other tensors unchanged."""
     return tensor._local_tensor if type(tensor).__name__ == "DTensor" else tensor
 
 
 def item_bytes(tensor: Any) -> int:
-    """Size of an element, without asking a subclass's __torch_function__."""
+    """Size of an element, without calling a subclass's __torch_function__."""
     kind = type(tensor)
     if (kind.__module__, kind.__name__) in _PLAIN:
         return int(tensor.element_size())

@@ -1,8 +1,8 @@
-"""Names of tensors: parameters, buffers, optimizer state, and what the program itself names.
+"""Names of tensors: parameters, buffers, optimizer state, and names given by the program.
 
-Modules tell of themselves when something is registered in them (torch's registration hooks), when they are copied or
-unpickled, moved and loaded. Nothing runs in a forward or backward pass. After an optimizer's step the core looks where
-the tensors lie now, and now and then everything is noted again; each takes at most one part in 1000 of the time.
+Modules are recorded when something is registered in them (torch's registration hooks), when they are copied or
+unpickled, moved and loaded. Nothing runs in a forward or backward pass. After an optimizer's step the core reads where
+the tensors lie, and now and then everything is recorded again; each takes at most one part in 1000 of the time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pytracer.record.torch import layout_probe
 if TYPE_CHECKING:
     from pytracer.record.torch.name_table import NameTable
 
-SHARE = 1000  # noting everything again takes at most one part in so many of the time
-DEEPEST, MOST_NAMED = 4, 4096  # of what one call of name() is given
+SHARE = 1000  # recording everything again takes at most one part in this many of the time
+DEEPEST, MOST_NAMED = 4, 4096  # tensors of one call of name()
 
 NEVER = (1 << 63) - 1
 
@@ -34,7 +34,7 @@ _recorder: _Recorder | None = None
 
 
 def install(box: Core, objects: list[object]) -> None:
-    """Registers the hooks. Modules and optimizers among `objects`, the garbage collector's, were made before."""
+    """Registers the hooks. `objects`, the garbage collector's, include modules and optimizers created before."""
     global _recorder
     if not layout_probe.learn(box):
         box.note(
@@ -48,7 +48,7 @@ def install(box: Core, objects: list[object]) -> None:
 
 
 def uninstall() -> None:
-    """Takes hooks and patches back. What was recorded stays."""
+    """Removes hooks and patches. What was recorded stays."""
     global _recorder
     _recorder = None
     while _handles:
@@ -58,12 +58,11 @@ def uninstall() -> None:
 
 @unseen
 def name(tensors: T, text: str) -> T:
-    """Gives a tensor a name of your own, by which reports call its storage: `pytracer.name(cache, "kv_cache")`.
+    """Names a tensor in reports: `pytracer.name(cache, "kv_cache")`.
 
-    Lists, tuples and dicts give their tensors the names `text[0]`, `text['key']`. About 2 us for a tensor. Nothing is
-    kept alive, and nothing changes; the name stays with the storage that the tensor has now. Anything that is no tensor
-    is left out. Does nothing when nothing is recorded, and in a function that torch.compile compiles: what is named
-    there may never exist.
+    Tensors in lists, tuples and dicts get the names `text[0]`, `text['key']`; other objects are ignored. Costs about 2
+    us per tensor. Nothing is kept alive or changed; the name applies to the storage that the tensor has now. Does
+    nothing if recording is off, or inside a function compiled by torch.compile, where the tensor may never exist.
 
     Args:
         tensors: a tensor, or a list, tuple or dict of them, also nested.
@@ -79,7 +78,7 @@ def name(tensors: T, text: str) -> T:
 
 
 def attend(optimizer: Any) -> int:
-    """After a step: notes an optimizer that is new, or everything when it is time. When to be called again, in ns."""
+    """After a step: records a new optimizer, or everything when it is time. Returns when to be called again, in ns."""
     recorder = _recorder
     return recorder.attend(optimizer) if recorder is not None else NEVER
 
@@ -92,7 +91,7 @@ class _Recorder:
 
         self._box, self._torch = box, torch
         self._complained = False
-        self._noted_ns = 0  # when everything may be noted again
+        self._noted_ns = 0  # when everything may be recorded again
 
     @property
     def _table(self) -> NameTable:
@@ -116,7 +115,7 @@ class _Recorder:
             )
         )
         self._after(m.Module, "__setstate__", self._note_contents)  # deepcopy and unpickling register nothing
-        self._after(m.Module, "_apply", self._note_contents)  # to(), cuda(), half(): buffers become other objects
+        self._after(m.Module, "_apply", self._note_contents)  # to(), cuda(), half(): replace buffers
         self._after(m.Module, "load_state_dict", self._note_tree)  # may swap tensors
         self._after(Optimizer, "load_state_dict", self._note_state)
 
@@ -132,10 +131,10 @@ class _Recorder:
                 self._box.note(NoteCode.NAMES, f"some tensors are not named: {type(error).__name__}: {error}")
 
     def find_older(self, objects: list[object]) -> None:
-        """Modules and optimizers that were made before recording began."""
+        """Modules and optimizers created before recording started."""
         module, optimizer = self._torch.nn.Module, self._torch.optim.Optimizer
         for thing in objects:
-            kind = type(thing)  # not isinstance: proxies pretend by __class__
+            kind = type(thing)  # not isinstance: proxies report other types by __class__
             if issubclass(kind, module) and "_parameters" in thing.__dict__:
                 self._table.module(thing)
             elif issubclass(kind, optimizer):

@@ -1,8 +1,8 @@
-"""What happens after an optimizer's step: steps are counted, and now and then names are noted again.
+"""After an optimizer's step: counts steps, and now and then records names again.
 
 The hook itself is native (csrc/hooks/optimizer_step.cpp). It counts the steps of the first optimizer, unless the
-program calls pytracer.step() itself, and calls back for an optimizer that it does not know and when the time has come.
-Optimizers that step within one graph of torch.compile's are seen once for each run of the graph, by the last of them.
+program calls pytracer.step() itself, and calls back for an unknown optimizer and when the time has come. Of optimizers
+that step within one graph of torch.compile, the last is recorded once for each run of the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _followed: dict[int, weakref.ref[object]] = {}
 
 
 def install(native: ModuleType, attend: Callable[[Any], int]) -> None:
-    """Registers torch's global post-step hook. `attend` is given an optimizer; it says when to be called again (ns)."""
+    """Registers torch's global post-step hook. `attend` gets an optimizer, and returns when to be called again (ns)."""
     global _handle, _native
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -52,7 +52,7 @@ def uninstall() -> None:
 
 
 def _follow(native: ModuleType, optimizer: Any) -> None:
-    """The hook knows optimizers by their addresses: one that dies must be forgotten, before another one lies there."""
+    """The hook identifies optimizers by address: a destroyed one is removed before another one gets its address."""
     key = id(optimizer)
     known = _followed.get(key)
     if known is not None and known() is optimizer:

@@ -1,8 +1,8 @@
-"""Storages that are older than the recording: found once, when the hooks have been installed.
+"""Storages allocated before recording started: found once, after the hooks have been installed.
 
-What torch's Python half holds is reached through the garbage collector: parameters, buffers, optimizer state and every
-other tensor that was ever seen by Python. Tensors that only C++ holds, and objects that `gc.freeze()` has put away, are
-met later, as arguments of autograd nodes and collectives, or never.
+Those known to Python are found through the garbage collector: parameters, buffers, optimizer state and all other
+tensors that Python ever saw. Tensors held only by C++, and objects behind `gc.freeze()`, are found later, as arguments
+of autograd nodes and collectives, or never.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BUDGET_NS = 200_000_000
 
 
 def follow(box: Core, native: ModuleType, objects: list[object]) -> None:
-    """Adds those among `objects`, which are the garbage collector's, to the tables; a note says what was left out."""
+    """Adds those among `objects`, the garbage collector's, to the tables; a note counts what was left out."""
     begin = time.monotonic_ns()
     looked_at, followed, not_followed = native.follow_older(objects, BUDGET_NS)
     total = len(objects)

@@ -1,8 +1,8 @@
-"""Which rank this is: noted when the default process group is made, and when the process begins to leave it.
+"""The rank of this process: recorded when the default process group is created, and when it is left.
 
-Also exceptions that nothing else shows in time: those that mp.spawn catches itself, and those that are on their way
-while `destroy_process_group` runs in a `finally`. The peers fail at once then, the exception reaches the top later, or
-never, when the launcher ends the process in its cleanup.
+Also exceptions that would be recorded too late: those that mp.spawn catches itself, and those in flight while
+`destroy_process_group` runs in a `finally`. The peers fail at once then; the exception reaches the top later, or never,
+if the launcher ends the process during its cleanup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytracer.record.core import Core
 from pytracer.record.torch import exceptions
 
 _patches = Patches()
-_noted: tuple[int, int] | None = None  # pid and rank of the last note: a forked child notes again
+_noted: tuple[int, int] | None = None  # pid and rank of the last entry: a forked child writes its own
 LEAVING = "destroy_process_group"
 
 
@@ -81,7 +81,7 @@ def install(box: Core, native: ModuleType) -> None:
 
 
 def uninstall() -> None:
-    """Puts back what is still ours."""
+    """Restores what is still ours."""
     _patches.put_back()
 
 
@@ -105,7 +105,7 @@ def note_rank(box: Core) -> None:
 
 @unseen
 def note_leaving(box: Core) -> None:
-    """Writes RANK with `left`, before it the exception that is on its way, if there is one. Never raises."""
+    """Writes RANK with `left`, preceded by the exception in flight, if there is one. Never raises."""
     global _noted
     try:
         import torch.distributed as dist
@@ -116,7 +116,7 @@ def note_leaving(box: Core) -> None:
         if isinstance(error, Exception):
             exceptions.write(box, error, error.__traceback__, on_its_way=LEAVING)
         box.journal(Entry.RANK, {**_rank(), "left": LEAVING})
-        _noted = None  # whoever makes a process group again becomes a rank again
+        _noted = None  # creating a process group again makes it a rank again
     except Exception:
         box.lib.pytracer_count_hook_error()
 
@@ -135,7 +135,7 @@ def _rank() -> dict[str, object]:
 
 @unseen
 def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
-    """Writes GROUP: `group` may be GroupMember.NON_GROUP_MEMBER, then it has no name. Never raises."""
+    """Writes GROUP; for GroupMember.NON_GROUP_MEMBER without a name. Never raises."""
     try:
         import torch.distributed as dist
 
@@ -157,7 +157,7 @@ def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
 
 
 def _note_groups_of(box: Core, name: str) -> None:
-    """Wraps a function of distributed_c10d that makes a group: new_group and DeviceMesh end in them (torch 2.13)."""
+    """Wraps a function of distributed_c10d that creates a group: new_group and DeviceMesh end in them (torch 2.13)."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
@@ -170,7 +170,7 @@ def _note_groups_of(box: Core, name: str) -> None:
         given = kwargs.get("ranks", args[0] if args else None)
         ranks = [int(rank) for rank in given] if isinstance(given, (list, tuple, range)) else None
         if ranks is not None and not kwargs.get("use_local_synchronization"):
-            # Members meet in there: where ranks disagree on their groups, it does not return.
+            # Members synchronize in there: if ranks disagree on their groups, it does not return.
             about = kwargs.get("group_desc")
             box.journal(Entry.GROUP, {"begun": True, "ranks": ranks, "description": about and str(about)})
         group = original(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Scopes: what a thread is busy with while it calls collectives. FSDP2's are its ranges (csrc/hooks/ranges.cpp)."""
+"""Scopes: what a thread is doing while it calls collectives. FSDP2's are its ranges (csrc/hooks/ranges.cpp)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
 from pytracer.record.core import Core
 
-MOST = 4096  # names; a program that makes up new ones for ever is cut off
+MOST = 4096  # names; a program that generates new ones forever is limited
 
 _ids: dict[str, int] = {}
 _box: Core | None = None
@@ -16,9 +16,9 @@ _box: Core | None = None
 
 @unseen
 def scope(box: Core, name: str) -> int:
-    """The journal id of a scope, which is written once; 0 when there are too many."""
+    """The journal id of a scope, which is written once; 0 if there are too many."""
     global _box
-    if _box is not box:  # ids belong to one box
+    if _box is not box:  # ids belong to one recording
         _ids.clear()
         _box = box
     known = _ids.get(name)

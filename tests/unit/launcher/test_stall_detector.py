@@ -8,7 +8,7 @@ import pytest
 
 from pytracer.blackbox import codec, schema
 from pytracer.launcher import stall_detector
-from pytracer.launcher.stall_detector import Movement
+from pytracer.launcher.stall_detector import StallDetector
 from tests.support.synth import Box
 
 
@@ -37,17 +37,17 @@ def set_header(path: Path, name: str, value: int) -> None:
 def test_still_counters_are_told_once(tmp_path: Path, clock: list[float]) -> None:
     """And again after something moved."""
     path = working(tmp_path / "boxes")
-    watched = Movement(tmp_path / "boxes", 10)
+    watched = StallDetector(tmp_path / "boxes", 10)
     told = []
     for now in (0, 5, 11, 12, 30):
         clock[0] = now
-        told.append(watched.stands_still())
+        told.append(watched.stalled())
     assert told == [False, False, True, False, False]
     set_header(path, "epoch", 77)
     clock[0] = 31
-    assert not watched.stands_still()
+    assert not watched.stalled()
     clock[0] = 42
-    assert watched.stands_still()
+    assert watched.stalled()
 
 
 def test_records_of_a_thread_are_movement(tmp_path: Path, clock: list[float]) -> None:
@@ -70,21 +70,21 @@ def test_start_of_a_job_needs_more_patience(tmp_path: Path, clock: list[float]) 
     """Nothing is recorded while torch is imported."""
     (tmp_path / "boxes").mkdir()
     Box(pid=101, ppid=99).write(tmp_path / "boxes" / "node0.101.blackbox")
-    watched = Movement(tmp_path / "boxes", 10)
+    watched = StallDetector(tmp_path / "boxes", 10)
     told = []
     for now in (0, 20, 59, 61):
         clock[0] = now
-        told.append(watched.stands_still())
+        told.append(watched.stalled())
     assert told == [False, False, False, True]
 
 
 def test_job_without_boxes_and_broken_ones_are_no_standstill(tmp_path: Path, clock: list[float]) -> None:
     """Nothing raises; half a box is not a beginning."""
-    watched = Movement(tmp_path / "boxes", 1)
+    watched = StallDetector(tmp_path / "boxes", 1)
     clock[0] = 100
-    assert not watched.stands_still()
+    assert not watched.stalled()
     (tmp_path / "boxes").mkdir()
     (tmp_path / "boxes" / "half.blackbox").write_bytes(bytes(700))
-    assert not watched.stands_still()
+    assert not watched.stalled()
     clock[0] = 110
-    assert not watched.stands_still()
+    assert not watched.stalled()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytracer.blackbox.note_codes import NoteCode
-from pytracer.record.bootstrap.lazy import Part
+from pytracer.record.bootstrap.lazy import LazyInstaller
 from pytracer.record.bootstrap.patches import Patches
 
 
@@ -31,7 +31,7 @@ def owner() -> Any:
     return types.SimpleNamespace(first=lambda *given: ["first", *given], second=lambda: ["second"])
 
 
-def part_of(owner: Any, box: Box, log: list[str]) -> tuple[Part, Patches]:
+def part_of(owner: Any, box: Box, log: list[str]) -> tuple[LazyInstaller, Patches]:
     """A part that puts its own function around each of the owner's, waiting for their first call."""
     patches = Patches()
 
@@ -43,7 +43,7 @@ def part_of(owner: Any, box: Box, log: list[str]) -> tuple[Part, Patches]:
         for name in ("first", "second"):
             patches.replace(owner, name, around(getattr(owner, name)))
 
-    return Part(box, install).at_call(owner, "first", "second", "of_another_torch"), patches  # type: ignore[arg-type]
+    return LazyInstaller(box, install).at_call(owner, "first", "second", "of_another_torch"), patches  # type: ignore[arg-type]
 
 
 def test_first_call_is_recorded_already(owner: Any) -> None:
@@ -103,6 +103,6 @@ def test_part_that_fails_costs_itself_only(owner: Any) -> None:
     def fail() -> None:
         raise ImportError("gone")
 
-    Part(box, fail).at_call(owner, "first")  # type: ignore[arg-type]
+    LazyInstaller(box, fail).at_call(owner, "first")  # type: ignore[arg-type]
     assert owner.first(1) == ["first", 1]
     assert box.notes == ["a part of the recording is not installed: ImportError: gone"]

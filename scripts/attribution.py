@@ -1,7 +1,8 @@
-"""Whom torchrun, torch's Flight Recorder analyzer and pytracer blame, in jobs of tests/distributed, counted.
+"""Counts how often torchrun, torch's Flight Recorder analyzer and pytracer blame the right rank of a failed job.
 
-Each run of a scenario is two jobs: one without pytracer, for torchrun's table of failures and for Flight Recorder
-dumps, and one below `pytracer run`. What the jobs left is kept in --keep DIR; jobs that are there are not run again.
+Each run of a scenario of tests/distributed is two jobs: one without pytracer, for torchrun's table of failures and for
+Flight Recorder dumps, and one below `pytracer run`. Their output is kept in --keep DIR; jobs found there are not
+repeated.
 """
 
 from __future__ import annotations
@@ -33,34 +34,16 @@ _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):.*?\brank\s*:\s
 _CULPRIT = re.compile(r"Culprit rank (\d+)")
 _MISSING = re.compile(r"missing ranks: \{([\d, ]+)\}")
 
-PAGE = """# Who is blamed
+PAGE = ROOT / "docs" / "guide" / "who-died-first.md"
+END = "<!-- attribution: end -->"
+PART = """<!-- attribution: begin (scripts/attribution.py --runs {runs} --write) -->
 
-<!-- Written by `scripts/who_is_blamed.py --runs {runs} --write docs/measurements/who-is-blamed.md`. -->
-
-Jobs of `tests/distributed` over gloo, each run {runs} times, and the ranks that are blamed for what went wrong:
-
-- **torchrun**: the "Root Cause (first observed failure)" of its table, in jobs without pytracer. With two agents there
-  are two tables: *0+3* is rank 0 in the first and rank 3 in the second. Of jobs in which nothing died there is none.
-- **Flight Recorder**: `python -m torch.distributed.flight_recorder.fr_trace` on dumps of the same jobs; the culprits or
-  missing ranks of the first collective of which it says something. gloo has no watchdog that would write dumps, so
-  every rank writes one three times a second until its end: more than it would leave by itself. *Cannot run* is its
-  KeyError in every job of which a collective was in a dump: torch's dumps of gloo lack the group that they refer to.
-  *Nothing* are jobs that were over so soon that none was; *no dumps* have no rank that got as far as its first.
-- **FR, pytracer's records**: the same analyzer on what `pytracer dump RUN --flight-recorder DIR` makes of the black
-  boxes. It looks at collectives only, and is not meant for deaths of other kinds.
-- **pytracer**: the rank of its verdict, or the ranks of which it says that they disagree. It is right when the class of
-  the verdict is right, too.
-
-*4/4* means right in 4 of 4 runs; otherwise the answers are given, with how often. Ranks that disagree or wait for each
-other cannot be told apart by a vote: the right answer there is all of them, which torchrun's table has no way to say.
-pytracer's rules were written with these scenarios in view: its column shows that they hold when the jobs are run again,
-not how often they are right about jobs that nobody thought of. Recordings are judged by the code that writes the page.
-
-{verdict}
+Each job was run {runs} times. {totals}
 
 On {machine}.
 
 {table}
+
 """
 
 
@@ -80,14 +63,14 @@ class Cell:
 
 
 def main() -> int:
-    """Runs what is not there yet, prints, writes."""
+    """Runs missing jobs, prints the table, writes it if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=4, metavar="N", help="how often each scenario is run")
-    parser.add_argument("--keep", type=Path, default=ROOT / "runs" / "who-is-blamed", metavar="DIR")
+    parser.add_argument("--keep", type=Path, default=ROOT / "runs" / "attribution", metavar="DIR")
     parser.add_argument("--only", default="", metavar="WORD", help="scenarios whose name holds this")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="jobs at a time")
     parser.add_argument("--untraced", action="store_true", help="run the jobs without pytracer only")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the table as a page of docs/")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/guide/who-died-first.md")
     options = parser.parse_args()
     scenarios = [s for s in WRONG if s.start != "spawn" and options.only in str(s)]
     keep = options.keep.resolve()
@@ -98,9 +81,16 @@ def main() -> int:
     table = _markdown(rows)
     print(f"{table}\n\n{_totals(rows)}")
     if options.write:
-        text = PAGE.format(runs=options.runs, verdict=_totals(rows), machine=machine(), table=table)
-        options.write.write_text(text, encoding="utf-8")
+        _write(PART.format(runs=options.runs, totals=_totals(rows), machine=machine(), table=table))
     return 0
+
+
+def _write(part: str) -> None:
+    head, found, rest = PAGE.read_text(encoding="utf-8").partition("<!-- attribution: begin")
+    _, closed, rest = rest.partition(END)
+    if not found or not closed:
+        sys.exit(f"{PAGE} has no markers for the table")
+    PAGE.write_text(head + part + END + rest, encoding="utf-8")
 
 
 def _acts(options: argparse.Namespace) -> tuple[Callable[[Scenario, Path], None], ...]:
@@ -187,7 +177,11 @@ def _of_pytracer(scenario: Scenario, report: Report) -> tuple[str, bool]:
 def _totals(rows: Sequence[tuple[Scenario, list[Cell]]]) -> str:
     names = ("torchrun", "the Flight Recorder analyzer", "the same on pytracer's records", "pytracer")
     sums = [(sum(c[i].right for _, c in rows), sum(c[i].total for _, c in rows)) for i in range(len(names))]
-    return "Right: " + ", ".join(f"{n} {right} of {total}" for n, (right, total) in zip(names, sums, strict=True)) + "."
+    return (
+        "Right answers: "
+        + ", ".join(f"{n} {right} of {total}" for n, (right, total) in zip(names, sums, strict=True))
+        + "."
+    )
 
 
 def _markdown(rows: Sequence[tuple[Scenario, list[Cell]]]) -> str:
