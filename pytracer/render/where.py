@@ -53,8 +53,10 @@ def _sentence(item: AddressReport) -> Text:
     asked = f"{item.asked} = " if item.asked != item.addr else ""
     text = Text(asked).append(item.addr or "?", style="bold")
     text.append(f" {item.says or 'is in nothing that was recorded'}")
-    permissions = item.region.permissions if item.region is not None and item.storage is None else None
-    return text.append(f" ({permissions})") if permissions and permissions not in (item.says or "") else text
+    region = item.region if item.storage is None else None
+    if region is None or not region.permissions or region.kind == "anonymous":  # its own words have the permissions
+        return text
+    return text.append(f" ({region.permissions})")
 
 
 def _rows(item: AddressReport) -> Iterator[tuple[str, str]]:

@@ -58,11 +58,17 @@ class UnitLife:
         return f"{WHAT_WORDS[self.what].format(self.parameter or '?')} of {self.unit_words}"
 
     @property
+    def is_of_one(self) -> bool:
+        """Whether the storage belongs to one parameter, which its name says."""
+        return self.what in _OF_ONE
+
+    @property
     def unit_words(self) -> str:
         """`FSDP unit layers.0`, `the root FSDP unit`."""
         return f"FSDP unit {self.unit}" if self.unit else "the root FSDP unit"
 
 
+_OF_ONE = ("unsharded-parameter", "unsharded-gradient", "local-shard")
 WHAT_WORDS = {
     "unsharded-parameter": "unsharded parameter {}",
     "unsharded-flat-parameter": "unsharded flat parameter",

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from pytracer._text import time_words
-from pytracer.analyze.collectives.description import at_place, global_rank, group_words, span_words
+from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
 from pytracer.analyze.naming import place_words
@@ -109,8 +109,8 @@ def last_seen(view: ProcessView) -> str:
 def wait_words(wait: Wait) -> str:
     """`rank 1 waits in recv from rank 0 (train.py:12 in main)`."""
     call, verb = wait.call, "waits" if len(wait.waiters) == 1 else "wait"
-    place = at_place(call).removeprefix(" at ")
-    line = f" ({place})" if place else ""
+    frame = place_of(call)
+    line = f" ({place_words(frame)})" if frame is not None else ""
     if call.point_to_point and call.peer is not None:
         way = "from" if call.op == "recv" else "to"
         tag = f", tag {call.tag}" if call.tag else ""

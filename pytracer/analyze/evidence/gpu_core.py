@@ -75,13 +75,18 @@ def failed_kernel(job: JobView, view: ProcessView) -> str | None:
 
 
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
-    """Pointers into memory of the devices: "register R4" or "parameter at 0x10", address, what is there."""
-    found: dict[tuple[str, int], tuple[str, int, str]] = {}
-    for how, addr in [*_register_pairs(item.registers), *_parameter_words(item.parameters)]:
+    """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
+    return [*_targets(space, _register_pairs(item.registers)), *_targets(space, _parameter_words(item.parameters))]
+
+
+def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tuple[str, int, str]]:
+    """Those that point into a block of torch's, each address once."""
+    found: dict[int, tuple[str, int, str]] = {}
+    for how, addr in values:
         place = space.describe(addr)
         words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
         if words is not None:
-            found.setdefault((how.split(" ", 1)[0], addr), (how, addr, f"points {words}"))
+            found.setdefault(addr, (how, addr, f"points {words}"))
     return list(found.values())
 
 

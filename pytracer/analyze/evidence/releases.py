@@ -1,48 +1,55 @@
 """Why memory had been released: evidence from the frames that freed it, DDP's layouts and open collectives.
 
-`Release.kind` decides which rule the fault belongs to; None: nothing is known beyond the line that freed it.
+`Release.kind` decides which rule the fault belongs to; no release at all means that nobody knows more than the line
+that freed it. `release_words.py` says it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from pytracer._text import count_words, hex_addr
-from pytracer.analyze.collectives.in_flight import freed_in_flight
-from pytracer.analyze.naming import place_words
-from pytracer.analyze.tensors.fsdp_words import released_by_sharding, sharded_words, sharding_advice
+from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
+from pytracer.analyze.collectives.in_flight import FreedInFlight, freed_in_flight
+from pytracer.analyze.tensors.fsdp_words import sharded_unit
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.decode.types.snapshot import NamedTensor
 from pytracer.report.job import Origin, PythonFrame
+
+ReleaseKind = Literal["ddp-rebuild", "fsdp-reshard", "collective", "zero-grad", "swap"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A named tensor that had the storage, and where it lies since."""
+
+    tensor: NamedTensor
+    now: NamedTensor
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What the function that released the memory did: completes "memory, which ...". `line`: where its text says so."""
+
+    did: str
+    line: tuple[PythonFrame, str] | None = None
 
 
 @dataclass(frozen=True)
 class Release:
-    """`says` completes "memory, which ...", `advice` "train.py:12 in main ..."; `evidence` are sentences.
+    """The kind of release, and by what it is known."""
 
-    `kind`: "ddp-rebuild", "fsdp-reshard", "collective", "zero-grad" or "swap".
-    """
-
-    kind: str
-    says: str
-    evidence: tuple[str, ...]
-    advice: str
+    kind: ReleaseKind
+    by: BucketLife | UnitLife | FreedInFlight | Traced | Moved
 
 
-_ADVICE = {
-    "zero-grad": "ask for .grad's address after every backward(), or keep the gradients' memory with "
-    "zero_grad(set_to_none=False)",
-    "fsdp-reshard": "use the full parameters only between a unit's forward or backward and its reshard, or inside "
-    "summon_full_params()",
-    "swap": "take data_ptr() again after every change of the tensor, or change its values in place",
-}
 _DROPPED = "was a gradient that zero_grad() dropped"
 _RESHARDED = "FSDP released when it resharded the unit"
 _SHARED = "share_memory_() moved into shared memory"
 # Functions of torch 2.13: name, end of the file's path, kind, and what it did.
-_FUNCTIONS = (
+_FUNCTIONS: tuple[tuple[str, str, ReleaseKind, str], ...] = (
     ("zero_grad", "torch/optim/optimizer.py", "zero-grad", _DROPPED),
     ("zero_grad", "torch/nn/modules/module.py", "zero-grad", _DROPPED),
     ("_free_storage", "torch/distributed/utils.py", "fsdp-reshard", _RESHARDED),
@@ -53,7 +60,7 @@ _FUNCTIONS = (
     ("share_memory_", "torch/storage.py", "swap", _SHARED),
 )
 # Operators without a frame of their own: text of the line that called them, kind, and what they did.
-_TEXTS = (
+_TEXTS: tuple[tuple[str, ReleaseKind, str], ...] = (
     (r"\.grad\s*=\s*None\b", "zero-grad", "was a gradient: .grad was set to None"),
     (r"\.set_\(", "swap", "set_() replaced by that of another tensor"),
     (r"\.resize_(as_)?\(", "swap", "resize_() replaced or released"),
@@ -64,45 +71,16 @@ _TEXTS = (
 
 
 def release_of(view: ProcessView) -> Release | None:
-    """Why the memory at the fault address had been released, if more is known than the line."""
-    storage = view.storage
-    if view.place is None or view.place.kind != "freed-storage" or storage is None:
+    """Why the memory at the fault address had been released, as far as more is known than where."""
+    place, storage = view.place, view.storage
+    if place is None or place.kind != "freed-storage" or storage is None:
         return None
-    return _rebuilt(view) or _resharded(view) or _collective(view) or _traced(view, storage.freed) or _moved(view)
-
-
-def _rebuilt(view: ProcessView) -> Release | None:
-    bucket = view.place.bucket if view.place else None
-    if bucket is None or not bucket.rebuilt:
-        return None
-    said = (
-        f"DDP rebuilt the buckets of {bucket.module} at the start of the second forward: "
-        f"a layout newer than generation {bucket.generation} was recorded"
-    )
-    advice = (
-        "used an address from before the second forward: take the bucket's address in every iteration, "
-        "or from the GradBucket of a DDP communication hook."
-    )
-    return Release("ddp-rebuild", "DDP released when it rebuilt its buckets", (said, *_views(view)), advice)
-
-
-def _views(view: ProcessView) -> Iterator[str]:
-    """With gradient_as_bucket_view every .grad was a view of the bucket: an address of .grad is as old as it."""
-    place = view.place
-    if place is None or place.storage is None:
-        return
-    here, others = view.space.uses.named.of_storage(place.storage, place.addr)
-    gradients = [item.name for item in (*here, *others) if item.role == "gradient"]
-    if gradients:
-        more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
-        yield f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it"
-
-
-def _resharded(view: ProcessView) -> Release | None:
-    says, evidence, advice = released_by_sharding(view), sharded_words(view), sharding_advice(view)
-    if says is None or evidence is None or advice is None:
-        return None
-    return Release("fsdp-reshard", says, (evidence,), advice)
+    if place.bucket is not None and place.bucket.rebuilt:
+        return Release("ddp-rebuild", place.bucket)
+    unit = sharded_unit(view)
+    if unit is not None:
+        return Release("fsdp-reshard", unit)
+    return _collective(view) or _traced(view, storage.freed) or _moved(view)
 
 
 def _collective(view: ProcessView) -> Release | None:
@@ -110,34 +88,24 @@ def _collective(view: ProcessView) -> Release | None:
     storage = view.place.storage if view.place else None
     hits = (item for item in freed_in_flight(view.process.snapshot) if item.storage == storage)
     hit = next(hits, None)
-    if hit is None:
-        return None
-    item, at = hit.collective, hit.collective.caller or hit.collective.python
-    where = f", called at {place_words(PythonFrame(function=at.function, file=at.file, line=at.line))}," if at else ""
-    said = f"{item.op} (sequence number {item.sequence_nr}){where} worked on that storage and had not completed"
-    advice = f"ran into it. Call wait() on the work of {item.op} before its tensors are resized, replaced or released."
-    return Release("collective", f"was released before {item.op} on it had completed", (said,), advice)
+    return Release("collective", hit) if hit is not None else None
 
 
 def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
     """A way to release memory that the frames of the release betray."""
     if freed is None:
         return None
-    for function, file, kind, says in _FUNCTIONS:
+    for function, file, kind, did in _FUNCTIONS:
         if any(_is_in(frame, function, file) for frame in (freed.python, freed.caller)):
-            return _by_kind(kind, says)
+            return Release(kind, Traced(did))
     frame = freed.caller or freed.python
     if frame is None or is_library_file(frame.file):
         return None
     text = line_text(view.process.snapshot, frame) or ""
-    for pattern, kind, says in _TEXTS:
+    for pattern, kind, did in _TEXTS:
         if re.search(pattern, text):
-            return _by_kind(kind, says, f"{place_words(frame)} reads: {text}")
+            return Release(kind, Traced(did, (frame, text)))
     return None
-
-
-def _by_kind(kind: str, says: str, *evidence: str) -> Release:
-    return Release(kind, says, evidence, f"used an address from before: {_ADVICE[kind]}.")
 
 
 def _is_in(frame: PythonFrame | None, function: str, file: str) -> bool:
@@ -154,10 +122,6 @@ def _moved(view: ProcessView) -> Release | None:
     here, others = view.space.uses.named.of_storage(place.storage, place.addr)
     for item in (*here, *others):
         now = [other for other in view.space.uses.named.with_name(item.name) if not other.earlier]
-        if not item.earlier or not now:
-            continue
-        said = f"{item.name} lies at {hex_addr(now[0].addr)} since"
-        if item.role == "gradient":
-            return _by_kind("zero-grad", f"was the {item.name} until backward() made a new one", said)
-        return _by_kind("swap", f"was {item.name} until the tensor was given other memory", said)
+        if item.earlier and now:
+            return Release("zero-grad" if item.role == "gradient" else "swap", Moved(item, now[0]))
     return None

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -45,8 +46,8 @@ class FreedMemoryRule(MemoryFaultRule[Release | None]):
 
     def describe(self, job: JobView, judgement: Judgement[Release | None]) -> Description:
         """See FaultRule."""
-        view, release = judgement.views[0], judgement.found
-        storage = view.storage
+        view, storage = judgement.views[0], judgement.views[0].storage
+        release = release_words(view, judgement.found) if judgement.found is not None else None
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} freed memory: "
             f"{_where(view)}, {_released(view, release)}.",
@@ -102,7 +103,7 @@ def _freed(view: ProcessView) -> Origin | None:
     return storage.freed if storage else None
 
 
-def _released(view: ProcessView, release: Release | None) -> str:
+def _released(view: ProcessView, release: ReleaseWords | None) -> str:
     if release is not None:
         return f"which {release.says}"
     freed = _freed(view)
@@ -124,7 +125,7 @@ def _overwritten(view: ProcessView) -> str | None:
     return "where it was allocated and freed: newer frees have overwritten the record of this storage"
 
 
-def _advice(view: ProcessView, release: Release | None) -> str:
+def _advice(view: ProcessView, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
     if release is not None:

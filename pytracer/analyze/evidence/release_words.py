@@ -1,0 +1,89 @@
+"""Why memory had been released, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer._text import count_words, hex_addr
+from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
+from pytracer.analyze.collectives.in_flight import FreedInFlight
+from pytracer.analyze.evidence.releases import Moved, Release
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.tensors.fsdp_words import sharded_words, sharding_advice
+from pytracer.analyze.view import ProcessView
+
+_ADVICE = {
+    "zero-grad": "ask for .grad's address after every backward(), or keep the gradients' memory with "
+    "zero_grad(set_to_none=False)",
+    "fsdp-reshard": "use the full parameters only between a unit's forward or backward and its reshard, or inside "
+    "summon_full_params()",
+    "swap": "take data_ptr() again after every change of the tensor, or change its values in place",
+}
+
+
+@dataclass(frozen=True)
+class ReleaseWords:
+    """`says` completes "memory, which ...", `advice` "train.py:12 in main ..."; `evidence` are sentences."""
+
+    says: str
+    evidence: tuple[str, ...]
+    advice: str
+
+
+def release_words(view: ProcessView, release: Release) -> ReleaseWords:
+    """What is known about the release of the memory that a process used."""
+    by = release.by
+    if isinstance(by, BucketLife):
+        return _rebuilt(view, by)
+    if isinstance(by, UnitLife):
+        says = f"FSDP released when it sharded {by.unit_words} again"
+        return ReleaseWords(says, (sharded_words(view, by),), sharding_advice(by))
+    if isinstance(by, FreedInFlight):
+        return _collective(by)
+    advice = f"used an address from before: {_ADVICE[release.kind]}."
+    if isinstance(by, Moved):
+        return ReleaseWords(_moved(by), (f"{by.tensor.name} lies at {hex_addr(by.now.addr)} since",), advice)
+    line = (f"{place_words(by.line[0])} reads: {by.line[1]}",) if by.line is not None else ()
+    return ReleaseWords(by.did, line, advice)
+
+
+def _rebuilt(view: ProcessView, bucket: BucketLife) -> ReleaseWords:
+    said = (
+        f"DDP rebuilt the buckets of {bucket.module} at the start of the second forward: "
+        f"a layout newer than generation {bucket.generation} was recorded"
+    )
+    advice = (
+        "used an address from before the second forward: take the bucket's address in every iteration, "
+        "or from the GradBucket of a DDP communication hook."
+    )
+    return ReleaseWords("DDP released when it rebuilt its buckets", (said, *_views(view)), advice)
+
+
+def _views(view: ProcessView) -> Iterator[str]:
+    """With gradient_as_bucket_view every .grad was a view of the bucket: an address of .grad is as old as it."""
+    place = view.place
+    if place is None or place.storage is None:
+        return
+    here, others = view.space.uses.named.of_storage(place.storage, place.addr)
+    gradients = [item.name for item in (*here, *others) if item.role == "gradient"]
+    if gradients:
+        more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
+        yield f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it"
+
+
+def _collective(hit: FreedInFlight) -> ReleaseWords:
+    item, at = hit.collective, hit.collective.caller or hit.collective.python
+    where = f", called at {place_words(python_frame(at))}," if at else ""
+    return ReleaseWords(
+        f"was released before {item.op} on it had completed",
+        (f"{item.op} (sequence number {item.sequence_nr}){where} worked on that storage and had not completed",),
+        f"ran into it. Call wait() on the work of {item.op} before its tensors are resized, replaced or released.",
+    )
+
+
+def _moved(by: Moved) -> str:
+    if by.tensor.role == "gradient":
+        return f"was the {by.tensor.name} until backward() made a new one"
+    return f"was {by.tensor.name} until the tensor was given other memory"
