@@ -17,10 +17,10 @@ def hex_addr(value: int) -> str:
 
 
 def size_words(nbytes: int) -> str:
-    """A size for people: exact below 10 KiB, else with one decimal."""
+    """A size for people: exact below 10 KiB, else with one decimal; sums of wrong indices reach to EiB."""
     if nbytes < 10 * 1024:
         return f"{nbytes} bytes"
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+    for unit, scale in (("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20)):
         if nbytes >= scale:
             return f"{nbytes / scale:.1f} {unit}"
     return f"{nbytes / 1024:.1f} KiB"

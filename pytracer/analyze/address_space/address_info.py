@@ -152,7 +152,7 @@ class Overrun:
 
     `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register` pointed
     into it. `left_bytes`: what a string instruction had not done yet. `through_recording`: the process's own recording
-    lay on the way. `sole`: no register pointed into another storage on the way.
+    lay on the way. `sole`: no register pointed into another storage on the way; `majority`: at least two into this one.
     """
 
     start: int
@@ -163,6 +163,7 @@ class Overrun:
     left_bytes: int | None
     through_recording: bool
     sole: bool
+    majority: bool
 
 
 @dataclass(frozen=True)

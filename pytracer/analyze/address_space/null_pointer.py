@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import AlsoCrashed
 from pytracer.report.job import Confidence
 
 POINTER_ALIGNMENT = 4
+_SAME_LOOP_BYTES = 4096  # between the instructions of two threads in one parallel region
+_FARTHEST_BYTES = 1 << 32  # a worker's part of a tensor without memory begins below
+
+
+def null_sibling(view: ProcessView) -> AlsoCrashed | None:
+    """Another thread of the same parallel region that was refused at null, or close to it, at the same moment."""
+    crash = view.crash
+    if crash is None:
+        return None
+    near = (item for item in crash.also_crashed if abs(item.pc - crash.pc) < _SAME_LOOP_BYTES)
+    return next((item for item in near if item.code > 0 and item.fault_addr < NEAR_NULL_BYTES), None)
 
 
 def null_confidence(view: ProcessView) -> Confidence | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
-    if place is None or crash is None or place.kind not in ("null", "near-null"):
+    if place is None or crash is None:
+        return None
+    if place.kind == "unmapped" and place.addr < _FARTHEST_BYTES and null_sibling(view) is not None:
+        return "likely"  # null + what this worker was to begin with
+    if place.kind not in ("null", "near-null"):
         return None
     if known_crash(view) is not None or heap_damage(view) is not None:
         return None
@@ -27,7 +44,7 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         base = instruction.base_value if instruction.base is not None else 0
         if base == 0:
             return "certain"
-        if base is None or base == place.addr == 0:
+        if base is None or base == place.addr == 0 or null_sibling(view) is not None:
             return "likely"
         return "possible" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
     if place.kind == "null":

@@ -64,16 +64,19 @@ def find_overrun(
         left_bytes=left,
         through_recording=through_recording,
         sole=len(counts) == 1,
+        majority=most >= 2,
     )
 
 
-def claims_too_much(crash: Crash, storage: Storage, addr: int) -> bool:
-    """Whether a live storage reaches from memory that is there into memory behind it that never was.
+def heap_behind(crash: Crash, storage: Storage, addr: int) -> int | None:
+    """How many bytes the heap has from the beginning of a storage that reaches beyond its end; None for any other.
 
     The heap of brk() ends where it ends: nothing behind it was unmapped, so the storage is smaller than its tensor.
     """
     heap = next((item for item in crash.mappings if item.path == "[heap]"), None)
-    return heap is not None and heap.start <= storage.base < heap.end <= addr < storage.base + storage.nbytes
+    if heap is None or not heap.start <= storage.base < heap.end <= addr < storage.base + storage.nbytes:
+        return None
+    return heap.end - storage.base
 
 
 def _run_below(mappings: Sequence[Mapping], addr: int, needed: str) -> tuple[int, bool] | None:

@@ -37,7 +37,9 @@ from pytracer.analyze.rules.memory.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.memory.memory_hardware_error import MemoryHardwareError
 from pytracer.analyze.rules.memory.null_dereference import NullDereference
 from pytracer.analyze.rules.memory.out_of_bounds import OutOfBounds
+from pytracer.analyze.rules.memory.oversized_tensor import OversizedTensor
 from pytracer.analyze.rules.memory.read_only_memory import ReadOnlyMemory
+from pytracer.analyze.rules.memory.runaway_access import RunawayAccess
 from pytracer.analyze.rules.memory.stack_overflow import StackOverflow
 from pytracer.analyze.rules.memory.stale_grad import StaleGrad
 from pytracer.analyze.rules.memory.storage_swapped import StorageSwapped
@@ -45,6 +47,7 @@ from pytracer.analyze.rules.memory.truncated_mapping import TruncatedMapping
 from pytracer.analyze.rules.memory.unmapped_storage import UnmappedStorage
 from pytracer.analyze.rules.memory.use_after_free import UseAfterFree
 from pytracer.analyze.rules.memory.wild_pointer import WildPointer
+from pytracer.analyze.rules.memory.wrong_index import WrongIndex
 from pytracer.analyze.rules.signals.abort import Abort
 from pytracer.analyze.rules.signals.arithmetic import Arithmetic
 from pytracer.analyze.rules.signals.forbidden_system_call import ForbiddenSystemCall
@@ -61,7 +64,10 @@ RULES: tuple[Rule[Any], ...] = (
     StorageSwapped(),
     UseAfterFree(),
     CollectiveBufferFreed(),
+    OversizedTensor(),
     UnmappedStorage(),
+    WrongIndex(),
+    RunawayAccess(),
     OutOfBounds(),
     TruncatedMapping(),
     ShmExhausted(),

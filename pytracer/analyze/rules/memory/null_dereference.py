@@ -8,6 +8,9 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
+A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null. If a variable of
+the innermost frame has such a tensor, and the function is torch's, it is named.
+
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
 moved off null by the caller and is told from garbage only by its alignment.
@@ -16,8 +19,10 @@ moved off null by the caller and is told from garbage only by its alignment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pytracer.analyze.address_space.null_pointer import null_confidence
+from pytracer._text import hex_addr, list_words
+from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -26,34 +31,58 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.variables import line_words, tensors_without_memory, without_memory_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import AlsoCrashed, Holder
+
+_IN_TORCH = ("at::", "torch::", "c10::", "void at::")  # called with tensors, not with addresses
 
 
-class NullDereference(MemoryFaultRule[None]):
+@dataclass(frozen=True)
+class _Null:
+    """What was null, if that is known: tensors without memory; and another thread that was refused at null."""
+
+    empty: tuple[Holder, ...]
+    sibling: AlsoCrashed | None
+
+
+class NullDereference(MemoryFaultRule[_Null]):
     """Fires when the address is close to zero and its base register was null, or nothing speaks against that."""
 
     id = "null-dereference"
     needs = ("crash",)
 
-    def judge(self, view: ProcessView) -> Judgement[None] | None:
+    def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        return Judgement("null-dereference", confidence, (view,), None) if confidence is not None else None
+        if confidence is None:
+            return None
+        in_torch = (view.function or "").startswith(_IN_TORCH)
+        found = _Null(tuple(tensors_without_memory(view)) if in_torch else (), null_sibling(view))
+        return Judgement("null-dereference", confidence, (view,), found)
 
-    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
         """See MemoryFaultRule."""
         view = judgement.views[0]
         addr = view.place.addr if view.place else 0
         crash = view.crash
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
         target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
+        empty, sibling = judgement.found.empty, judgement.found.sibling
+        reason = f": {without_memory_words(empty[0])}" if len(empty) == 1 else ""
         return Description(
-            f"{introduction(judgement.views)} {_verb(view)} through {target}{where}.",
-            [fault_evidence(view), python_evidence(view), collective_evidence(judgement.views)],
-            _advice(view),
+            f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
+            [
+                fault_evidence(view),
+                *(without_memory_words(item) for item in empty),
+                _sibling_words(sibling) if sibling is not None else None,
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            _advice(view, empty),
             [missing_operands(view)],
         )
 
@@ -62,7 +91,22 @@ class NullDereference(MemoryFaultRule[None]):
         return not_found("no address was null or a small offset from a null register")
 
 
-def _advice(view: ProcessView) -> str:
+def _sibling_words(sibling: AlsoCrashed) -> str:
+    """Each thread of a parallel region begins at its own part of a tensor, one of them at the beginning: null."""
+    return (
+        f"thread {sibling.tid} was refused at {hex_addr(sibling.fault_addr)} in the same loop: this thread's part "
+        "begins behind it"
+    )
+
+
+def _advice(view: ProcessView, empty: Sequence[Holder]) -> str:
+    if empty:
+        names = list_words([f"`{item.expression}`" for item in empty])
+        what = "resized" if all(item.elements for item in empty) else "empty"
+        return (
+            f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "
+            f"{'an' if what == 'empty' else 'a'} {what} tensor does not have."
+        )
     what = (
         "what the Python line passes to the native function" if view.python_frame else "what the native code is given"
     )

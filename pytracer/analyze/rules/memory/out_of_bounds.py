@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.phrases import (
@@ -54,7 +55,7 @@ class OutOfBounds(MemoryFaultRule[None]):
     def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
-        if not beside or wild_jump(view) is not None:
+        if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
             return None
         return Judgement("out-of-bounds", _confidence(view), (view,), None)
 

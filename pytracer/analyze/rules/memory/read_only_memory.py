@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.phrases import (
     bucket_words,
@@ -24,6 +26,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -45,6 +48,8 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
     def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         crash, place, fault = view.crash, view.place, view.fault
+        if place is not None and place.found == COMPUTED:
+            return None  # it ran into that memory; see runaway-access
         if crash is None or place is None or place.mapping is None or fault is None or place.kind == "freed-storage":
             return None
         refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"
@@ -67,7 +72,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _FILE if view.place is not None and view.place.kind == "file-mapping" else _OTHER,
+            _FILE if view.place is not None and _is_file(view.place) else _OTHER,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -79,10 +84,18 @@ def _where(view: ProcessView) -> str:
     place = view.place
     if place is None or place.mapping is None:
         return "whose owner is not known"
-    if place.kind == "in-storage":
-        return f"the storage of {place.names[0]}" if place.names else "a live storage"
+    if place.kind == "in-storage" and place.storage is not None:
+        name = next(iter(place.names), None)
+        what = f"the storage of {name}" if name else variable_of(view, place.storage.base) or "a live storage"
+        return f"{what}, which lies in the mapped file {place.mapping.path}" if _is_file(place) else what
     if place.kind == "file-mapping":
         return f"the mapped file {place.mapping.path}"
     if place.kind == "image":
         return f"part of {image_name(place.mapping.path)}"
     return "which belongs to another allocator"
+
+
+def _is_file(place: Place) -> bool:
+    """Whether the memory is that of a file: also where a tensor was made of it."""
+    mapped = place.mapping is not None and place.mapping.path.startswith("/")
+    return place.kind == "file-mapping" or (place.kind == "in-storage" and mapped)

@@ -1,6 +1,7 @@
 """unmapped-storage: the memory of a tensor that is still alive had been unmapped.
 
-What: the fault address lies in a live storage, but in no mapping: the tensor is there, its memory is not.
+What: the fault address lies in a live storage, but in no mapping: the tensor is there, its memory is not. Or the memory
+was somebody else's, and inaccessible anonymous memory lies there now, as the reserve of another thread's heap does.
 
 Why it happens: the memory belongs to somebody else. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -41,9 +43,11 @@ class UnmappedStorage(MemoryFaultRule[None]):
     def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         place, crash = view.place, view.crash
-        if place is None or crash is None or place.kind != "in-storage" or place.mapping is not None:
+        if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
-        if not any(item.start > place.addr for item in crash.mappings):
+        if heap_behind(crash, place.storage, place.addr) is not None or not _is_gone(view):
+            return None
+        if not any(item.end > place.addr for item in crash.mappings):
             return None
         return Judgement("use-after-free", _confidence(view), (view,), None)
 
@@ -60,7 +64,7 @@ class UnmappedStorage(MemoryFaultRule[None]):
             [
                 fault_evidence(view),
                 storage_words(view),
-                "the address lay in no mapping",
+                _where(view),
                 origin_words("made", storage.allocated if storage else None),
                 python_evidence(view),
             ],
@@ -76,9 +80,26 @@ class UnmappedStorage(MemoryFaultRule[None]):
         return not_found("no fault address lay in a live storage without memory")
 
 
+def _is_gone(view: ProcessView) -> bool:
+    """No mapping, or one without any permission where others' memory was: it took the hole."""
+    place = view.place
+    mapping = place.mapping if place is not None else None
+    if place is None or place.storage is None or mapping is None:
+        return place is not None
+    return mapping.path == "" and mapping.permissions.startswith("---") and is_borrowed(place.storage)
+
+
+def _where(view: ProcessView) -> str:
+    if view.place is None or view.place.mapping is None:
+        return "the address lay in no mapping"
+    return "inaccessible memory lies there now: it was unmapped, and the hole was taken, for example by a thread's heap"
+
+
 def _confidence(view: ProcessView) -> Confidence:
     """By whom the memory belongs to: torch unmaps its own when it frees it."""
     place = view.place
+    if place is not None and place.mapping is not None:
+        return "likely"  # mprotect() by its owner looks the same
     if place is None or place.storage is None or not place.storage.foreign:
         return "possible"
     return "certain" if place.found == "exact" and is_borrowed(place.storage) else "likely"

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr
-from pytracer.analyze.address_space.null_pointer import null_confidence
+from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
@@ -35,6 +35,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -46,6 +47,7 @@ _SANITIZER = (
     "Running it under AddressSanitizer names the moment."
 )
 _NEAR_BYTES = 1 << 20
+_LEAST_CHUNK, _MOST_CHUNK = 0x20, 0x1000
 _BY_JUMP = {
     "return": "Look for a write past a local array in the function that was returning, and in what it called; "
     "AddressSanitizer or -fstack-protector-all names it.",
@@ -90,7 +92,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice if known else _BY_JUMP[jump.how] if jump else _SANITIZER,
+            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view),
             [
                 missing_operands(view),
                 "storages: none were recorded" if judgement.confidence == "possible" else None,
@@ -102,11 +104,26 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return not_found("every fault address belonged to something known")
 
 
+def _advice(view: ProcessView) -> str:
+    """A pointer that is a block's size was an element behind the last one of an array."""
+    if _is_small(view) and view.instruction is not None and _is_chunk_size(view.instruction.base_value or 0):
+        return (
+            f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
+            "from an array or list of them than it has."
+        )
+    return _SANITIZER
+
+
+def _is_chunk_size(value: int) -> bool:
+    """The word before a block of glibc's heap: a multiple of 16, and in its lowest bits that the one before is used."""
+    return _LEAST_CHUNK <= value & ~7 <= _MOST_CHUNK and value & ~7 & 15 == 0 and value & 7 in (1, 5)
+
+
 def _is_wild(view: ProcessView) -> bool:
     place = view.place
     if place is None or ran_over(view) or heap_damage(view) is not None:
         return False
-    if place.kind in ("null", "near-null"):
+    if place.kind in ("null", "near-null") or null_sibling(view) is not None:
         return null_confidence(view) is None
     jump = wild_jump(view)
     if jump is not None:
@@ -187,6 +204,12 @@ def _not_null(view: ProcessView) -> str | None:
             return f"the address lay in no mapping{near}"
         return f"the address lay in no mapping{near}, no live storage and no freed storage that is still remembered"
     if instruction is not None and instruction.base_value:
+        if _is_chunk_size(instruction.base_value):
+            size = instruction.base_value & ~7
+            return (
+                f"{instruction.base} held {hex_addr(instruction.base_value)}, which is what the heap keeps in front of "
+                f"its next block, of {size} bytes: the pointer was read past the end of an array or vector"
+            )
         return (
             f"the base register {instruction.base} held {hex_addr(instruction.base_value)}, "
             "which is neither null nor aligned as a pointer"

@@ -1,0 +1,81 @@
+"""Python variables that held a tensor at the crash: what the user calls a storage, and which tensors had no memory.
+
+The handler reads frames that may be damaged, so a variable is a possible holder of its tensor, not a proven one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.decode.types.snapshot import Holder, PythonFrame
+from pytracer.report import job as report
+
+_MOST_EMPTY = 3
+
+
+def variable_of(view: ProcessView, base: int) -> str | None:
+    """`` `idx` in densify() ``: the closest variable with a tensor whose storage begins at `base`."""
+    crash = view.crash
+    held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
+    best = min(held, key=_distance, default=None)
+    return _words(best) if best is not None else None
+
+
+def tensors_without_memory(view: ProcessView) -> list[Holder]:
+    """Local variables and arguments of the innermost frames whose tensors have no memory, each tensor's name once.
+
+    Only of the innermost frame of the program, and of the library frames above it: what its callers hold was not passed
+    to the native function.
+    """
+    crash = view.crash
+    found: dict[str, Holder] = {}
+    for item in crash.holders if crash is not None else ():
+        if item.base == 0 and item.kind in ("local", "cell") and item.frame is not None and _is_innermost(view, item):
+            found.setdefault(item.expression, item)
+    return list(found.values())[:_MOST_EMPTY]
+
+
+def without_memory_words(item: Holder) -> str:
+    """`` `running_var` in train_step() has 0 elements ``."""
+    if item.elements == 0:
+        return f"{_words(item)} has 0 elements"
+    return f"{_words(item)} has {item.elements} elements and no memory: its storage was resized to 0"
+
+
+def line_words(view: ProcessView) -> str:
+    """`train.py:12 in step`, or `the native code` where no Python line is known."""
+    frames = python_frames(view)
+    frame = next((item for item in frames if not is_library_file(item.file)), next(iter(frames), None))
+    if frame is None:
+        return "the native code"
+    return place_words(report.PythonFrame(function=frame.function, file=frame.file, line=frame.line))
+
+
+def _words(item: Holder) -> str:
+    where = f" in {item.frame.function}()" if item.frame is not None and item.kind != "global" else ""
+    return f"`{item.expression}`{where}"
+
+
+def _distance(item: Holder) -> tuple[bool, int, bool]:
+    """The crashed thread's first, plain variables before what is inside of something, locals before globals."""
+    return not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
+
+
+def _is_innermost(view: ProcessView, item: Holder) -> bool:
+    for frame in python_frames(view):
+        if item.frame is not None and (frame.function, frame.file) == (item.frame.function, item.frame.file):
+            return True
+        if not is_library_file(frame.file):
+            return False
+    return False
+
+
+def python_frames(view: ProcessView) -> Sequence[PythonFrame]:
+    """The Python stack at the crash; the main thread's for a worker of a native pool, which runs no Python."""
+    crash, snapshot = view.crash, view.process.snapshot
+    if crash is None or crash.python_stack:
+        return crash.python_stack if crash is not None else ()
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    return next((frames for pthread, frames in crash.python_threads if pthread == main), ())

@@ -1,0 +1,113 @@
+"""runaway-access: a loop or a memset() that ran on from a tensor to the end of the memory that it may use.
+
+What: the fault is at the first byte that refuses the access, and from a live storage to there the memory map has no
+gap; a register still points at the storage. A string instruction (`rep stos`, `rep movs`: memset, memcpy) has begin
+and length exactly.
+
+Why it happens: a count or length is negative, in bytes instead of elements or the other way round, or of another
+tensor. Everything behind the tensor was passed before the refusal, and overwritten by a write.
+
+What to do: compare the length that the native function is given with the tensor's.
+
+How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
+on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._text import hex_addr, size_words
+from pytracer.analyze.address_space.address_info import Overrun
+from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    origin_words,
+    python_evidence,
+)
+from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence
+
+
+class RunawayAccess(MemoryFaultRule[Overrun]):
+    """Fires when an access ran from a storage to the end of accessible memory without a gap."""
+
+    id = "runaway-access"
+    needs = ("crash", "registers", "mappings")
+
+    def judge(self, view: ProcessView) -> Judgement[Overrun] | None:
+        """See MemoryFaultRule."""
+        found = view.place.overrun if view.place is not None else None
+        if found is None or wild_jump(view) is not None:
+            return None
+        return Judgement("out-of-bounds", _confidence(found), (view,), found)
+
+    def describe(self, job: JobView, judgement: Judgement[Overrun]) -> Description:
+        """See MemoryFaultRule."""
+        view, found = judgement.views[0], judgement.found
+        name, storage = _tensor(view, found), view.storage
+        asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
+        length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} past the end of {name}{in_function(view)}: it ran on "
+            f"for {size_words(found.span_bytes)}{length}, to the end of accessible memory.",
+            [
+                fault_evidence(view),
+                _way_words(found),
+                f"the instruction had {found.left_bytes} bytes left of {asked}" if asked is not None else None,
+                "the recording of this process lay on the way: what it had of storages is overwritten"
+                if found.through_recording and view.fault is not None and view.fault.access == "write"
+                else None,
+                origin_words("allocated", storage.allocated if storage else None),
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            _advice(view, found, name, asked),
+            [] if judgement.confidence == "certain" else ["proof that the access began there"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
+        """See MemoryFaultRule."""
+        if not any(view.crash is not None and view.crash.mappings for view in faults):
+            return cannot_decide("the memory map was not recorded")
+        return not_found("no access ran from a storage to the end of accessible memory")
+
+
+def _way_words(found: Overrun) -> str:
+    return (
+        f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "
+        f"{size_words(found.span_bytes)} behind, the memory map has no gap"
+    )
+
+
+def _confidence(found: Overrun) -> Confidence:
+    """A string instruction tells its begin; a loop's registers usually do."""
+    if found.left_bytes is not None:
+        return "certain" if found.sole else "likely"
+    return "likely" if found.sole or found.majority else "possible"
+
+
+def _tensor(view: ProcessView, found: Overrun) -> str:
+    size = f"a tensor of {size_words(found.storage.nbytes)}" if found.storage is not None else "a tensor"
+    named = variable_of(view, found.start)
+    return f"{named} ({size_words(found.storage.nbytes)})" if named and found.storage is not None else named or size
+
+
+def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None) -> str:
+    line = line_words(view)
+    if asked is not None:
+        return (
+            f"Compare the length that {line} passes, {asked} bytes, with nbytes of {name}: it is too large, for "
+            "example counted in elements of another dtype."
+        )
+    return (
+        f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
+        "`pytracer run --guard` stops at the first byte behind the tensor."
+    )

@@ -1,0 +1,124 @@
+"""wrong-index: an index that leads out of a tensor.
+
+What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
+a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum.
+
+Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
+indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.
+torch checks most indices and raises IndexError; not those of all kernels.
+
+What to do: look at the index tensors that the line passes: min() and max() must lie inside the other tensor's size.
+
+How it can be wrong: that the sum fits may be an accident. Sums below 4 KiB do not count, unscaled numbers only where
+they are elements of a tensor, and a pointer that has moved on inside its storage only with offsets above 4 GiB; where
+two storages fit, neither is named. Pointers are no indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytracer._text import count_words, hex_addr, size_words
+from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    origin_words,
+    python_evidence,
+)
+from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence
+
+_CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
+
+
+class WrongIndex(MemoryFaultRule[Formation]):
+    """Fires when the address is a live storage + scale * index, and the index leads out of the storage."""
+
+    id = "wrong-index"
+    needs = ("crash", "storages", "registers")
+
+    def judge(self, view: ProcessView) -> Judgement[Formation] | None:
+        """See MemoryFaultRule."""
+        found = view.place.formation if view.place is not None else None
+        if found is None or wild_jump(view) is not None:
+            return None
+        return Judgement("out-of-bounds", _confidence(found), (view,), found)
+
+    def describe(self, job: JobView, judgement: Judgement[Formation]) -> Description:
+        """See MemoryFaultRule."""
+        view, found = judgement.views[0], judgement.found
+        of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
+        storage = view.storage
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: index {found.index}"
+            f"{of} leads out of {_tensor(view, found.storage.base)}, with {count_words(found.room, 'element')} of "
+            f"{count_words(found.scale, 'byte')}.",
+            [
+                fault_evidence(view),
+                _sum(found),
+                *_origin(view, found),
+                origin_words("allocated", storage.allocated if storage else None),
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            _advice(view, found),
+            [None if found.index_storage is not None else "the tensor that the index came from"],
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
+        """See MemoryFaultRule."""
+        if not any(view.process.snapshot.storages for view in faults):
+            return cannot_decide("no storages were recorded")
+        return not_found("no fault address was the sum of a live storage and a number that was at hand")
+
+
+def _confidence(found: Formation) -> Confidence:
+    return "certain" if found.exact and abs(found.scale * found.index) >= _CERTAIN_BYTES else "likely"
+
+
+def _tensor(view: ProcessView, base: int) -> str:
+    """`` `idx` in densify() ``, else the storage by its size."""
+    storage = view.space.live_around(base)
+    size = size_words(storage.nbytes) if storage is not None else "unknown size"
+    name = view.space.uses.names_of(storage, base)[1][:1] if storage is not None else ()
+    return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
+
+
+def _sum(found: Formation) -> str:
+    within = f" + {found.within_bytes}" if found.within_bytes else ""
+    start = f"the storage of {size_words(found.storage.nbytes)} at {hex_addr(found.storage.base)}"
+    unit = f"{found.scale} * " if found.scale != 1 else ""
+    return f"the address is {start}{within} + {unit}{found.index}; {found.pointer} pointed into that storage"
+
+
+def _origin(view: ProcessView, found: Formation) -> Iterator[str]:
+    storage = found.index_storage
+    if storage is not None:
+        yield (
+            f"{found.index} is an element of {_tensor(view, storage.base)} ({size_words(storage.nbytes)} at "
+            f"{hex_addr(storage.base)})"
+        )
+    if found.index_at is not None:
+        yield f"{found.index_at} held {found.index}"
+
+
+def _advice(view: ProcessView, found: Formation) -> str:
+    line = line_words(view)
+    if found.index_storage is not None:
+        name = _tensor(view, found.index_storage.base)
+        return (
+            f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
+            "Find out where it was computed; the function uses it unchecked."
+        )
+    return (
+        f"Check the index and size tensors that {line} passes: min() and max() must lie inside the other tensor. The "
+        f"function computed {found.index} from them and uses it unchecked."
+    )
