@@ -35,7 +35,7 @@ _SCOPES = {
     0: "",
     1: "ptrace_scope is 1: parents, and processes permitted by PR_SET_PTRACER, as the helper is",
     2: "ptrace_scope is 2: root only",
-    3: "ptrace_scope is 3: no process",
+    3: "ptrace_scope is 3: nobody",
 }
 _INSTEAD = "stacks of other threads are taken by a real-time signal; threads that block it are only listed"
 _KINDS = {"main": "the main thread", "python": "Python threads", "raw": "OpenMP workers and raw pthreads"}

@@ -49,7 +49,7 @@ def test_check_that_fails_itself_does_not_stop_the_others(monkeypatch: pytest.Mo
         raise PermissionError("no /proc here")
 
     monkeypatch.setattr(checks, "RECORDING", ())
-    monkeypatch.setattr(checks, "SURROUNDINGS", (check_broken, checks.recording.check_python))
+    monkeypatch.setattr(checks, "ENVIRONMENT", (check_broken, checks.recording.check_python))
     first, second = checks.run_checks()
     assert (first.id, first.result) == ("broken", checks.LIMITED)
     assert "no /proc here" in first.detail
