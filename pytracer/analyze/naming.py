@@ -9,6 +9,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
+_SPAWN = "from multiprocessing.spawn import spawn_main"  # what spawn and mp.spawn start a child with
+
 
 def subject_words(views: Sequence[ProcessView]) -> str:
     """`Rank 1`, `Ranks 0 and 1`, or `Process 4711 (train.py)`: who a sentence begins with."""
@@ -55,7 +57,8 @@ def program_name(argv: Sequence[str]) -> str:
         if argument == "-m" and position + 1 < len(argv):
             return argv[position + 1]
         if argument == "-c":
-            return f"{program} -c"
+            code = argv[position + 1] if position + 1 < len(argv) else ""
+            return "multiprocessing child" if _SPAWN in code else f"{program} -c"
         if not argument.startswith("-"):
             return argument.rsplit("/", 1)[-1]
     return program

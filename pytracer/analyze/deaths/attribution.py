@@ -65,6 +65,17 @@ def views_of(job: JobView, ranks: Sequence[int]) -> list[ProcessView]:
     return [found[rank] for rank in ranks if rank in found]
 
 
+def longest_wait_ns(job: JobView) -> int:
+    """How long the rank that waited longest at its end had waited in a collective."""
+    waits = [
+        waited_ns(view, item)
+        for view in job.views
+        for item in view.process.snapshot.collectives[-1:]
+        if item.state in ("scheduled", "started")
+    ]
+    return max(waits, default=0)
+
+
 def waited_ns(view: ProcessView, item: Collective) -> int:
     """How long this process waited in an operation, as far as its end, or its last record, is known."""
     snapshot = view.process.snapshot

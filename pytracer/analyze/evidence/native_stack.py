@@ -13,6 +13,15 @@ def own_frames(view: ProcessView) -> list[NativeFrame]:
     return [frame for frame in view.native_stack or () if not is_handler_frame(frame)]
 
 
+def calls_python_without_gil(view: ProcessView) -> bool:
+    """Whether CPython's own function met a null thread state: on a thread that no Python code runs on."""
+    frame, crash = next(iter(own_frames(view)), None), view.crash
+    if frame is None or crash is None or crash.python_matched or crash.python_stack:
+        return False
+    in_python = (frame.function or "").startswith(("Py", "_Py")) and "python" in image_name(frame.image)
+    return in_python and crash.tid != view.process.snapshot.pid
+
+
 def functions(view: ProcessView) -> list[str]:
     """The names on the native stack, as far as they are known."""
     return [frame.function for frame in own_frames(view) if frame.function]

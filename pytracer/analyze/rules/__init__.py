@@ -11,6 +11,7 @@ from pytracer.analyze.rules.base import Rule
 from pytracer.analyze.rules.collectives.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collectives.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collectives.collective_wait import CollectiveWait
+from pytracer.analyze.rules.collectives.conditional_collective import ConditionalCollective
 from pytracer.analyze.rules.collectives.connection_lost import ConnectionLost
 from pytracer.analyze.rules.collectives.group_mismatch import GroupMismatch
 from pytracer.analyze.rules.collectives.point_to_point_unmatched import PointToPointUnmatched
@@ -87,6 +88,7 @@ RULES: tuple[Rule[Any], ...] = (
     CollectiveMismatch(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
+    ConditionalCollective(),
     UnevenInputs(),
     CollectiveWait(),
     WorkerDeath(),

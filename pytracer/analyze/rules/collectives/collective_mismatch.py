@@ -16,18 +16,25 @@ gets the bytes that it expects it completes silently: then this is a verdict alt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.deaths.attribution import abort_words, symptom_words, views_of
+from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.report.job import Confidence, Evidence
 
 _LISTED = 4
+_ADVICE_LINES = (
+    "Compare the two lines, and what decides how often each is reached: a rank skipped a collective, or called one "
+    "more (a `continue`, an early stop, a failed batch), and the ranks are out of step since."
+)
 _ADVICE = {
     "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
     "root": "Pass the same root on all ranks: it must not depend on the rank.",
@@ -78,11 +85,12 @@ class CollectiveMismatch:
             [
                 *(_side(item, match) for item in found.variants[:_LISTED]),
                 _more(found),
+                *_uneven_lines(job, judgement.found),
                 _result(found),
                 *_receivers(job, found),
                 *symptom_words(job),
             ],
-            _ADVICE[found.field],
+            _ADVICE_LINES if _from_other_lines(found) else _ADVICE[found.field],
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -122,6 +130,11 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
     if found.field != "op":
         where = f"{found.variants[0].call.op} ({where})"
     end = _silence(found)
+    if _from_other_lines(found):
+        sides = "; ".join(
+            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:_LISTED]
+        )
+        return f"Ranks were at different lines in {where}: {sides}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
         sides = "; ".join(_passed(item, found, match) for item in found.variants[:_LISTED])
@@ -135,6 +148,35 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
     if found.field == "op":
         return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
+
+
+def _from_other_lines(found: Mismatch) -> bool:
+    """Whether ranks passed other sizes or dtypes because they were at other lines: then they are out of step."""
+    sites = [site_of(item.call) for item in found.variants]
+    return found.field in ("size", "dtype", "reduce_op") and all(sites) and len(set(sites)) == len(sites)
+
+
+def _call_words(item: Variant) -> str:
+    """`in all_reduce of 4680 elements`."""
+    return f"in {item.call.op} of {count_words(item.call.numel or 0, 'element')}"
+
+
+def _uneven_lines(job: JobView, item: _Found) -> Iterator[str]:
+    """The lines from which two sides had called a different number of times before: there they went apart."""
+    found = item.mismatch
+    if not _from_other_lines(found):
+        return
+    sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
+    if len(sides) < 2:
+        return
+    counts = [calls_by_site(view, item.match.name, found.sequence_nr) for view in sides]
+    for site in differing_sites(sides[0], sides[1], item.match.name, found.sequence_nr)[:_LISTED]:
+        said = [
+            f"{span_words([view.process.rank or 0])} {count_words(count[site] if count else 0, 'time')}"
+            for view, count in zip(sides, counts, strict=True)
+        ]
+        line = f"{short_file(site[0])}:{site[2]} in {site[1]}"
+        yield f"before that, {line} had called collectives on {' and '.join(said)}"
 
 
 def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:

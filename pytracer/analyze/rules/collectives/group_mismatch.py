@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
-from pytracer.analyze.deaths.attribution import symptom_words, views_of
+from pytracer.analyze.deaths.attribution import longest_wait_ns, symptom_words, views_of
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
@@ -94,7 +94,7 @@ def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
     if not job.deaths:
         return replace(judgement, accompanies=True)
     did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
-    return account(job, judgement, "the ranks made different process groups", did)
+    return account(job, judgement, "the ranks made different process groups", did, waited_ns=longest_wait_ns(job))
 
 
 def _made(job: JobView) -> dict[int, _Made]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_words
 from pytracer.analyze.rules.account import account
@@ -35,7 +36,9 @@ class UnevenInputs:
 
     def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
         """One judgement per collective."""
-        left = tuple(_judge(job, item) for item in find_absences(job) if item.fate == "left")
+        left = tuple(
+            _judge(job, item) for item in find_absences(job) if item.fate == "left" and not is_conditional(job, item)
+        )
         return left or not_found("no rank had ended well while others still waited for it")
 
     def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:

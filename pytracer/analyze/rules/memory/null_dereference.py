@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
-from pytracer.analyze.evidence.native_stack import below_function
+from pytracer.analyze.evidence.native_stack import below_function, calls_python_without_gil
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -38,6 +38,10 @@ from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed, Holder
 
+_GIL = (
+    "Take the GIL before this thread calls Python: py::gil_scoped_acquire, or PyGILState_Ensure(), in the innermost "
+    "function of the extension."
+)
 _IN_TORCH = ("at::", "torch::", "c10::", "void at::")  # called with tensors, not with addresses
 
 
@@ -47,6 +51,7 @@ class _Null:
 
     empty: tuple[Holder, ...]
     sibling: AlsoCrashed | None
+    without_gil: bool
 
 
 class NullDereference(MemoryFaultRule[_Null]):
@@ -61,7 +66,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         if confidence is None:
             return None
         in_torch = (view.function or "").startswith(_IN_TORCH)
-        found = _Null(tuple(tensors_without_memory(view)) if in_torch else (), null_sibling(view))
+        found = _Null(
+            tuple(tensors_without_memory(view)) if in_torch else (), null_sibling(view), calls_python_without_gil(view)
+        )
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -73,16 +80,21 @@ class NullDereference(MemoryFaultRule[_Null]):
         target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
         empty, sibling = judgement.found.empty, judgement.found.sibling
         reason = f": {without_memory_words(empty[0])}" if len(empty) == 1 else ""
+        if judgement.found.without_gil:
+            reason = ": Python was called on a thread that does not hold the GIL"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
                 fault_evidence(view),
+                "this thread has no Python thread state, and the function reads it without a check"
+                if judgement.found.without_gil
+                else None,
                 *(without_memory_words(item) for item in empty),
                 _sibling_words(sibling) if sibling is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, empty),
+            _GIL if judgement.found.without_gil else _advice(view, empty),
             [missing_operands(view)],
         )
 

@@ -1,0 +1,43 @@
+"""From which lines each rank called its collectives: ranks that run the same program call from the same lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+
+Site = tuple[str, str, int]  # file, function, line
+
+
+def site_of(item: Collective) -> Site | None:
+    """The line that called it, outside torch where that is known."""
+    frame = item.caller or item.python
+    if frame is None or frame.line is None:
+        return None
+    return frame.file, frame.function, frame.line
+
+
+def calls_by_site(view: ProcessView, group: str | None, before: int | None = None) -> Counter[Site] | None:
+    """How often a rank called a collective of a group from each line; None when its record does not go back that far.
+
+    Args:
+        view: the rank.
+        group: name of the process group.
+        before: only calls with smaller sequence numbers.
+    """
+    items = [item for item in view.process.snapshot.collectives if item.group == group and not item.point_to_point]
+    if not items or min(item.sequence_nr for item in items) > 1:
+        return None
+    sites = [site_of(item) for item in items if before is None or item.sequence_nr < before]
+    return Counter(site for site in sites if site is not None) if all(sites) else None
+
+
+def differing_sites(first: ProcessView, second: ProcessView, group: str | None, before: int) -> Sequence[Site]:
+    """Lines from which one rank called more often than the other before a number, the largest difference first."""
+    mine, theirs = calls_by_site(first, group, before), calls_by_site(second, group, before)
+    if mine is None or theirs is None:
+        return ()
+    sites = {site for site in (*mine, *theirs) if mine[site] != theirs[site]}
+    return sorted(sites, key=lambda site: (-abs(mine[site] - theirs[site]), site))

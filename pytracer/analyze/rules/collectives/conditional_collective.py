@@ -1,0 +1,67 @@
+"""conditional-collective: one rank called a collective from a line from which the other ranks never called one.
+
+What: a rank waited in a collective for ranks that had ended well, with as many optimizer steps as it; and the line that
+called it never called a collective on them.
+
+Why it happens: something that communicates is called below `if rank == 0`: the forward of a DistributedDataParallel
+module in a validation loop (it broadcasts buffers), a metric that synchronises, a checkpoint that gathers.
+
+What to do: call it on all ranks, or call what does not communicate: `model.module(...)` instead of `model(...)` for a
+DistributedDataParallel model.
+
+How it can be wrong: the other ranks may have skipped the line by an exception that they handled.
+"""
+
+from __future__ import annotations
+
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.conditional import is_conditional, same_step
+from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.deaths.attribution import symptom_words, views_of
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView
+
+_ADVICE = (
+    "Call it on all ranks, or on one rank only what does not communicate: for a DistributedDataParallel model "
+    "`model.module(...)` instead of `model(...)`."
+)
+
+
+class ConditionalCollective:
+    """Fires for a collective whose line never called one on the ranks that it waited for, which ended well."""
+
+    id = "conditional-collective"
+    needs = ("COLLECTIVES", "GROUP", "status")
+
+    def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
+        """One judgement per collective."""
+        found = tuple(_judge(job, item) for item in find_absences(job) if is_conditional(job, item))
+        return found or not_found("no collective was called from a line that only some ranks reached")
+
+    def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:
+        """See Rule."""
+        item = judgement.found
+        waiters, absent, place = span_words(item.wait.waiters), span_words(item.ranks), at_place(item.wait.call)
+        also = "" if len(item.ranks) == 1 else "any of "
+        return Description(
+            f"{capital(waiters)} called {item.where}{place}, a line from which {also}{absent} never called one, and "
+            f"waited in vain: {absent} had finished.",
+            [
+                f"{absent} and {waiters} had made the same number of steps" if same_step(job, item) else None,
+                *(last_seen(view) for view in item.views[:2]),
+                *symptom_words(job),
+            ],
+            _ADVICE,
+            [f"whether {absent} should have called it, too"],
+        )
+
+
+def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
+    waiters = tuple(views_of(job, item.wait.waiters))
+    what = f"{item.wait.call.op} #{item.wait.call.sequence_nr}"
+    judgement = Judgement("collective-mismatch", "likely", waiters or item.views, item)
+    did = dict.fromkeys(item.wait.waiters, f"called {what} from a line that other ranks did not reach")
+    why = f"{count_words(len(item.wait.waiters), 'rank')} called {what} alone"
+    return account(job, judgement, why, did, waited_ns=item.waited_ns)
