@@ -29,7 +29,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 
 def _plain(value: object) -> str:
-    """Evidence as its sentence."""
+    """Evidence and headlines as their sentences."""
     if isinstance(value, str):
         return str(value)
     raise NotImplementedError(type(value))

@@ -150,14 +150,11 @@ def _has_row(item: r.Evidence, subject: r.ProcessReport, calls: Collection[Call]
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     """The program's own messages: an exception, the C library's last text; nothing that the verdict already says."""
     exception, status = subject.exception, subject.status
-    told = " ".join([verdict.summary or "", *(verdict.evidence or [])])
     raised = status is not None and status.kind == "exception"
-    if exception is not None and (raised or exception.language == "C++"):
-        message = one_line(exception.message or "")
-        known = exception.language == "C++" and (exception.type or "") in told and message in told
-        if not known:
-            yield "error", _exception(exception)
-    if subject.abort_text and one_line(subject.abort_text) not in told:
+    quoted = isinstance(verdict.summary, r.Quotation)
+    if exception is not None and not quoted and (raised or exception.language == "C++"):
+        yield "error", _exception(exception)
+    if subject.abort_text and not any(item.kind == "printed" for item in verdict.evidence or []):
         yield "printed", Text(_cut_lines(subject.abort_text))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer.report.evidence import Evidence as Evidence
+from pytracer.report.evidence import Quotation as Quotation
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
 from pytracer.report.process import CudaGraph as CudaGraph

@@ -52,6 +52,11 @@ def python_evidence(view: ProcessView) -> Evidence | None:
     return Evidence(f"the Python code was at {place_words(frame)}", "python-line") if frame else None
 
 
+def printed_evidence(text: str | None) -> Evidence | None:
+    """What the C library printed before it called abort()."""
+    return Evidence(f"the C library printed: {text}", "printed") if text else None
+
+
 def collective_evidence(views: Sequence[ProcessView]) -> str | None:
     """Whether a collective was open when these processes died; None when collectives were not recorded."""
     ranks = [view for view in views if view.process.role == "rank" and _records_collectives(view)]

@@ -6,11 +6,11 @@ afterwards. So no sentence can change a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar
 
-from pytracer.analyze.view import JobView, ProcessView, group_alike
+from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, Evidence, Finding, VerdictClass
 
 F = TypeVar("F")
@@ -82,11 +82,18 @@ def cannot_decide(why: str) -> NoFinding:
     return NoFinding("cannot-decide", why)
 
 
-def merge_alike(judgements: Iterable[Judgement[F] | None]) -> tuple[Judgement[F], ...]:
-    """Of judgements about one process each: one for all that died alike, where the first stands for the others."""
-    own = {item.views[0].index: item for item in judgements if item is not None}
-    groups = group_alike([item.views[0] for item in own.values()])
-    return tuple(replace(own[views[0].index], views=tuple(views)) for views in groups)
+def merge_alike(
+    judgements: Iterable[Judgement[F] | None], key: Callable[[Judgement[F]], object] | None = None
+) -> tuple[Judgement[F], ...]:
+    """Of judgements about one process each, one for all with the same key: the first stands for the others.
+
+    Without a key those are alike that died the same way.
+    """
+    groups: dict[object, list[Judgement[F]]] = {}
+    for item in judgements:
+        if item is not None:
+            groups.setdefault(key(item) if key is not None else death_signature(item.views[0]), []).append(item)
+    return tuple(replace(items[0], views=tuple(item.views[0] for item in items)) for items in groups.values())
 
 
 def finding(rule: str, judgement: Judgement[F], words: Description) -> Finding:

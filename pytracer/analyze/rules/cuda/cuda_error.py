@@ -32,7 +32,7 @@ from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.xid import Xid, xid_words, xids_of
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -47,21 +47,11 @@ class CudaErrorRule:
 
     def check(self, job: JobView) -> tuple[Judgement[CudaError], ...] | NoFinding:
         """One judgement for all processes with the same error from the same line."""
-        groups: dict[tuple[object, ...], list[ProcessView]] = {}
-        errors: dict[int, CudaError] = {}
-        for view in job.suspects:
-            error = cuda_error(view) or core_error(job, view)
-            if error is not None:
-                frame = view.python_frame
-                errors[view.index] = error
-                groups.setdefault((error.text, (frame.file, frame.line) if frame else None), []).append(view)
-        judgements = tuple(
-            Judgement("cuda-error", "certain", tuple(views), errors[views[0].index]) for views in groups.values()
-        )
+        judgements = merge_alike((_judge(job, view) for view in job.suspects), _same_error)
         return judgements or not_found("no process ended with a CUDA error")
 
     def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process stands for all."""
         view, error = judgement.views[0], judgement.found
         xids, frame = xids_of(job, view), view.python_frame
         kernel, core = failed_kernel(job, view), core_evidence(job, view)
@@ -91,6 +81,16 @@ class CudaErrorRule:
             if blocking or kernel or not error.sticky
             else ["which kernel failed: `pytracer run --gpu-core` tells it"],
         )
+
+
+def _judge(job: JobView, view: ProcessView) -> Judgement[CudaError] | None:
+    error = cuda_error(view) or core_error(job, view)
+    return Judgement("cuda-error", "certain", (view,), error) if error is not None else None
+
+
+def _same_error(judgement: Judgement[CudaError]) -> object:
+    frame = judgement.views[0].python_frame
+    return judgement.found.text, (frame.file, frame.line) if frame else None
 
 
 def _worked_on(view: ProcessView) -> str | None:

@@ -22,7 +22,7 @@ from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -47,15 +47,8 @@ class EndedItself:
 
     def check(self, job: JobView) -> tuple[Judgement[_Call], ...] | NoFinding:
         """One judgement for processes that ended at the same place with the same status."""
-        groups: dict[tuple[int | None, _Call], list[ProcessView]] = {}
-        for view in job.suspects:
-            process = view.process
-            if view.index in job.explained or process.status_kind != "exited":
-                continue
-            if ending_in_mid_work(process.snapshot) is None:
-                continue
-            groups.setdefault((process.exit_code, _call(view)), []).append(view)
-        judgements = tuple(Judgement("exit", "certain", tuple(views), call) for (_, call), views in groups.items())
+        views = [view for view in job.suspects if view.index not in job.explained]
+        judgements = merge_alike((_judge(view) for view in views), _same_call)
         return judgements or not_found("no process asked for its own end in mid-work")
 
     def describe(self, job: JobView, judgement: Judgement[_Call]) -> Description:
@@ -68,6 +61,16 @@ class EndedItself:
             "Read the last lines of its output: whoever ends a process in this way usually says why.",
             ["why it did: an exit status does not tell"],
         )
+
+
+def _judge(view: ProcessView) -> Judgement[_Call] | None:
+    if view.process.status_kind != "exited" or ending_in_mid_work(view.process.snapshot) is None:
+        return None
+    return Judgement("exit", "certain", (view,), _call(view))
+
+
+def _same_call(judgement: Judgement[_Call]) -> object:
+    return judgement.views[0].process.exit_code, judgement.found
 
 
 def _call(view: ProcessView) -> _Call:

@@ -21,7 +21,7 @@ from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words, subject_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
@@ -36,14 +36,7 @@ class PythonException:
 
     def check(self, job: JobView) -> tuple[Judgement[bool], ...] | NoFinding:
         """One judgement for all processes with the same exception from the same line."""
-        told = [view for view in job.suspects if view.raised and not is_interrupt(view) and bad_address(view) is None]
-        raised = [view for view in told if cuda_error(view) is None and not out_of_memory(view)]  # rules of their own
-        groups: dict[tuple[object, ...], list[ProcessView]] = {}
-        for view in raised:
-            exception, frame = view.exception, view.python_frame
-            place = (frame.file, frame.line) if frame else None
-            groups.setdefault((exception.type if exception else None, place), []).append(view)
-        judgements = tuple(_judge(views) for views in groups.values())
+        judgements = merge_alike((_judge(view) for view in job.suspects), _same_exception)
         return judgements or not_found("no process ended with an uncaught exception of its own")
 
     def describe(self, job: JobView, judgement: Judgement[bool]) -> Description:
@@ -65,10 +58,19 @@ class PythonException:
         )
 
 
-def _judge(views: Sequence[ProcessView]) -> Judgement[bool]:
+def _judge(view: ProcessView) -> Judgement[bool] | None:
     """Found is whether the exception speaks of a peer that was lost or silent."""
-    lost = mentions_lost_peer(views[0])
-    return Judgement("python-exception", "possible" if lost else "certain", tuple(views), lost)
+    if not view.raised or is_interrupt(view) or bad_address(view) is not None:
+        return None
+    if cuda_error(view) is not None or out_of_memory(view):
+        return None  # rules of their own
+    lost = mentions_lost_peer(view)
+    return Judgement("python-exception", "possible" if lost else "certain", (view,), lost)
+
+
+def _same_exception(judgement: Judgement[bool]) -> object:
+    exception, frame = judgement.views[0].exception, judgement.views[0].python_frame
+    return exception.type if exception else None, (frame.file, frame.line) if frame else None
 
 
 def _words(view: ProcessView) -> str:

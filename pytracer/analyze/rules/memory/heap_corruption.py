@@ -18,7 +18,7 @@ from __future__ import annotations
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
-from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, python_evidence
+from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -50,7 +50,7 @@ class HeapCorruption:
             f"{introduction(judgement.views)} {_what(damage)}{below}.",
             [
                 Evidence("SIGABRT, sent by the process itself", "signal") if is_abort(view) else fault_evidence(view),
-                f"the C library printed: {damage.text}" if damage.text else None,
+                printed_evidence(damage.text),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

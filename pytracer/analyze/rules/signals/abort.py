@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pytracer._text import function_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.evidence.aborts import (
-    CppException,
     abort_caller,
     cpp_exception,
     failed_assertion,
@@ -33,11 +32,11 @@ from pytracer.analyze.evidence.aborts import (
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_stack import functions
-from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
+from pytracer.analyze.evidence.phrases import collective_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, Quotation
 
 MESSAGE_CHARACTERS = 200
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
@@ -45,11 +44,15 @@ _READ = "Read the last lines that the process printed before it died: they may h
 
 @dataclass(frozen=True)
 class _Way:
-    """How abort() came about, without subject, and what to do about it. `function` is one that `what` names."""
+    """How abort() came about, without subject, and what to do about it. `function` is one that `what` names.
+
+    `quotes_exception`: `what` has all of the exception's type and message.
+    """
 
     what: str
     advice: str = _READ
     function: str | None = None
+    quotes_exception: bool = False
 
 
 _EXCEPTION = _Way(
@@ -125,18 +128,19 @@ class Abort:
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See Rule; the first process stands for all that died alike."""
         view = judgement.views[0]
-        known, way, text = known_crash(view), _way(view), printed(view)
+        known, way = known_crash(view), _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
         below = f", below {caller}" if caller and caller != way.function else ""
+        summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
-            f"{introduction(judgement.views)} aborted: {way.what}{below}.",
+            Quotation(summary) if way.quotes_exception else summary,
             [
                 Evidence(
                     "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
                     "signal",
                 ),
                 known.says if known else None,
-                f"the C library printed: {text}" if text else None,
+                printed_evidence(printed(view)),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -171,7 +175,7 @@ def _way(view: ProcessView) -> _Way:
         return _NOTHING_THROWN
     exception = cpp_exception(view)
     if exception is not None and exception.type is not None:
-        return _Way(_uncaught(exception), _EXCEPTION.advice)
+        return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
     for start, way in _BY_TEXT:
         if text.startswith(start):
@@ -183,9 +187,10 @@ def _way(view: ProcessView) -> _Way:
     return _Way(f"it printed: {_short(text)}" if text else "abort() was called")
 
 
-def _uncaught(exception: CppException) -> str:
-    what = f": {_short(exception.what)}" if exception.what else ""
-    return f"nobody caught {exception.type}{what}"
+def _uncaught(name: str, message: str) -> _Way:
+    shown = _short(message)
+    words = f"nobody caught {name}" + (f": {shown}" if shown else "")
+    return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.rstrip("."))
 
 
 def _short(text: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.decode.types.journal import CppException
+from pytracer.render.text import render_text
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, evidence, finding, summary, verdict
 from tests.support.deaths import Stack as Frames
@@ -43,6 +44,14 @@ def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
     )
     found = finding(report, "abort")
     assert found is not None and found.missing == []
+
+
+@pytest.mark.parametrize("what, quoted", [("bad size: 40", True), ("x" * 300, False), ("two\nlines", False)])
+def test_text_shows_the_exception_where_the_headline_has_not_all_of_it(run: Path, what: str, quoted: bool) -> None:
+    """Whether it has is a fact of the headline; nobody compares sentences."""
+    noted = CppException(tid=101, type="gloo::EnforceNotMet", what=what)
+    report = died(run, **ABORT, stack_of=[*TERMINATE, READ], cpp_exceptions=[noted])
+    assert ("\nerror " not in render_text(report)) == quoted
 
 
 def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
