@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytracer.analyze.collectives.description import span_words
@@ -10,22 +10,29 @@ from pytracer.analyze.collectives.matching import records_collectives
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import F, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.view import Death, JobView
+from pytracer.analyze.view import Death, JobView, ProcessView
 
 _OUTSIDE = (SIGTERM, SIGINT, SIGHUP, SIGQUIT)
 
 
 def account(
-    job: JobView, item: Judgement[F], why: str, did: Mapping[int, str], *, waited_ns: int = 0, ends: bool = False
+    job: JobView,
+    item: Judgement[F],
+    why: str,
+    did: Mapping[int, str],
+    *,
+    waited_ns: int = 0,
+    ends: bool = False,
+    absent: Sequence[ProcessView] = (),
 ) -> Judgement[F]:
     """The judgement, with the deaths that it accounts for; it leads when these are all there are.
 
     `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
     cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
-    came after what they did.
+    came after what they did. `absent`: ranks that ended well and are not to blame.
     """
     stood = waited_ns >= STOOD_NS
-    culprits = {view.index for view in item.views} if ends else set()
+    culprits = {view.index for view in (*(item.views if ends else ()), *absent)}
     suspects = [death for death in job.deaths if death.primary is not False]
     mine = [
         death

@@ -14,7 +14,7 @@ How it can be wrong: the other ranks may have skipped the line by an exception t
 
 from __future__ import annotations
 
-from pytracer._text import capital, count_words
+from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
@@ -63,5 +63,5 @@ def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
     what = f"{item.wait.call.op} #{item.wait.call.sequence_nr}"
     judgement = Judgement("collective-mismatch", "likely", waiters or item.views, item)
     did = dict.fromkeys(item.wait.waiters, f"called {what} from a line that other ranks did not reach")
-    why = f"{count_words(len(item.wait.waiters), 'rank')} called {what} alone"
-    return account(job, judgement, why, did, waited_ns=item.waited_ns)
+    why = f"had finished when {span_words(item.wait.waiters)} called {what}"
+    return account(job, judgement, why, did, waited_ns=item.waited_ns, absent=item.views)

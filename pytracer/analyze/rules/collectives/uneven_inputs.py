@@ -36,9 +36,8 @@ class UnevenInputs:
 
     def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
         """One judgement per collective."""
-        left = tuple(
-            _judge(job, item) for item in find_absences(job) if item.fate == "left" and not is_conditional(job, item)
-        )
+        absences = [item for item in find_absences(job) if item.fate == "left" and not is_conditional(job, item)]
+        left = tuple(_judge(job, item) for item in absences)
         return left or not_found("no rank had ended well while others still waited for it")
 
     def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:
