@@ -79,7 +79,7 @@ def name_of(path: Path) -> str:
 def core_flags() -> list[str]:
     """The compiler flags of the core, out of setup.py: running it would build."""
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"VERSION": "0"}
+    names: dict[str, Any] = {"VERSION": "0", "CSRC": CSRC}
     for node in tree.body:
         if (
             isinstance(node, ast.Assign)
@@ -92,11 +92,16 @@ def core_flags() -> list[str]:
     return [str(flag).replace('\\"', '"') for flag in names["CORE"]]
 
 
+def sources() -> list[Path]:
+    """What runs while a process dies."""
+    return sorted((CSRC / "crashsafe").rglob("*.cpp"))
+
+
 def built_objects() -> list[Path]:
     """The objects of the last build, when they are all there and newer than every source that they may include."""
-    newest = max(p.stat().st_mtime for room in ("blackbox", "crashsafe") for p in (CSRC / room).iterdir())
-    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core/crashsafe")):
-        objects = [build / f"{source.name}.o" for source in sorted((CSRC / "crashsafe").glob("*.cpp"))]
+    newest = max(p.stat().st_mtime for folder in ("blackbox", "crashsafe") for p in (CSRC / folder).rglob("*.*"))
+    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core")):
+        objects = [build / f"{source.relative_to(CSRC)}.o" for source in sources()]
         if all(o.exists() and o.stat().st_mtime >= newest for o in objects):
             return objects
     return []
@@ -105,12 +110,19 @@ def built_objects() -> list[Path]:
 def compile_objects(into: Path) -> list[Path]:
     """Compiles csrc/crashsafe for this check alone."""
     objects = []
-    for source in sorted((CSRC / "crashsafe").glob("*.cpp")):
-        objects.append(into / f"{source.name}.o")
+    for source in sources():
+        objects.append(into / f"{source.relative_to(CSRC)}.o")
+        objects[-1].parent.mkdir(parents=True, exist_ok=True)
         command = [os.environ.get("CC", "gcc"), *core_flags(), "-c", str(source), "-o", str(objects[-1])]
         if subprocess.run(command, check=False).returncode != 0:
             raise SystemExit(f"{name_of(source)} does not compile: the compiler's message is above")
     return objects
+
+
+def source_of(path: Path) -> str:
+    """The source of an object: objects lie in folders as the sources do."""
+    below = path.parts[path.parts.index("crashsafe") :] if "crashsafe" in path.parts else ("crashsafe", path.name)
+    return "/".join(("csrc", *below)).removesuffix(".o")
 
 
 def symbols(elf: Any, section: str = ".symtab") -> Iterator[Any]:
@@ -126,7 +138,7 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
     wanted: dict[str, str] = {}
     defined = set(LINKER)
     for path in objects:
-        source = path.name.removesuffix(".o")
+        source = source_of(path)
         with path.open("rb") as file:
             elf = ELFFile(file)
             for symbol in symbols(elf):
@@ -135,14 +147,12 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
                 elif symbol["st_info"]["bind"] != "STB_LOCAL":
                     defined.add(symbol.name)
                 if symbol.name.startswith("_ZGV"):
-                    problems.append(
-                        f"csrc/crashsafe/{source}: a function-local static is made at first use: {symbol.name}"
-                    )
+                    problems.append(f"{source}: a function-local static is made at first use: {symbol.name}")
             if any(s.name.startswith((".init_array", ".ctors")) for s in elf.iter_sections()):
-                problems.append(f"csrc/crashsafe/{source}: something is initialized at run time: make it constinit")
+                problems.append(f"{source}: something is initialized at run time: make it constinit")
     for symbol, where in sorted(wanted.items()):
         if symbol not in allowed and symbol not in defined:
-            problems.append(f"csrc/crashsafe/{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
+            problems.append(f"{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
     for symbol, entry in allowed.items():
         if entry.must and symbol not in wanted:
             problems.append(f"{name_of(ALLOW)}:{entry.line}: nobody calls {symbol} any more: remove the line")

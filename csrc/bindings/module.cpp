@@ -1,11 +1,11 @@
 // The one pybind11 file: translation, no decisions.
-#include "../hooks/collectives.h"
-#include "../hooks/foreign.h"
-#include "../hooks/hooks.h"
-#include "../hooks/optimizer_step.h"
-#include "../hooks/reducer.h"
-#include "../hooks/who.h"
-#include "../recorder/core.h"
+#include "core/core.h"
+#include "hooks/allocations/external.h"
+#include "hooks/distributed/collectives.h"
+#include "hooks/distributed/reducer.h"
+#include "hooks/execution/optimizer_step.h"
+#include "hooks/hooks.h"
+#include "hooks/support/call_site.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

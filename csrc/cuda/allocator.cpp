@@ -1,7 +1,7 @@
 // The trace tracker of torch's caching allocator. It is called under the allocator's lock: no Python, no CUDA, no allocation.
-#include "../blackbox/layout.h"
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "blackbox/layout.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -3,7 +3,7 @@
 #ifndef NDEBUG
 #error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
 #endif
-#include "../recorder/core.h"
+#include "core/core.h"
 
 #include <cstdint>
 #include <string>

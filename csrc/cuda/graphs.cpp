@@ -1,9 +1,9 @@
 // What a CUDA graph uses: while one is captured, the tensors of every operator that put something into it. An operator that
 // only looks at a tensor, as empty_like does, is no use of its memory.
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
-#include "../hooks/tensors.h"
+#include "hooks/support/tensors.h"
 
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>

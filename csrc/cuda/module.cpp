@@ -1,6 +1,6 @@
 // The pybind11 file of the CUDA half: translation, no decisions.
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <pybind11/pybind11.h>
 #include <torch/version.h>

@@ -1,7 +1,7 @@
 // The current stream of a thread: a thread-local of torch's, no call of the driver's.
-#include "../blackbox/layout.h"
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "blackbox/layout.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>

@@ -1,6 +1,6 @@
-#include "arena.h"
+#include "guard/arena.h"
 
-#include "pages.h"
+#include "guard/pages.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>

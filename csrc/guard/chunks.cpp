@@ -1,6 +1,6 @@
-#include "chunks.h"
+#include "guard/chunks.h"
 
-#include "pages.h"
+#include "guard/pages.h"
 
 #include <cerrno>
 #include <cstdlib>

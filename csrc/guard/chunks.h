@@ -2,7 +2,7 @@
 // A part in which nothing lives any more becomes address space again, and its page tables are given back. Callers hold the
 // lock of guard.cpp.
 #pragma once
-#include "arena.h"
+#include "guard/arena.h"
 
 namespace pytracer::guard {
 

@@ -1,13 +1,13 @@
-#include "guard.h"
+#include "guard/guard.h"
 
-#include "../crashsafe/box.h"
-#include "../crashsafe/large.h"
-#include "../crashsafe/sys.h"
-#include "../recorder/core.h"
-#include "../recorder/journal.h"
-#include "chunks.h"
-#include "pages.h"
-#include "sampling.h"
+#include "core/core.h"
+#include "core/file/journal.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/platform/large.h"
+#include "crashsafe/platform/sys.h"
+#include "guard/chunks.h"
+#include "guard/pages.h"
+#include "guard/sampling.h"
 
 #include <pthread.h>
 #include <sys/uio.h>

@@ -1,7 +1,7 @@
 // Guard mode: storages that lie against a page which faults, and that stay inaccessible after they are freed (docs/guide/guard.md).
 // The core's part: which ones, where, how, and what is known of them. hooks/ brings torch's allocations here.
 #pragma once
-#include "ledger.h"
+#include "guard/ledger.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,10 +1,10 @@
-#include "ledger.h"
+#include "guard/ledger.h"
 
-#include "../crashsafe/box.h"
-#include "../crashsafe/seq_slot.h"
-#include "../crashsafe/sys.h"
-#include "../recorder/box_file.h"
-#include "../recorder/journal.h"
+#include "core/file/box_file.h"
+#include "core/file/journal.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/file/seq_slot.h"
+#include "crashsafe/platform/sys.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -1,10 +1,10 @@
 // What is known of each guarded storage, in the black box: it survives the process, and a long quarantine that the rings of
 // graves would have forgotten. Slots of storages in quarantine are used again, the one that was freed first first.
 #pragma once
-#include "../blackbox/layout.h"
-#include "../recorder/core.h"
-#include "arena.h"
-#include "canary.h"
+#include "blackbox/layout.h"
+#include "core/core.h"
+#include "guard/arena.h"
+#include "guard/canary.h"
 
 namespace pytracer::guard {
 

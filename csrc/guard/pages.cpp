@@ -1,4 +1,4 @@
-#include "pages.h"
+#include "guard/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

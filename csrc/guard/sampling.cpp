@@ -1,6 +1,6 @@
-#include "sampling.h"
+#include "guard/sampling.h"
 
-#include "../crashsafe/sys.h"
+#include "crashsafe/platform/sys.h"
 
 #include <atomic>
 

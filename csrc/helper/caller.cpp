@@ -1,6 +1,6 @@
-#include "caller.h"
+#include "helper/caller.h"
 
-#include "../crashsafe/doorbell.h"
+#include "crashsafe/threads/helper_protocol.h"
 
 #include <fcntl.h>
 #include <sys/random.h>

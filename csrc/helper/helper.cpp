@@ -10,9 +10,9 @@
 //
 // Each request is served by a forked child: a request that goes wrong cannot stop the next one, and when the child ends, for
 // whatever reason, the kernel lets the threads go on.
-#include "../crashsafe/doorbell.h"
-#include "caller.h"
-#include "stop_threads.h"
+#include "crashsafe/threads/helper_protocol.h"
+#include "helper/caller.h"
+#include "helper/stop_threads.h"
 
 #include <fcntl.h>
 #include <poll.h>

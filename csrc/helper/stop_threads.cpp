@@ -1,6 +1,6 @@
-#include "stop_threads.h"
+#include "helper/stop_threads.h"
 
-#include "../crashsafe/doorbell.h"
+#include "crashsafe/threads/helper_protocol.h"
 
 #include <dirent.h>
 #include <elf.h>

@@ -1,6 +1,6 @@
 // One request: the threads of one dying process.
 #pragma once
-#include "caller.h"
+#include "helper/caller.h"
 
 namespace pytracer::helper {
 

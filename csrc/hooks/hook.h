@@ -1,7 +1,7 @@
 // A capture plugin: one per file, listed in hooks.cpp.
 #pragma once
-#include "../blackbox/layout.h"
-#include "redirect.h"
+#include "blackbox/layout.h"
+#include "hooks/support/got_patch.h"
 
 #include <vector>
 

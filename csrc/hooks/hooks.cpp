@@ -1,6 +1,6 @@
-#include "hooks.h"
+#include "hooks/hooks.h"
 
-#include "who.h"
+#include "hooks/support/call_site.h"
 
 namespace pytracer::hooks {
 namespace {

@@ -1,6 +1,6 @@
 // The explicit list of hooks, installed and uninstalled together.
 #pragma once
-#include "hook.h"
+#include "hooks/hook.h"
 
 #include <string>
 #include <utility>

@@ -4,12 +4,12 @@
 //     stress DIRECTORY ROUNDS
 //
 // Ends with 1 when a reader saw parts of two items.
-#include "../crashsafe/actions.h"
-#include "../crashsafe/box.h"
-#include "../crashsafe/seq_slot.h"
-#include "../crashsafe/storage_lookup.h"
-#include "../recorder/core.h"
-#include "../recorder/core_cuda.h"
+#include "core/core.h"
+#include "core/core_cuda.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/file/seq_slot.h"
+#include "crashsafe/memory/storage_lookup.h"
+#include "crashsafe/signals/actions.h"
 
 #include <atomic>
 #include <cstdio>

@@ -2,10 +2,10 @@
 //
 // Storages here are numbers, not memory. Everything about a life follows from its base address and size (see `mix`), so that
 // a reader can tell when parts of two lives were mixed.
-#include "../blackbox/layout.h"
-#include "../crashsafe/decision.h"
-#include "../crashsafe/python_stack.h"
-#include "../recorder/core.h"
+#include "blackbox/layout.h"
+#include "core/core.h"
+#include "crashsafe/python/python_stack.h"
+#include "crashsafe/signals/decision.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -419,7 +419,7 @@ EXPORT void testing_crash_beside_handler() {
   });
   testing_read(0);
 }
-/// What becomes of a signal: crashsafe/decision.h.
+/// What becomes of a signal: crashsafe/signals/decision.h.
 EXPORT int testing_decide(int installed, int fault, int blocked, int is_init) {
   using namespace pytracer::crashsafe;
   return static_cast<int>(decide({static_cast<Installed>(installed), fault != 0, blocked != 0, is_init != 0}));

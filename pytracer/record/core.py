@@ -1,4 +1,4 @@
-"""libpytracer_core through ctypes: the C face declared in csrc/recorder/core.h."""
+"""libpytracer_core through ctypes: the C face declared in csrc/core/core.h."""
 
 from __future__ import annotations
 

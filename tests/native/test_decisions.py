@@ -1,4 +1,4 @@
-"""What becomes of a signal that met our handler: csrc/crashsafe/decision.h, and the same by real programs."""
+"""What becomes of a signal that met our handler: csrc/crashsafe/signals/decision.h, and the same by real programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The launcher's helper against callers that lie: it serves who asks, for its own threads, and nobody else.
 
-Here the test is the launcher, and its children are the job. They speak the protocol of csrc/crashsafe/doorbell.h in
-bytes of their own.
+Here the test is the launcher, and its children are the job. They speak the protocol of
+csrc/crashsafe/threads/helper_protocol.h in bytes of their own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`counters.<host>` of a run directory: how many processes there were, and which of them could not be recorded.
 
-The file is that of csrc/crashsafe/run_counters.h. Every process of the job may write anything into it: it is read once,
+The file is that of csrc/crashsafe/file/run_counters.h. Every process of the job may write anything into it: read once,
 whole, and nothing but words comes of it.
 """
 

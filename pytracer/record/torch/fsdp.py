@@ -1,7 +1,7 @@
 """Names for FSDP: which unit holds which parameters, in which order, and where this rank's shards lie.
 
 Where unsharded parameters, gradients and the buffers of collectives lie is seen without private attributes: by the
-operators and ranges of FSDP2 (csrc/hooks/fsdp.cpp, ranges.cpp), and for FSDP1 by the collectives themselves. Here are
+operators and ranges of FSDP2 (csrc/hooks/distributed/), and for FSDP1 by the collectives themselves. Here are
 the names, which only private attributes tell: those of torch 2.11 to 2.14 are known. What is not found as expected is
 noted, and names are missing then.
 """

@@ -53,6 +53,6 @@ def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[bytes, list
         *(leaf._cdata, gradient._cdata),
         *(result._cdata, id(function), id(next_function), kept.untyped_storage().data_ptr()),
     )
-    # `pytracer_torch_probe` of csrc/recorder/core.h
+    # `pytracer_torch_probe` of csrc/core/core.h
     probe = struct.pack(f"{len(addresses)}Q", *addresses)
     return probe, [tensor, storage, leaf, gradient, kept, result, function, next_function]

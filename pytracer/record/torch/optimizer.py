@@ -1,6 +1,6 @@
 """What happens after an optimizer's step: steps are counted, and now and then names are noted again.
 
-The hook itself is native (csrc/hooks/optimizer_step.cpp). It counts the steps of the first optimizer, unless the
+The hook is native (csrc/hooks/execution/optimizer_step.cpp). It counts the steps of the first optimizer, unless the
 program calls pytracer.step() itself, and calls back for an optimizer that it does not know and when the time has come.
 Optimizers that step within one graph of torch.compile's are seen once for each run of the graph, by the last of them.
 """

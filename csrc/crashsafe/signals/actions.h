@@ -1,0 +1,21 @@
+// What the program believes is installed for the signals that we handle.
+#pragma once
+#include "crashsafe/platform/sys.h"
+#include "crashsafe/signals/decision.h"
+
+#include <csignal>
+
+namespace pytracer::crashsafe {
+
+/// The program's action for one signal. Safe in a handler: a reader never sees half of a change.
+struct sigaction action_of(int signal) noexcept;
+Installed installed_of(const struct sigaction& action) noexcept;
+
+/// `act` replaces it, and `old` is what it replaced. For the interposed sigaction; the kernel is not asked. Any thread, also in a handler
+/// that interrupted this.
+void exchange_action(int signal, const struct sigaction& act, struct sigaction* old) noexcept;
+
+/// SA_RESETHAND: the default action from now on, unless another thread has replaced the one that is being delivered.
+void reset_action(int signal, const struct sigaction& delivered) noexcept;
+
+}  // namespace pytracer::crashsafe
