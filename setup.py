@@ -30,8 +30,8 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 # no-plt: calls between libraries go straight through the address table, without a stub, one more line of code to fetch.
 # no-tree-slp-vectorize: a record is a few small fields; gathered into vectors first, they take twice the instructions.
-COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-fno-tree-slp-vectorize"]
-COMMON += [f"-I{CSRC}", "-Wall", "-Wextra", "-Werror"]
+COMMON = ["-std=c++20", f"-I{CSRC}", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-plt"]
+COMMON = [*COMMON, "-fno-tree-slp-vectorize", "-Wall", "-Wextra", "-Werror"]
 # -fno-threadsafe-statics: the guards live in libstdc++, and the core needs only libc and libgcc.
 CORE = [
     *COMMON,

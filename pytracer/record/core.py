@@ -53,11 +53,11 @@ class Core:
             "pytracer_resume",
             "pytracer_count_hook_error",
             "pytracer_arm_thread",
-            "pytracer_keep_little",
+            "pytracer_trim_at_exit",
             "pytracer_note_exit",
         ):
             getattr(self.lib, name).restype = None
-        for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
+        for name in ("pytracer_black_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p
 
     @property
@@ -89,8 +89,8 @@ class Core:
     @property
     def box(self) -> Path:
         """This process's black box; made now, if there is none yet."""
-        self.lib.pytracer_make_box()
-        return Path(os.fsdecode(self.lib.pytracer_box_path()))
+        self.lib.pytracer_create_black_box()
+        return Path(os.fsdecode(self.lib.pytracer_black_box_path()))
 
     def start(self, directory: Path, flags: int) -> None:
         """Opens the box and installs the handlers.

@@ -1,7 +1,7 @@
 #include "core/device/cuda_graphs.h"
 
 #include "core/device/device_memory.h"
-#include "core/file/box_file.h"
+#include "core/file/regions.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/large.h"
@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -39,7 +39,7 @@ void change_broken(uint32_t number) {
 
 bool is(const GraphInput& input, InputState state) { return input.state == static_cast<uint16_t>(state); }
 
-// Inputs of graphs that are gone stay, for the report, until their room is needed; nothing happens to them any more.
+// Inputs of destroyed graphs are kept for the report until their room is needed; they do not change any more.
 bool in_use(const GraphInput& input) {
   const CudaGraph* graph = graph_of(input.graph);
   return graph != nullptr && graph->state != static_cast<uint32_t>(GraphState::kReset) && graph->state != static_cast<uint32_t>(GraphState::kFailed);
@@ -113,8 +113,8 @@ void graph_memory_allocated(const pytracer_device_event& event, uint32_t sequenc
     if (event.addr >= inputs[i].addr + inputs[i].nbytes || inputs[i].addr >= event.addr + event.nbytes) continue;
     crashsafe::SeqSlot(inputs[i]).write(sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kReallocated);
-      input.new_who_id = event.who_id;
-      input.new_who_where = event.who_where;
+      input.new_who_id = event.site_id;
+      input.new_who_where = event.site_where;
       input.new_addr = event.addr;
       input.new_nbytes = event.nbytes;
       input.new_epoch = std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed);
@@ -124,10 +124,10 @@ void graph_memory_allocated(const pytracer_device_event& event, uint32_t sequenc
   }
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
-using namespace pytracer::recorder;
+using namespace pytracer::core;
 
 extern "C" {
 
@@ -144,8 +144,8 @@ uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture) {
     graph.pool_graph = capture->pool_graph;
     graph.pool_number = capture->pool_number;
     graph.stream = capture->stream;
-    graph.who_id = capture->who_id;
-    graph.who_where = capture->who_where;
+    graph.who_id = capture->site_id;
+    graph.who_where = capture->site_where;
     graph.capture_sequence = device_sequence();
   });
   return number;
@@ -217,12 +217,12 @@ uint32_t pytracer_graph_replayed(uint32_t number) {
   return broken;
 }
 
-void pytracer_graph_reset(uint32_t number, uint32_t who_id, uint32_t who_where) {
+void pytracer_graph_reset(uint32_t number, uint32_t site_id, uint32_t site_where) {
   DeviceLock lock;
   CudaGraph* graph = graph_of(number);
   if (graph == nullptr || graph->reset_ns != 0) return;
-  graph->reset_who_id = who_id;
-  graph->reset_who_where = who_where;
+  graph->reset_who_id = site_id;
+  graph->reset_who_where = site_where;
   graph->reset_ns = crashsafe::now_ns();
   retire_inputs(number);
   std::atomic_ref(graph->state).store(static_cast<uint32_t>(GraphState::kReset), std::memory_order_release);

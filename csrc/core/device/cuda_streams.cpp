@@ -1,7 +1,7 @@
 #include "core/device/cuda_streams.h"
 
 #include "core/device/device_memory.h"
-#include "core/file/box_file.h"
+#include "core/file/regions.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/sys.h"
@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -54,10 +54,10 @@ void note_stream(uint32_t device, uint64_t stream, StreamState state, int32_t er
   });
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
-using namespace pytracer::recorder;
+using namespace pytracer::core;
 
 extern "C" {
 

@@ -3,8 +3,8 @@
 #include "core/device/cuda_graphs.h"
 #include "core/device/cuda_streams.h"
 #include "core/device/device_oom.h"
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/large.h"
@@ -14,7 +14,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -26,12 +26,12 @@ constexpr int kSpins = 1000;
 
 std::atomic<bool> open_{false};
 DeviceBlock* blocks = nullptr;
-DeviceBlock* graves = nullptr;
+DeviceBlock* freed_blocks = nullptr;
 DeviceSegment* segments = nullptr;
-uint32_t grave_count = 0, segments_used = 0;
+uint32_t freed_count = 0, segments_used = 0;
 std::atomic_flag locked = ATOMIC_FLAG_INIT;
 
-// Frees of unknown blocks while what lived before is being told: these blocks are not to be added afterwards.
+// Frees of unknown blocks while existing memory is being reported: these blocks must not be added afterwards.
 bool expecting = false;
 PYTRACER_LARGE uint64_t missed[kMissedFrees];
 uint32_t missed_count = 0;
@@ -59,7 +59,7 @@ uint32_t now() { return std::atomic_ref(g_box.header->epoch).load(std::memory_or
 void count(uint32_t& counter) { std::atomic_ref(counter).fetch_add(1, std::memory_order_relaxed); }
 
 void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t epoch, BlockState state) {
-  DeviceBlock* room = find(event.addr);  // its free was missed: taken over
+  DeviceBlock* room = find(event.addr);  // its free was missed: the slot is taken over
   if (room == nullptr) room = find_room(event.addr);
   if (room == nullptr) return count(g_box.header->device_blocks_dropped);
   crashsafe::SeqSlot(*room).write(sequence != 0 ? sequence : 1, [&](DeviceBlock& block) {
@@ -72,8 +72,8 @@ void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t e
     block.pool_graph = event.pool_graph;
     block.pool_number = event.pool_number;
     block.alloc_tid = sequence != 0 ? crashsafe::sys_gettid() : 0;
-    block.alloc_who_id = event.who_id;
-    block.alloc_who_where = event.who_where;
+    block.alloc_who_id = event.site_id;
+    block.alloc_who_where = event.site_where;
     block.alloc_epoch = epoch;
     block.alloc_sequence = sequence;
   });
@@ -81,15 +81,15 @@ void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t e
 
 void set_freed(DeviceBlock& block, const pytracer_device_event& event, uint32_t sequence) {
   block.free_tid = crashsafe::sys_gettid();
-  block.free_who_id = event.who_id;
-  block.free_who_where = event.who_where;
+  block.free_who_id = event.site_id;
+  block.free_who_where = event.site_where;
   block.free_epoch = now();
   block.free_sequence = sequence;
 }
 
 void await_block(const pytracer_device_event& event, uint32_t sequence) {
   DeviceBlock* found = find(event.addr);
-  if (found == nullptr) return;  // its end will tell
+  if (found == nullptr) return;  // unknown: counted when it is freed
   crashsafe::SeqSlot(*found).write(sequence, [&](DeviceBlock& block) {
     block.state = static_cast<uint16_t>(BlockState::kAwaited);
     set_freed(block, event, sequence);
@@ -106,8 +106,8 @@ void free_block(const pytracer_device_event& event, uint32_t sequence) {
   if (life.state != static_cast<uint16_t>(BlockState::kAwaited)) set_freed(life, event, sequence);
   life.state = static_cast<uint16_t>(BlockState::kFreed);
   graph_memory_freed(life);
-  grave_count++;
-  crashsafe::Ring<DeviceBlock, kDeviceGraves>(graves).assign(grave_count, life);
+  freed_count++;
+  crashsafe::Ring<DeviceBlock, kDeviceGraves>(freed_blocks).assign(freed_count, life);
   crashsafe::SeqSlot(*found).write(0, [](DeviceBlock& block) { block.state = static_cast<uint16_t>(BlockState::kEmpty); });
 }
 
@@ -145,7 +145,7 @@ void begin_segment(const pytracer_device_event& event, uint32_t sequence, bool e
   add_segment(segment, sequence);
 }
 
-// Of an expandable segment parts are unmapped: what is left of a range stays live, the part that is gone becomes an item.
+// Parts of an expandable segment are unmapped: the rest of a range stays live, the unmapped part becomes an item of its own.
 void end_segment(const pytracer_device_event& event, uint32_t sequence) {
   uint64_t begin = event.addr, end = event.addr + event.nbytes;
   uint32_t before = segments_used;
@@ -196,10 +196,10 @@ void forget_device_memory() noexcept {
   open_.store(false, std::memory_order_relaxed);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
-using namespace pytracer::recorder;
+using namespace pytracer::core;
 
 extern "C" {
 
@@ -207,9 +207,9 @@ int pytracer_open_device_memory(void) {
   if (pytracer_recording() == 0) return 0;
   if (open_.load(std::memory_order_acquire)) return 1;
   blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceBlocks, sizeof(DeviceBlock), kSlots, 0, kDeviceBlockSlotsLog2));
-  graves = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceGraves, sizeof(DeviceBlock), kDeviceGraves, 0, 0));
+  freed_blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceGraves, sizeof(DeviceBlock), kDeviceGraves, 0, 0));
   segments = static_cast<DeviceSegment*>(add_region(RegionKind::kDeviceSegments, sizeof(DeviceSegment), kDeviceSegments, 0, 0));
-  bool all = blocks != nullptr && graves != nullptr && segments != nullptr && open_cuda_graphs() && open_cuda_streams();
+  bool all = blocks != nullptr && freed_blocks != nullptr && segments != nullptr && open_cuda_graphs() && open_cuda_streams();
   open_.store(all, std::memory_order_release);
   return all;
 }

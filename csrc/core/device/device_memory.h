@@ -1,14 +1,14 @@
 // Blocks and segments of torch's caching allocators on devices. One writer at a time, under a lock of our own; readers in
-// other processes take items as crashsafe::SeqSlot says.
+// other processes use crashsafe::SeqSlot.
 #pragma once
 #include "blackbox/layout.h"
 #include "core/core_cuda.h"
 
 #include <cstdint>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// Taken by whoever changes the tables of devices. Holders call nobody, so that it is never held for long.
+/// Taken for every change of the tables of devices. Its holders call no other code, so that it is never held for long.
 class DeviceLock {
  public:
   DeviceLock() noexcept;
@@ -26,4 +26,4 @@ uint32_t device_sequence() noexcept;
 /// In a forked child: a device cannot be used there, and its tables are empty.
 void forget_device_memory() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

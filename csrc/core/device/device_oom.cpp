@@ -3,14 +3,14 @@
 #include "core/file/journal.h"
 #include "crashsafe/platform/large.h"
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
 
 constexpr uint32_t kPlaces = 1024;  // different places that allocate; further ones are counted in the sums only
 constexpr uint32_t kShown = 12;
-constexpr uint32_t kNoNode = ~0u;  // blocks of many autograd nodes, which is what a SITE's second half would tell
+constexpr uint32_t kNoNode = ~0u;  // blocks of many autograd nodes, of which a site could name one
 
 PYTRACER_LARGE DeviceOomUser places[kPlaces];  // under the lock of the tables
 
@@ -33,8 +33,8 @@ void write_device_oom(const pytracer_device_event& event, const DeviceBlock* blo
   entry.device = event.device;
   entry.wanted_nbytes = event.nbytes;
   entry.free_nbytes = event.addr;
-  entry.who_id = event.who_id;
-  entry.who_where = event.who_where;
+  entry.who_id = event.site_id;
+  entry.who_where = event.site_where;
   for (DeviceOomUser& place : places) place = {};
   for (uint32_t i = 0; i < block_slots; i++) {
     const DeviceBlock& block = blocks[i];
@@ -63,4 +63,4 @@ void write_device_oom(const pytracer_device_event& event, const DeviceBlock* blo
   append(EntryKind::kDeviceOom, pieces, 2);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,13 +1,14 @@
 #include "core/file/journal.h"
 
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/file/box_gate.h"
 #include "crashsafe/file/create_file.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/sys.h"
 
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 using namespace blackbox;
 
@@ -23,7 +24,7 @@ uint32_t tick() noexcept {
 
 namespace {
 
-// What every process has, or nearly every one: by itself no reason for a file.
+// Entries that nearly every process has: by themselves no reason for a file.
 bool is_common(EntryKind kind) { return kind == EntryKind::kProcess || kind == EntryKind::kEnvironment || kind == EntryKind::kWait; }
 
 }  // namespace
@@ -62,4 +63,4 @@ uint32_t append(EntryKind kind, const void* data, size_t nbytes) noexcept {
 
 void note(const char* text) noexcept { append(EntryKind::kNote, text, strlen(text)); }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

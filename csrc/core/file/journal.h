@@ -1,11 +1,11 @@
-// Facts that are not forgotten: appended once, never overwritten. Also the sparse clock that orders storages.
+// The journal: entries are appended once and never overwritten. Also the coarse timestamps (epochs) that order storages.
 #pragma once
 #include "blackbox/layout.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 /// A piece of a payload.
 struct Piece {
@@ -23,4 +23,4 @@ uint32_t append(blackbox::EntryKind kind, const void* data, size_t nbytes) noexc
 /// A NOTE.
 void note(const char* text) noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 using namespace blackbox;
 
@@ -33,4 +33,4 @@ void write_record(RecordKind kind, const void* payload, size_t nbytes) noexcept 
   std::atomic_ref(context.head->record_count).store(number, std::memory_order_relaxed);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

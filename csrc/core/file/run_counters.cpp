@@ -1,8 +1,9 @@
 #include "core/file/run_counters.h"
 
-#include "crashsafe/file/create_file.h"
-#include "crashsafe/platform/bounded_text.h"
+#include "crashsafe/file/identity.h"
+#include "crashsafe/file/mapping.h"
 #include "crashsafe/platform/sys.h"
+#include "crashsafe/text/bounded_text.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,12 +14,12 @@
 #include <cstdio>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 constexpr size_t kNameBytes = 128;
 
-// Written aside and linked into place: whoever finds the name finds it whole. Preallocated: it is mapped.
+// Written aside and linked into place, so that the name never refers to an incomplete file. Preallocated, since it is mapped.
 void make_counters(int run, const char* name) {
   char aside[kNameBytes + 16];
   snprintf(aside, sizeof aside, ".%s.%d", name, getpid());
@@ -71,4 +72,4 @@ uint32_t count_process(RunCounters& counters) noexcept {
   return before;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -2,7 +2,7 @@
 #pragma once
 #include "crashsafe/file/run_counters.h"
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 /// Maps the counters of the run whose directory is open as `run`; makes them when there are none. Null when that is refused.
 RunCounters* open_run_counters(int run, const char* host) noexcept;
@@ -13,4 +13,4 @@ RunCounters* find_run_counters(const char* directory, const char* host) noexcept
 /// Counts this process, and notes its name. Returns how many there were before.
 uint32_t count_process(RunCounters& counters) noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

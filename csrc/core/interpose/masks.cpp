@@ -3,15 +3,16 @@
 #include "core/interpose/libc.h"
 #include "core/interpose/preload.h"
 #include "core/interpose/sandbox.h"
-#include "crashsafe/handler/handler.h"
+#include "crashsafe/handler/handled_signal.h"
 #include "crashsafe/signals/deliver.h"
+#include "crashsafe/signals/install.h"
 
 #include <sys/signalfd.h>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using crashsafe::bit_of;
@@ -35,7 +36,7 @@ constinit std::atomic<uint64_t> wanted{0}, ignored_faults{0};
 
 void update_hidden() { crashsafe::hide_faults(wanted.load() & ~ignored_faults.load()); }
 
-// "Every signal" in a wait is no choice of one.
+// A wait for every signal does not choose a stand-in.
 void note_waited_for(const sigset_t& set) {
   uint64_t bits = word(set);
   if ((bits & kStandIns) == 0 || __builtin_popcountll(bits) > 40) return;
@@ -48,7 +49,7 @@ int change_mask(int (*real)(int, const sigset_t*, sigset_t*), int how, const sig
   sigset_t kept;
   if (set != nullptr) {
     uint64_t bits = crashsafe::to_kernel(word(*set));
-    // One that was held back is blocked in truth; and without our handlers nobody needs them unblocked.
+    // A deferred signal is really blocked; and without our handlers they need not be unblocked.
     if (how == SIG_UNBLOCK || !crashsafe::handlers_installed()) bits |= word(*set) & kFaultSignals;
     kept = set_of(bits);
     set = &kept;
@@ -105,11 +106,11 @@ TruthfulMask::TruthfulMask(const sigset_t& set) noexcept {
 TruthfulMask::~TruthfulMask() {
   if (blocked_ == 0) return;
   int error = errno;
-  crashsafe::sys_mask(SIG_UNBLOCK, &blocked_, nullptr);  // one that is pending is held back by the handler
+  crashsafe::sys_mask(SIG_UNBLOCK, &blocked_, nullptr);  // the handler defers a pending one
   errno = error;
 }
 
-void give_back_mask() noexcept {
+void restore_mask() noexcept {
   uint64_t mask = 0;
   crashsafe::sys_mask(SIG_BLOCK, nullptr, &mask);
   uint64_t faults = crashsafe::believed_blocked(mask);
@@ -127,32 +128,32 @@ void adopt_mask() noexcept {
   crashsafe::sys_mask(SIG_SETMASK, &mask, nullptr);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
 
 PYTRACER_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return recorder::change_mask(PYTRACER_REAL(pthread_sigmask), how, set, old);
+  return core::change_mask(PYTRACER_REAL(pthread_sigmask), how, set, old);
 }
 PYTRACER_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
-  return recorder::change_mask(PYTRACER_REAL(sigprocmask), how, set, old);
+  return core::change_mask(PYTRACER_REAL(sigprocmask), how, set, old);
 }
 PYTRACER_EXPORT int sigwait(const sigset_t* set, int* signal) {
-  recorder::note_waited_for(*set);
-  recorder::TruthfulMask waiting(*set);
+  core::note_waited_for(*set);
+  core::TruthfulMask waiting(*set);
   return PYTRACER_REAL(sigwait)(set, signal);
 }
 PYTRACER_EXPORT int sigwaitinfo(const sigset_t* set, siginfo_t* info) {
-  recorder::note_waited_for(*set);
-  recorder::TruthfulMask waiting(*set);
+  core::note_waited_for(*set);
+  core::TruthfulMask waiting(*set);
   return PYTRACER_REAL(sigwaitinfo)(set, info);
 }
 PYTRACER_EXPORT int sigtimedwait(const sigset_t* set, siginfo_t* info, const timespec* timeout) {
-  recorder::note_waited_for(*set);
-  recorder::TruthfulMask waiting(*set);
+  core::note_waited_for(*set);
+  core::TruthfulMask waiting(*set);
   return PYTRACER_REAL(sigtimedwait)(set, info, timeout);
 }
 PYTRACER_EXPORT int signalfd(int fd, const sigset_t* set, int flags) noexcept {
-  recorder::note_waited_for(*set);
+  core::note_waited_for(*set);
   return PYTRACER_REAL(signalfd)(fd, set, flags);
 }

@@ -1,15 +1,16 @@
-// What only works when the library is preloaded: the start in a constructor, and libc functions that we stand before.
-// Loaded by pytracer.enable() instead, these definitions are found by nobody and the constructor does nothing.
+// What only works when the library is preloaded: the start in a constructor, and libc functions we interpose. When pytracer.enable()
+// loads it instead, calls do not reach these definitions and the constructor does nothing.
 #include "core/interpose/preload.h"
-#include "core/file/box_file.h"
+#include "core/file/run_directory.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "core/interpose/sandbox.h"
 #include "core/interpose/sanitizers.h"
 #include "core/process/alternate_stack.h"
+#include "core/process/exit.h"
 #include "core/process/notice.h"
 #include "core/process/recorder.h"
-#include "crashsafe/handler/handler.h"
+#include "crashsafe/file/mapping.h"
 #include "crashsafe/platform/process_status.h"
 
 #include <pthread.h>
@@ -21,12 +22,12 @@
 #include <cstdlib>
 #include <cstring>
 
-constinit bool pytracer::recorder::preloaded = false;
+constinit bool pytracer::core::preloaded = false;
 
 namespace {
 
 using namespace pytracer;
-using recorder::preloaded;
+using core::preloaded;
 
 auto real_wait4() { return PYTRACER_REAL(wait4); }
 auto real_waitid() { return PYTRACER_REAL(waitid); }
@@ -44,23 +45,23 @@ void resolve_early() {
 }
 
 __attribute__((constructor)) void start_when_asked(int, char** arguments) {  // glibc's way to call constructors
-  recorder::resolve_system_calls();
+  core::resolve_system_calls();
   const char* directory = getenv("PYTRACER_DIR");
   const char* preload = getenv("LD_PRELOAD");
   if (directory == nullptr || *directory == 0 || preload == nullptr || strstr(preload, "libpytracer_core") == nullptr) return;
   crashsafe::ProcessStatus status = crashsafe::read_status("/proc/self/status");
-  if (recorder::begins_in_a_sandbox(getenv("PYTRACER_SECCOMP_FILTERS"), status.filters)) return;
-  recorder::Failure failure;
-  uint32_t flags = (getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : recorder::kAnnounce) | (status.debugged ? recorder::kDebugged : 0);
+  if (core::starts_in_sandbox(getenv("PYTRACER_SECCOMP_FILTERS"), status.filters)) return;
+  core::Failure failure;
+  uint32_t flags = (getenv("PYTRACER_LAUNCHER") != nullptr ? 0 : core::kAnnounce) | (status.debugged ? core::kDebugged : 0);
   const char* budget = getenv("PYTRACER_MOST_BOXES");
-  uint32_t most_boxes = budget != nullptr ? static_cast<uint32_t>(strtoul(budget, nullptr, 10)) : recorder::kMostBoxes;
-  preloaded = recorder::start(directory, flags, arguments, most_boxes, failure);
+  uint32_t most_boxes = budget != nullptr ? static_cast<uint32_t>(strtoul(budget, nullptr, 10)) : core::kMostBoxes;
+  preloaded = core::start(directory, flags, arguments, most_boxes, failure);
   if (preloaded) {
-    recorder::hide_faults();
-    recorder::adopt_mask();
+    core::hide_faults();
+    core::adopt_mask();
     resolve_early();
   }
-  if (failure.what != nullptr && (flags & recorder::kAnnounce) != 0) recorder::tell_unrecorded(directory, failure);
+  if (failure.what != nullptr && (flags & core::kAnnounce) != 0) core::announce_unrecorded(directory, failure);
 }
 
 // ---- threads ----
@@ -71,9 +72,9 @@ struct Start {
 };
 
 void* run_thread(void* stack) {
-  Start start = *static_cast<Start*>(recorder::stack_bytes(stack));  // carried by the stack itself: no allocation
-  recorder::adopt_stack(stack);
-  recorder::adopt_mask();
+  Start start = *static_cast<Start*>(core::stack_bytes(stack));  // carried by the stack itself: no allocation
+  core::adopt_stack(stack);
+  core::adopt_mask();
   return start.function(start.argument);
 }
 
@@ -81,18 +82,18 @@ void* run_thread(void* stack) {
 
 PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) noexcept {
   auto real = PYTRACER_REAL(pthread_create);
-  void* stack = preloaded && !recorder::thread_sanitizer_stands_before_us() ? recorder::take_stack() : nullptr;
+  void* stack = preloaded && !core::thread_sanitizer_precedes_us() ? core::take_stack() : nullptr;
   if (stack == nullptr) return real(thread, attributes, function, argument);
-  *static_cast<Start*>(recorder::stack_bytes(stack)) = {function, argument};
+  *static_cast<Start*>(core::stack_bytes(stack)) = {function, argument};
   int error = real(thread, attributes, run_thread, stack);
-  if (error != 0) recorder::give_stack(stack);
+  if (error != 0) core::give_stack(stack);
   return error;
 }
 
-// ---- how children ended: the parent knows, and often nobody else ----
+// ---- how children ended: often only the parent knows ----
 
 // The kernel gets the program's own pointers: what it writes, when, and which of them it refuses after it has reaped the child, is as
-// without us. noexcept is libc's; a thread that is cancelled in here unwinds through it, since nothing is built with exceptions.
+// without us. noexcept as in libc; a thread that is cancelled in here unwinds through it, since nothing is built with exceptions.
 PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
   if (!preloaded) return real_wait4()(pid, status, options, usage);
   int own_status = 0;
@@ -101,7 +102,7 @@ PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* 
   if (usage == nullptr) usage = &own_usage;
   pid_t reaped = real_wait4()(pid, status, options, usage);
   int error = errno;
-  if (reaped > 0) recorder::note_wait(reaped, *status, 0, false, usage);
+  if (reaped > 0) core::note_wait(reaped, *status, 0, false, usage);
   errno = error;
   return reaped;
 }
@@ -115,15 +116,15 @@ PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options)
   siginfo_t* out = info != nullptr ? info : &mine;
   int result = real_waitid()(type, id, out, options);
   int error = errno;
-  if (result == 0 && !(options & WNOWAIT)) recorder::note_wait(out->si_pid, out->si_status, out->si_code, true, nullptr);
+  if (result == 0 && !(options & WNOWAIT)) core::note_wait(out->si_pid, out->si_status, out->si_code, true, nullptr);
   errno = error;
   return result;
 }
 
-// ---- _exit passes by on_exit handlers; os._exit and multiprocessing children use it ----
+// ---- _exit runs no on_exit handlers; os._exit and multiprocessing children use it ----
 
 PYTRACER_EXPORT void _exit(int code) {
-  recorder::note_exit(code, true);
+  core::note_exit(code, true);
   auto real = real_exit();
   if (real != nullptr) real(code);
   for (;;) syscall(SYS_exit_group, code);
@@ -153,7 +154,7 @@ void pytracer_before_dlopen(const char* path) {
   int directory = static_cast<int>(slash - self.dli_fname);
   snprintf(boot, sizeof boot, "%.*s/record/bootstrap/boot.py", directory, self.dli_fname);
   if (access(boot, R_OK) != 0) return;
-  // Inside a lambda, so that __main__ keeps no name of ours. As a module, whose bytecode is kept: compiling it takes 0.4 ms.
+  // Inside a lambda, so that no name of ours remains in __main__. As a module, whose bytecode is cached: compiling it takes 0.4 ms.
   snprintf(code, sizeof code,
            "(lambda u: (lambda s: s.loader.exec_module(u.module_from_spec(s)))(u.spec_from_file_location('_pytracer_boot', '%s')))"
            "(__import__('importlib.util').util)",

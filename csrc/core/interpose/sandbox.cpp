@@ -1,6 +1,7 @@
 #include "core/interpose/sandbox.h"
 
 #include "core/file/journal.h"
+#include "core/file/run_directory.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "core/interpose/preload.h"
@@ -9,7 +10,7 @@
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/create_file.h"
-#include "crashsafe/handler/handler.h"
+#include "crashsafe/signals/install.h"
 #include "guard/guard.h"
 
 #include <linux/seccomp.h>
@@ -28,7 +29,7 @@ __attribute__((visibility("hidden"))) long pytracer_confining_syscall(long numbe
 __attribute__((visibility("hidden"))) int pytracer_confining_prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 }
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 constinit std::atomic<bool> g_sandboxed{false};
 
@@ -45,21 +46,21 @@ bool sets_mode(unsigned long mode, unsigned long filter) { return mode == SECCOM
 
 void set_state(State state) { std::atomic_ref(g_box.header->state).store(static_cast<uint32_t>(state), std::memory_order_release); }
 
-// While system calls are still allowed: the kernel gets what the program believes that it has. Other threads keep their alternate
-// stacks, which are ours, and masks without the signals of faults: nobody can change those but they themselves.
+// While system calls are still allowed: the kernel gets what the program believes is installed. Other threads keep their alternate
+// stacks, which are ours, and masks without the signals of faults: only they themselves can change those.
 bool give_back() {
   if (!preloaded || !recording() || crashsafe::sys_getpid() != g_box_pid) return false;  // also a child between vfork and exec
   if (crashsafe::has_box()) note("the program confines itself by seccomp: from here on nothing is recorded");
   unwatch_sent_signals();
   crashsafe::uninstall_handlers();
-  give_back_handler_masks();
-  give_back_mask();
+  restore_handler_masks();
+  restore_mask();
   disarm_this_thread();
   set_state(State::kDisabled);
   return true;
 }
 
-void take_again() {
+void restore() {
   arm_this_thread();
   crashsafe::install_handlers(PYTRACER_REAL(sigaction), announces() ? run_directory() : nullptr);
   watch_sent_signals();
@@ -67,7 +68,7 @@ void take_again() {
   set_state(State::kRecording);
 }
 
-// Stores only. The box stays as it is: also in a forked child, which shares it with this process, nothing finds it any more.
+// Stores only. The black box stays as it is: nothing uses it any more, also in a forked child, which shares it with this process.
 void forget_all() {
   g_sandboxed.store(true, std::memory_order_relaxed);
   preloaded = false;
@@ -85,7 +86,7 @@ long confine(Call call) {
   if (!prepared) return result;
   int error = errno;
   if (result < 0)
-    take_again();
+    restore();
   else
     forget_all();
   errno = error;
@@ -96,14 +97,14 @@ long confine(Call call) {
 
 void resolve_system_calls() noexcept { pytracer_find_system_calls(); }
 
-bool begins_in_a_sandbox(const char* launchers, int own) noexcept {
+bool starts_in_sandbox(const char* launchers, int own) noexcept {
   if (launchers == nullptr || *launchers == 0) return false;
   int had = 0;
   for (; *launchers >= '0' && *launchers <= '9'; launchers++) had = had * 10 + (*launchers - '0');
   return own < 0 || own > had;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
 
@@ -115,17 +116,17 @@ void pytracer_find_system_calls() {
 // syscall(SYS_seccomp, ...), as libseccomp does, since libc has no seccomp(), and syscall(SYS_prctl, PR_SET_SECCOMP, ...).
 long pytracer_confining_syscall(long number, unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f) {
   auto call = [=] { return pytracer_real_syscall(number, a, b, c, d, e, f); };
-  bool confining = number == SYS_seccomp ? recorder::installs(a, b, c) : recorder::sets_mode(b, c);
-  return confining ? recorder::confine(call) : call();
+  bool confining = number == SYS_seccomp ? core::installs(a, b, c) : core::sets_mode(b, c);
+  return confining ? core::confine(call) : call();
 }
 
 // prctl(PR_SET_SECCOMP, ...).
 int pytracer_confining_prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
   auto call = [=] { return static_cast<long>(pytracer_real_prctl(option, a, b, c, d)); };
-  return static_cast<int>(recorder::sets_mode(a, b) ? recorder::confine(call) : call());
+  return static_cast<int>(core::sets_mode(a, b) ? core::confine(call) : call());
 }
 
-// In front of libc's: a few instructions for every other call, whose arguments stay where they are.
+// Interposed: a few instructions for every other call, whose arguments stay in place.
 #if defined(__x86_64__)
 asm(R"(
   .macro forward_or_confine name, real, confining

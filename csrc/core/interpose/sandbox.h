@@ -1,9 +1,9 @@
-// Processes that confine themselves by seccomp. A filter may end a process for one system call that its author did not foresee, and ours
-// are among them: from the filter on, nothing of ours makes one.
+// Processes that confine themselves by seccomp. A filter may end a process for a system call that its author did not foresee, such as
+// ours: once there is a filter, we make none.
 #pragma once
 #include <atomic>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 extern constinit std::atomic<bool> g_sandboxed;
 
@@ -14,8 +14,8 @@ inline bool sandboxed() noexcept { return g_sandboxed.load(std::memory_order_rel
 /// Where libc's syscall() and prctl() are, before the program can call ours.
 void resolve_system_calls() noexcept;
 
-/// This process began below more filters, `own`, than its launcher, which had `launchers` (a number, or null when it is not known): one
+/// This process started below more filters, `own`, than its launcher, which had `launchers` (a number, or null when it is not known): one
 /// of them is the job's, and may end it for a call of ours. True when `own` is not known, -1; false when `launchers` is not.
-bool begins_in_a_sandbox(const char* launchers, int own) noexcept;
+bool starts_in_sandbox(const char* launchers, int own) noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

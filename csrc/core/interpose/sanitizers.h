@@ -1,10 +1,10 @@
 // Sanitizers' runtimes in the same process.
 #pragma once
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// Whether ThreadSanitizer is linked into the program. Its pthread_create then calls ours as the real one, so that what we
-/// put before a thread's function runs in a thread that ThreadSanitizer does not know yet, where its malloc faults.
-bool thread_sanitizer_stands_before_us() noexcept;
+/// Whether ThreadSanitizer is linked into the program. Its pthread_create then calls ours as the real one, so that our code at a thread's
+/// start would run before ThreadSanitizer knows the thread, where its malloc faults.
+bool thread_sanitizer_precedes_us() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,15 +1,14 @@
 #include "core/interpose/sent_signals.h"
 
-#include "core/file/box_file.h"
+#include "core/file/box_trim.h"
 #include "core/file/journal.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "crashsafe/file/black_box.h"
-#include "crashsafe/file/redact.h"
 #include "crashsafe/handler/dying.h"
-#include "crashsafe/handler/handler.h"
 #include "crashsafe/platform/open_file.h"
 #include "crashsafe/signals/actions.h"
+#include "crashsafe/text/redact.h"
 #include "crashsafe/unwind/own_stack.h"
 
 #include <atomic>
@@ -17,8 +16,10 @@
 #include <cstdio>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
+
+using crashsafe::Outcome;
 
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr size_t kLongestCommand = 512;
@@ -54,8 +55,8 @@ void write_arrived(long, void* raw_arrived, void*) {
   write_entry(arrived->signal, arrived->info, arrived->handled);
 }
 
-// The program's alternate stack may have room for its handler and no more. Nothing may come in between: the kernel would put the frame
-// of the next signal on top of that stack, where this one's is, while we are elsewhere.
+// The program's alternate stack may have room for its handler and no more. No signal may interrupt this: the kernel would put its frame
+// on top of that stack, over this signal's frame, while we run on another stack.
 void write_on_own_stack(int signal, const siginfo_t* info, bool handled) {
   Arrived arrived{signal, info, handled};
   uint64_t every = ~0ull, before = 0;
@@ -77,7 +78,7 @@ void end_as_default(int signal, siginfo_t* info) {
 
 void on_sent(int signal, siginfo_t* info, void* context);
 
-// What the kernel gets for what the program believes: its flags and mask decide how system calls are interrupted.
+// The action that the kernel gets: the flags and the mask of the program's decide how system calls are interrupted.
 struct sigaction in_kernel(const struct sigaction& action) {
   struct sigaction ours = action;
   if (action.sa_handler == SIG_IGN) return ours;
@@ -90,13 +91,14 @@ struct sigaction in_kernel(const struct sigaction& action) {
 void on_sent(int signal, siginfo_t* info, void* context) {
   int saved_errno = errno;
   struct sigaction action = crashsafe::action_of(signal);
-  bool handled = crashsafe::installed_of(action) == crashsafe::Installed::kFunction;
-  if (crashsafe::sys_getpid() == g_box_pid) write_on_own_stack(signal, info, handled);
-  if (!handled) {
-    if (action.sa_handler == SIG_DFL) {
-      if (crashsafe::sys_getpid() == g_box_pid) trim_at_exit(1);
-      end_as_default(signal, info);
-    }
+  bool own_process = crashsafe::sys_getpid() == g_box_pid;
+  Outcome outcome = crashsafe::decide({crashsafe::disposition_of(action), false, false, own_process && g_box_pid == 1});
+  if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler);
+  if (outcome == Outcome::kDefault) {
+    if (own_process) trim_at_exit(1);
+    end_as_default(signal, info);
+  }
+  if (outcome != Outcome::kHandler) {
     errno = saved_errno;
     return;
   }
@@ -152,4 +154,4 @@ int set_sent_action(int signal, const struct sigaction* act, struct sigaction* o
   return 0;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,4 +1,4 @@
-// Handlers and alternate stacks of the program below preload: remembered and reported back, while ours stay in place.
+// Handlers and alternate stacks of the program below preload: kept and returned to it, while ours stay installed.
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "core/interpose/preload.h"
@@ -6,8 +6,9 @@
 #include "core/interpose/sent_signals.h"
 #include "core/process/alternate_stack.h"
 #include "crashsafe/file/black_box.h"
-#include "crashsafe/handler/handler.h"
 #include "crashsafe/signals/actions.h"
+#include "crashsafe/signals/decision.h"
+#include "crashsafe/signals/install.h"
 
 #include <unistd.h>
 #include <atomic>
@@ -19,22 +20,21 @@ namespace {
 
 using namespace pytracer;
 
-// What siginterrupt() said of signal() from now on.
+// By signal: siginterrupt() was called, and signal() does not set SA_RESTART any more.
 constinit std::atomic<bool> interrupts[65] = {};
 
-// The program's mask for a handler of its own may block faults, too: one that runs with everything blocked may fault.
-int set_other_action(int signal, const struct sigaction* act, struct sigaction* old) {
+// The mask of a handler may block faults, too, although a handler that runs with everything blocked may fault.
+int set_translated_action(int signal, const struct sigaction* act, struct sigaction* old) {
   auto real = PYTRACER_REAL(sigaction);
-  if (!recorder::preloaded) return real(signal, act, old);
   struct sigaction kept;
   if (act != nullptr) {
     kept = *act;
-    if (kept.sa_handler != SIG_DFL) recorder::give_up_stand_in(signal);
-    kept.sa_mask = recorder::to_kernel(act->sa_mask);
+    if (kept.sa_handler != SIG_DFL) core::give_up_stand_in(signal);
+    kept.sa_mask = core::to_kernel(act->sa_mask);
   }
   int error = real(signal, act != nullptr ? &kept : nullptr, old);
   if (error != 0 || old == nullptr) return error;
-  recorder::from_kernel(old->sa_mask);
+  core::from_kernel(old->sa_mask);
   if (signal == static_cast<int>(blackbox::kRequestSignal) && crashsafe::is_request_handler(*old)) *old = {};
   return 0;
 }
@@ -43,8 +43,8 @@ int set_fault_action(int signal, const struct sigaction* act, struct sigaction* 
   struct sigaction before = crashsafe::action_of(signal);
   if (act != nullptr) {
     bool ignored = act->sa_handler == SIG_IGN;
-    if (ignored) recorder::hide_ignored(signal, true);
-    struct sigaction answer = recorder::as_libc_answers(*act);
+    if (ignored) core::hide_ignored(signal, true);
+    struct sigaction answer = core::as_libc_answers(*act);
     crashsafe::exchange_action(signal, answer, &before);
     struct sigaction ours = crashsafe::handler_for(signal, *act);
     int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
@@ -52,7 +52,7 @@ int set_fault_action(int signal, const struct sigaction* act, struct sigaction* 
       crashsafe::exchange_action(signal, before, nullptr);
       return error;
     }
-    if (!ignored) recorder::hide_ignored(signal, false);
+    if (!ignored) core::hide_ignored(signal, false);
   }
   if (old != nullptr) *old = before;
   return 0;
@@ -60,12 +60,12 @@ int set_fault_action(int signal, const struct sigaction* act, struct sigaction* 
 
 }  // namespace
 
-void recorder::give_back_handler_masks() noexcept {
+void core::restore_handler_masks() noexcept {
   for (int signal = 1; signal < 65; signal++) {
     struct sigaction action{};
     if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) continue;
     sigset_t before = action.sa_mask;
-    recorder::from_kernel(action.sa_mask);
+    core::from_kernel(action.sa_mask);
     if (memcmp(&before, &action.sa_mask, sizeof(uint64_t)) != 0) PYTRACER_REAL(sigaction)(signal, &action, nullptr);
   }
 }
@@ -73,12 +73,20 @@ void recorder::give_back_handler_masks() noexcept {
 namespace {
 
 int set_action(int signal, const struct sigaction* act, struct sigaction* old) {
-  bool sent = recorder::asks_to_end(signal);
-  if (!crashsafe::is_ours(signal) && !sent) return set_other_action(signal, act, old);
-  // That child shares our memory but not our handlers: its sigaction must not change our table.
-  if (!recorder::preloaded || !crashsafe::handlers_installed() || crashsafe::sys_getpid() != g_box_pid)
-    return PYTRACER_REAL(sigaction)(signal, act, old);
-  return sent ? recorder::set_sent_action(signal, act, old) : set_fault_action(signal, act, old);
+  crashsafe::ActionCall call{};
+  call.handled = crashsafe::is_ours(signal);
+  call.termination = core::asks_to_end(signal);
+  call.preloaded = core::preloaded;
+  call.installed = crashsafe::handlers_installed();
+  // Asked only where it decides: a process in a sandbox makes no system call of ours.
+  call.own_process = call.preloaded && call.installed && (call.handled || call.termination) && crashsafe::sys_getpid() == g_box_pid;
+  switch (crashsafe::route_of(call)) {
+    case crashsafe::ActionRoute::kTranslated: return set_translated_action(signal, act, old);
+    case crashsafe::ActionRoute::kTermination: return core::set_sent_action(signal, act, old);
+    case crashsafe::ActionRoute::kFault: return set_fault_action(signal, act, old);
+    case crashsafe::ActionRoute::kKernel: break;
+  }
+  return PYTRACER_REAL(sigaction)(signal, act, old);
 }
 
 }  // namespace
@@ -87,7 +95,7 @@ PYTRACER_EXPORT int sigaction(int signal, const struct sigaction* act, struct si
 PYTRACER_EXPORT int __sigaction(int signal, const struct sigaction* act, struct sigaction* old) noexcept { return set_action(signal, act, old); }
 
 PYTRACER_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
-  if (!recorder::preloaded) return PYTRACER_REAL(signal)(number, handler);
+  if (!core::preloaded) return PYTRACER_REAL(signal)(number, handler);
   struct sigaction act{};
   struct sigaction old{};
   act.sa_handler = handler;
@@ -97,7 +105,7 @@ PYTRACER_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
   return set_action(number, &act, &old) != 0 ? SIG_ERR : old.sa_handler;
 }
 
-// The older ways into sigaction, which libc takes by a door of its own.
+// The older interfaces, for which libc does not call sigaction.
 PYTRACER_EXPORT sighandler_t bsd_signal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
 PYTRACER_EXPORT sighandler_t ssignal(int number, sighandler_t handler) noexcept { return signal(number, handler); }
 PYTRACER_EXPORT sighandler_t sysv_signal(int number, sighandler_t handler) noexcept {
@@ -118,6 +126,6 @@ PYTRACER_EXPORT int siginterrupt(int number, int flag) noexcept {
 }
 
 PYTRACER_EXPORT int sigaltstack(const stack_t* stack, stack_t* old) noexcept {
-  if (!recorder::preloaded && !recorder::sandboxed()) return static_cast<int>(syscall(SYS_sigaltstack, stack, old));
-  return recorder::set_alternate_stack(stack, old);
+  if (!core::preloaded && !core::sandboxed()) return static_cast<int>(syscall(SYS_sigaltstack, stack, old));
+  return core::set_alternate_stack(stack, old);
 }

@@ -1,5 +1,5 @@
-// A function of torch that extensions import: at::TensorMaker::make_tensor, behind from_blob. Preloaded, this definition is found
-// before torch's, by libraries that are loaded later, too. It passes on to whoever registered, else to torch.
+// A function of torch that extensions import: at::TensorMaker::make_tensor, behind from_blob. Preloaded, this definition precedes
+// torch's, also for libraries that are loaded later. It forwards to the registered function, or to torch.
 #include "core/core.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kMakeTensor = "_ZN2at11TensorMaker11make_tensorEv";
 
-// Not trivially copyable, like at::Tensor: returned in memory of the caller's.
+// Not trivially copyable, like at::Tensor: returned in memory of the caller.
 struct Tensor {
   void* impl;
   ~Tensor();
@@ -43,7 +43,7 @@ MakeTensor find_torchs() {
 
 Tensor find_and_make(void* maker) {
   MakeTensor found = find_torchs();
-  if (found == nullptr) abort();  // who calls it was linked against somebody's definition
+  if (found == nullptr) abort();  // the caller was linked to some definition
   torchs.store(found, std::memory_order_release);
   return found(maker);
 }
@@ -56,9 +56,9 @@ extern "C" PYTRACER_API Tensor _ZN2at11TensorMaker11make_tensorEv(void* maker) {
   return to(maker);
 }
 
-extern "C" int pytracer_register_make_tensor(void* to, void** torchs_own) {
+extern "C" int pytracer_register_make_tensor(void* to, void** original) {
   MakeTensor found = find_torchs();
-  if (torchs_own != nullptr) *torchs_own = reinterpret_cast<void*>(found);
+  if (original != nullptr) *original = reinterpret_cast<void*>(found);
   // Of the program and what was preloaded; RTLD_DEFAULT would begin with this very library.
   void* global = dlopen(nullptr, RTLD_LAZY);
   void* first = global != nullptr ? dlsym(global, kMakeTensor) : nullptr;

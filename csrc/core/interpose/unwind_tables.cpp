@@ -1,6 +1,6 @@
-// The core has an unwinder of its own, and no need of libgcc_s: loading that in every process would cost 0.1 ms, a fifth of what a small
-// program takes in all. But tables that a program registers are known to its libgcc_s only. So we stand before the registration: a process
-// that does it has libgcc_s, and from then on its stacks are walked by that.
+// The core has its own unwinder and does not need libgcc_s: loading that would cost every process 0.1 ms, a fifth of a small program's
+// time. But tables that a program registers are known to its libgcc_s only. So the registration is interposed: a process that registers
+// tables has libgcc_s, and from then on that walks its stacks.
 #include "core/interpose/unwind_tables.h"
 
 #include "core/interpose/libc.h"
@@ -10,19 +10,19 @@
 #include <dlfcn.h>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 constexpr const char* kLibgcc = "libgcc_s.so.1";
 
-constinit crashsafe::Unwinder libgccs{};
+constinit crashsafe::Unwinder libgcc_s_unwinder{};
 
 void use(void* libgcc) {
-  auto backtrace = reinterpret_cast<decltype(libgccs.backtrace)>(dlsym(libgcc, "_Unwind_Backtrace"));
-  auto ip_info = reinterpret_cast<decltype(libgccs.ip_info)>(dlsym(libgcc, "_Unwind_GetIPInfo"));
+  auto backtrace = reinterpret_cast<decltype(libgcc_s_unwinder.backtrace)>(dlsym(libgcc, "_Unwind_Backtrace"));
+  auto ip_info = reinterpret_cast<decltype(libgcc_s_unwinder.ip_info)>(dlsym(libgcc, "_Unwind_GetIPInfo"));
   if (backtrace == nullptr || ip_info == nullptr) return;
-  libgccs = {backtrace, ip_info};  // the same again when several threads register at once
-  crashsafe::use_unwinder(libgccs);
+  libgcc_s_unwinder = {backtrace, ip_info};  // the same again when several threads register at once
+  crashsafe::use_unwinder(libgcc_s_unwinder);
 }
 
 void* look_in(const char* image, const char* name) {
@@ -33,8 +33,8 @@ void* look_in(const char* image, const char* name) {
   return found;
 }
 
-// Whose the function would be without us: of the libraries after us, else of those that the caller brought. libgcc_s's first one ends with a
-// jump to the second, as which we are the caller.
+// The function that would be called without us: of the libraries after us, or of those that the caller loaded. libgcc_s's first one ends
+// with a jump to the second, which makes us the caller.
 void* find(const char* name, const void* caller) {
   if (void* next = dlsym(RTLD_NEXT, name)) return next;
   Dl_info image{};
@@ -54,25 +54,25 @@ void use_libgcc_s() noexcept {
   if (void* libgcc = dlopen(kLibgcc, RTLD_LAZY | RTLD_NODELETE)) use(libgcc);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
 
-// Under the version that they have in libgcc_s: whoever was linked to that comes here, and a program that asks by dlsym() whether there is
-// such a function gets the answer that it would have gotten. The names themselves are those of the unwinder that is linked in.
+// With the symbol version of libgcc_s: code linked to that calls these, and a program that looks for such a function by dlsym() gets the
+// same answer as without us. The plain names are those of the linked-in unwinder.
 #define PYTRACER_FRAMES(result, name, parameters)      \
   asm(".symver pytracer" #name ", " #name "@GCC_3.0"); \
   using Fn##name = result(*) parameters;               \
   PYTRACER_EXPORT __attribute__((used)) result pytracer##name parameters
-#define PYTRACER_THEIRS(name) reinterpret_cast<Fn##name>(recorder::find(#name, __builtin_return_address(0)))
+#define PYTRACER_ORIGINAL(name) reinterpret_cast<Fn##name>(core::find(#name, __builtin_return_address(0)))
 
 PYTRACER_FRAMES(void, __register_frame, (void* tables)) {
-  auto theirs = PYTRACER_THEIRS(__register_frame);
-  if (theirs != nullptr) theirs(tables);
-  recorder::walk_by(reinterpret_cast<const void*>(theirs));
+  auto original = PYTRACER_ORIGINAL(__register_frame);
+  if (original != nullptr) original(tables);
+  core::walk_by(reinterpret_cast<const void*>(original));
 }
 PYTRACER_FRAMES(void, __register_frame_info, (const void* tables, void* room)) {
-  auto theirs = PYTRACER_THEIRS(__register_frame_info);
-  if (theirs != nullptr) theirs(tables, room);
-  recorder::walk_by(reinterpret_cast<const void*>(theirs));
+  auto original = PYTRACER_ORIGINAL(__register_frame_info);
+  if (original != nullptr) original(tables, room);
+  core::walk_by(reinterpret_cast<const void*>(original));
 }

@@ -1,10 +1,10 @@
-// The offsets of CPython's objects, tried on objects of the caller's before anything rests on them.
+// Tests the offsets of CPython's objects on objects of the caller before they are used.
 #include "core/core.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_objects.h"
 #include "crashsafe/python/python_stack.h"
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace crashsafe;
@@ -34,10 +34,10 @@ uint32_t way_to(uint64_t wanted, uint64_t value, bool in_cell, uint32_t known) {
 }
 
 }  // namespace
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 extern "C" int pytracer_check_objects(uint64_t wanted) {
-  using namespace pytracer::recorder;
+  using namespace pytracer::core;
   FrameView frame{};
   uint32_t found = 0;
   CheckedReads reads;

@@ -9,7 +9,7 @@
 
 extern "C" const char _PyRuntime[] __attribute__((weak));
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 uint64_t address_of(const char* symbol) { return reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, symbol)); }
@@ -27,7 +27,7 @@ crashsafe::PythonTypes find_types() {
 
 }  // namespace
 
-// By the linker: dlsym() allocates a message for what it does not find, which would be the first allocation of most processes.
+// A weak symbol: dlsym() allocates a message when it finds nothing, which would be the first allocation of most processes.
 bool python_is_linked() noexcept { return _PyRuntime != nullptr; }
 
 int find_python() noexcept {
@@ -43,4 +43,4 @@ int find_python() noexcept {
   return crashsafe::trust_python(minor, reinterpret_cast<uint64_t>(runtime), reinterpret_cast<uint64_t>(type)) ? minor : 0;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using crashsafe::TorchOffsets;
@@ -21,7 +21,7 @@ uint32_t find(uint64_t object, uint64_t value, uint32_t limit) {
   return at;
 }
 
-// Through a pointer: AutogradMeta hangs on a TensorImpl, the first edge on a node.
+// Behind a pointer: AutogradMeta of a TensorImpl, the first edge of a node.
 bool find_behind(uint64_t object, uint64_t value, uint32_t limit, uint32_t limit_behind, uint32_t first_behind, uint32_t& outer, uint32_t& inner) {
   for (outer = 8; outer < limit; outer += 8) {
     uint64_t behind = word_at(object + outer);
@@ -79,7 +79,7 @@ bool chunk_is_sized(uint64_t node) {
 
 }  // namespace
 
-bool learn_torch(const pytracer_torch_probe& first, const pytracer_torch_probe& second) noexcept {
+bool probe_torch_layout(const pytracer_torch_probe& first, const pytracer_torch_probe& second) noexcept {
   TorchOffsets offsets{};
   if (crashsafe::python_objects() == nullptr || !learn(first, offsets)) return false;
   offsets.chunks_are_sized =
@@ -90,4 +90,4 @@ bool learn_torch(const pytracer_torch_probe& first, const pytracer_torch_probe& 
   return right;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,10 +1,10 @@
-// Where torch keeps what the crash handler follows, learned from objects whose addresses are known.
+// Finds the offsets of torch's private members that the crash handler follows, with objects whose addresses are known.
 #pragma once
 #include "core/core.h"
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// See pytracer_learn_torch. Reads are checked ones, so the handlers must be installed.
-bool learn_torch(const pytracer_torch_probe& learn, const pytracer_torch_probe& check) noexcept;
+/// See pytracer_probe_torch_layout. Reads are checked ones, so the handlers must be installed.
+bool probe_torch_layout(const pytracer_torch_probe& learn, const pytracer_torch_probe& check) noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -12,14 +12,14 @@
 #include <climits>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 constexpr size_t kGuardBytes = 4096;
 constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
 using crashsafe::kOwnStackBytes;
 
-// Stacks of ended threads. A place is emptied and filled by one exchange: no lock, so a fork finds nothing half done.
+// Stacks of ended threads. An entry is emptied and filled by one exchange: no lock, so a fork finds nothing half done.
 constexpr size_t kSpareStacks = 32;
 constinit std::atomic<void*> spare[kSpareStacks] = {};
 
@@ -119,17 +119,17 @@ void adopt_stack(void* stack) noexcept {
 }
 
 void arm_this_thread() noexcept {
-  // In the last round of destructors nobody would give the stack back.
+  // In the last round of destructors the stack would not be given back.
   if (crashsafe::pytracer_own_stack != 0 || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
   stack_t current{};
   syscall(SYS_sigaltstack, nullptr, &current);
-  if (current.ss_flags & SS_ONSTACK) return;  // a handler of the program records: what follows would allocate in it
+  if (current.ss_flags & SS_ONSTACK) return;  // the program records in a handler: what follows would allocate there
   if (void* stack = take_stack()) adopt_stack(stack);
 }
 
 int set_alternate_stack(const stack_t* stack, stack_t* old) noexcept {
   stack_t before{}, ours = crashsafe::own_stack();
-  // The program switches its own off, or has none: ours is what the kernel gets, and what it answers.
+  // The program disables its own, or has none: the kernel gets ours.
   const stack_t* wanted = stack != nullptr && (stack->ss_flags & ~kAutoDisarm) == SS_DISABLE && crashsafe::pytracer_own_stack != 0 ? &ours : stack;
   if (syscall(SYS_sigaltstack, wanted, &before) != 0) return -1;
   if (old != nullptr) *old = crashsafe::is_own_stack(before) ? stack_t{nullptr, SS_DISABLE, 0} : before;
@@ -147,4 +147,4 @@ void disarm_this_thread() noexcept {
   pthread_setspecific(stack_key, nullptr);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

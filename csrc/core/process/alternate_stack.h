@@ -1,9 +1,9 @@
-// A stack of ours for each thread, on which its signals are handled: without one, a stack overflow leaves no report.
+// Our own stack for each thread, on which its signals are handled: without one, a stack overflow leaves no report.
 #pragma once
 #include <csignal>
 #include <cstddef>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 /// A stack that an ended thread left, or a new one; null when there is no memory. The first usable bytes may carry a message
 /// to the new thread.
@@ -11,8 +11,8 @@ void* take_stack() noexcept;
 void* stack_bytes(void* stack) noexcept;
 void give_stack(void* stack) noexcept;
 
-/// Makes it the stack on which our handlers run on the calling thread until it has run its other destructors, and its alternate
-/// stack when it has none. Notes where the thread's own stack lies.
+/// Our handlers run on it on the calling thread until its other destructors have run; it becomes the alternate stack when there is
+/// none. Notes the bounds of the thread's own stack.
 void adopt_stack(void* stack) noexcept;
 
 /// Gives the calling thread such a stack until it ends, unless it has one. Allocates: not from a signal handler.
@@ -24,4 +24,4 @@ int set_alternate_stack(const stack_t* stack, stack_t* old) noexcept;
 /// Takes our stack away from the calling thread, unless a handler runs on it.
 void disarm_this_thread() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

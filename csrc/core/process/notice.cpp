@@ -1,19 +1,20 @@
 #include "core/process/notice.h"
 
-#include "core/file/box_file.h"
+#include "core/file/run_directory.h"
+#include "crashsafe/file/mapping.h"
 #include "crashsafe/platform/open_file.h"
-#include "crashsafe/platform/raw_log.h"
+#include "crashsafe/text/raw_log.h"
 
 #include <unistd.h>
 #include <cstdio>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
-// Where there are no counters to remember it: a parent with the same variable has said it, or was spared it. One that may not be
-// looked at belongs to another user, who started this process for purposes of his own.
-bool parent_was_told() {
+// Where there are no counters to remember it: a parent with the same variable has written it, or did not need to. A parent that may not
+// be read belongs to another user, who did not ask for a recording.
+bool parent_announced() {
   constexpr char kVariable[] = "PYTRACER_DIR=";
   constexpr size_t kKept = sizeof kVariable;  // a match may lie across two reads; the byte before it ends another variable
   char path[48], text[4096];
@@ -37,11 +38,11 @@ bool parent_was_told() {
 
 }  // namespace
 
-void tell_unrecorded(const char* directory, const crashsafe::Failure& failure) noexcept {
-  if (RunCounters* counters = run_counters(); counters != nullptr ? counters->told.exchange(1) != 0 : parent_was_told()) return;
+void announce_unrecorded(const char* directory, const crashsafe::Failure& failure) noexcept {
+  if (RunCounters* counters = run_counters(); counters != nullptr ? counters->notice_written.exchange(1) != 0 : parent_announced()) return;
   crashsafe::RawLine line;
   line.text("pytracer: process ").number(static_cast<uint64_t>(getpid())).text(" is not recorded: ").text(failure.what).text(": ");
   line.text(strerror(failure.error)).text("; PYTRACER_DIR is ").text(directory).text(", set it to a local directory of your own").write_out();
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,10 +1,10 @@
-// The one line about a process that is not recorded: once per run, and never where a launcher can say it.
+// The notice about a process that is not recorded: once per run, and never where a launcher reports it.
 #pragma once
-#include "crashsafe/file/create_file.h"
+#include "crashsafe/file/mapping.h"
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// Writes it to stderr, unless a process of the same run did, or this one was started by one that is told the same.
-void tell_unrecorded(const char* directory, const crashsafe::Failure& failure) noexcept;
+/// Writes it to stderr, unless a process of the same run did, or a parent that records to the same run has.
+void announce_unrecorded(const char* directory, const crashsafe::Failure& failure) noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

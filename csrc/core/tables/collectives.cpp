@@ -1,9 +1,10 @@
 #include "core/tables/collectives.h"
 
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "core/tables/scopes.h"
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/file/create_file.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/platform/sys.h"
@@ -14,7 +15,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -23,9 +24,9 @@ constexpr uint64_t kRecent = 256;                     // a backend's queue is sh
 constexpr uint32_t kPointToPoint = 1, kReturned = 8;  // CollectiveSlot.flags
 
 std::atomic<CollectiveSlot*> ring{nullptr};
-// By slot, the number of the last collective whose call has returned: the flag in the slot does not say whose it is.
+// By slot, the number of the last collective whose call has returned: the flag in the slot does not identify the collective.
 PYTRACER_LARGE std::atomic<uint64_t> returned[kCollectives] = {};
-// Those before this number have all been started: nobody looks at them again. May lag behind, never run ahead.
+// All before this number have been started and are not searched again. May lag behind, never run ahead.
 std::atomic<uint64_t> first_waiting{1};
 
 CollectiveSlot& slot_of(CollectiveSlot* slots, uint64_t number) { return crashsafe::Ring<CollectiveSlot, kCollectives>(slots).at(number); }
@@ -40,13 +41,13 @@ bool has_number(uint64_t word, uint64_t number) { return static_cast<uint32_t>(w
 
 uint64_t number_and_state(CollectiveSlot& slot) { return crashsafe::SeqNumber(reinterpret_cast<uint64_t&>(slot)).begin_read(); }
 
-// release: who sees the state sees its time. `seen` becomes what is there instead.
+// release: a reader that sees the state sees its time. `seen` becomes the current word.
 bool set_state(CollectiveSlot& slot, uint64_t& seen, uint64_t wanted) {
   using Word [[gnu::may_alias]] = uint64_t;
   return __atomic_compare_exchange_n(reinterpret_cast<Word*>(&slot), &seen, wanted, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-// A thread that the ring overtakes here stores a time before that of the newer collective's call, which readers ignore.
+// A thread that is overtaken by the ring here stores a time before that of the newer collective's call, which readers ignore.
 void note_time(uint64_t& member, uint64_t now) { std::atomic_ref(member).store(now, std::memory_order_relaxed); }
 
 bool is_of_group(uint32_t group_id, const char* group, size_t nbytes) {
@@ -160,7 +161,7 @@ void collective_returned(uint64_t number) noexcept {
   CollectiveSlot& slot = slot_of(slots, number);
   if (std::atomic_ref(slot.order).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) return;
   std::atomic_ref(slot.flags).fetch_or(kReturned, std::memory_order_relaxed);
-  // release: who sees the number sees what the backend did in the call
+  // release: a thread that sees the number sees what the backend did in the call
   std::atomic<uint64_t>& latest = returned[(number - 1) % kCollectives];
   uint64_t seen = latest.load(std::memory_order_relaxed);
   while (seen < number && !latest.compare_exchange_weak(seen, number, std::memory_order_release, std::memory_order_relaxed)) {
@@ -178,4 +179,4 @@ void forget_collectives() noexcept {
   for (auto& number : returned) number.store(0, std::memory_order_relaxed);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,11 +1,11 @@
-// The ring of collectives: one slot each, whose state changes in place, apart from the threads' rings so that they stay
-// longer than a few autograd nodes.
+// The ring of collectives: one slot each, whose state changes in place. Separate from the threads' rings, which a few autograd nodes
+// would fill.
 #pragma once
 #include "blackbox/layout.h"
 
 #include <cstdint>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 /// Adds the region, once per box. False when there is no room: collectives are counted only.
 bool open_collectives() noexcept;
@@ -21,8 +21,8 @@ uint64_t start_scheduled_collective(int (*fits)(const void* slot, const void* ar
 /// Notes a later state, unless the slot has been taken by a newer collective.
 void collective_reached(uint64_t number, blackbox::CollectiveState state) noexcept;
 
-/// All collectives of the group up to `sequence_nr` have reached `state`, as the backend's own records tell. Point-to-point
-/// operations are numbered otherwise.
+/// All collectives of the group up to `sequence_nr` have reached `state`, by the backend's own records. Point-to-point
+/// operations have other numbers.
 void group_reached(const char* group, uint64_t sequence_nr, blackbox::CollectiveState state) noexcept;
 
 /// The highest number of the group's collectives in the ring. 0: none, or its call has not returned.
@@ -36,4 +36,4 @@ void forget_collectives() noexcept;
 /// Nothing is written any more: the box is another process's.
 void close_collectives() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

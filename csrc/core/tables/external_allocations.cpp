@@ -1,7 +1,7 @@
 #include "core/tables/external_allocations.h"
 
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "core/tables/thread_context.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
@@ -12,16 +12,16 @@
 #include <cstddef>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
 
 constexpr uint32_t kTickMask = 1023;
 
-// What is searched lies densely packed, outside of the box: a slot of the box is four cache lines.
+// The searched fields are densely packed, outside of the black box: a slot there is four cache lines.
 struct Key {
-  uint64_t life = 0;  // generation << 32 | ForeignState, as in the box: whoever changes a state means that of one life
+  uint64_t life = 0;  // generation << 32 | ForeignState, as in the black box: a change of state refers to one allocation
   std::atomic<uint64_t> addr{0}, identity{0};
 };
 PYTRACER_LARGE Key keys[kForeignStorages];
@@ -34,16 +34,16 @@ bool is(uint64_t life, ForeignState value) { return static_cast<uint32_t>(life) 
 uint64_t number_of(uint32_t index, uint64_t life) { return static_cast<uint64_t>(generation_of(life)) << 32 | (index + 1); }
 
 ForeignStorage* table() noexcept {
-  ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
+  ForeignStorage* slots = g_box.external.load(std::memory_order_acquire);
   if (__builtin_expect(slots != nullptr, 1)) return slots;
   // Two threads may both add one: the second stays unused.
   auto* made = static_cast<ForeignStorage*>(add_region(RegionKind::kForeign, sizeof(ForeignStorage), kForeignStorages, 0, 0));
   if (made == nullptr) return nullptr;
-  if (!g_box.foreign.compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return slots;
+  if (!g_box.external.compare_exchange_strong(slots, made, std::memory_order_acq_rel)) return slots;
   return made;
 }
 
-// In turn, skipping what lives: of the freed ones, the one whose slot was taken longest ago goes first.
+// Round robin, skipping live ones: of the freed ones, the slot that was taken longest ago is reused first.
 bool claim(uint32_t& index, uint32_t& generation) {
   for (uint32_t tries = 0; tries < kForeignStorages; tries++) {
     uint32_t at = cursor.fetch_add(1, std::memory_order_relaxed) % kForeignStorages;
@@ -51,7 +51,7 @@ bool claim(uint32_t& index, uint32_t& generation) {
     uint64_t seen = key.load(std::memory_order_relaxed);
     if (!is(seen, ForeignState::kEmpty) && !is(seen, ForeignState::kFreed)) continue;
     generation = generation_of(seen) + 1;
-    // acquire: the fields must not be written before the slot is ours
+    // acquire: the fields must not be written before the slot is claimed
     if (!key.compare_exchange_strong(seen, life(generation, ForeignState::kBusy), std::memory_order_acquire)) continue;
     index = at;
     uint32_t high = used.load(std::memory_order_relaxed);
@@ -67,7 +67,7 @@ uint32_t stamp(ThreadContext& context) {
   return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed);
 }
 
-// The end of a name says more than its beginning.
+// The end of a name is more useful than its beginning.
 void set_file(ForeignStorage& slot, const char* file) {
   size_t length = file != nullptr ? strlen(file) : 0, room = sizeof slot.file - 1, cut = length > room ? length - room : 0;
   if (cut != 0) slot.flags |= 2;
@@ -75,7 +75,7 @@ void set_file(ForeignStorage& slot, const char* file) {
   if (length != 0) memcpy(slot.file, file + cut, length - cut);
 }
 
-// Its number; 0: none lives.
+// Its number; 0: there is no live one.
 uint64_t find(uint64_t value, std::atomic<uint64_t> Key::* field) {
   uint32_t count = used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
@@ -94,7 +94,7 @@ crashsafe::SeqNumber<uint64_t> shown_in(ForeignStorage& slot) { return crashsafe
 
 }  // namespace
 
-uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept {
+uint64_t external_allocated(const pytracer_external& birth) noexcept {
   ForeignStorage* slots = table();
   uint32_t index = 0, generation = 0;
   if (slots == nullptr || !claim(index, generation)) {
@@ -107,8 +107,8 @@ uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept {
   begun.base = birth.addr;
   begun.nbytes = birth.nbytes;
   begun.alloc_thread = context.index;
-  begun.alloc_who_id = birth.who_id;
-  begun.alloc_who_where = birth.who_where;
+  begun.alloc_who_id = birth.site_id;
+  begun.alloc_who_where = birth.site_where;
   begun.alloc_epoch = stamp(context);
   begun.alloc_sequence = context.sequence;
   begun.origin = birth.origin;
@@ -118,7 +118,7 @@ uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept {
   made.generation = generation;
   made.identity = birth.identity;
   made.file_offset = birth.file_offset;
-  made.flags = birth.older != 0 ? 1 : 0;
+  made.flags = birth.preexisting != 0 ? 1 : 0;
   set_file(made, birth.file);
   uint64_t live = life(generation, ForeignState::kLive);
   auto shown = shown_in(slots[index]);
@@ -131,17 +131,17 @@ uint64_t foreign_allocated(const pytracer_foreign& birth) noexcept {
   return number_of(index, live);
 }
 
-void foreign_freed(uint64_t number, pytracer_who_in_detail who) noexcept {
+void external_freed(uint64_t number, pytracer_detailed_call_site site) noexcept {
   uint32_t index = static_cast<uint32_t>(number) - 1, generation = static_cast<uint32_t>(number >> 32);
-  ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
+  ForeignStorage* slots = g_box.external.load(std::memory_order_acquire);
   if (number == 0 || slots == nullptr || index >= kForeignStorages) return;
   uint64_t live = life(generation, ForeignState::kLive);
   if (!std::atomic_ref(keys[index].life).compare_exchange_strong(live, life(generation, ForeignState::kBusy), std::memory_order_acquire)) return;
   ForeignStorage& slot = slots[index];
   ThreadContext& context = this_thread();
-  pytracer_who by = who();
-  // It stays LIVE in the box until all of its end is there: a process that is killed here keeps it. Readers do not look at the end of what
-  // lives.
+  pytracer_call_site by = site();
+  // It stays LIVE in the black box until its end is complete: a process that is killed here keeps it. Readers ignore the end of a live
+  // one.
   auto set = [](auto& member, auto value) { std::atomic_ref(member).store(value, std::memory_order_relaxed); };
   Grave& ended = *reinterpret_cast<Grave*>(slot.life);
   set(ended.free_thread, context.index);
@@ -154,14 +154,14 @@ void foreign_freed(uint64_t number, pytracer_who_in_detail who) noexcept {
   crashsafe::SeqNumber(keys[index].life).publish(freed);
 }
 
-uint64_t foreign_of(uint64_t identity) noexcept { return identity != 0 ? find(identity, &Key::identity) : 0; }
+uint64_t external_of(uint64_t identity) noexcept { return identity != 0 ? find(identity, &Key::identity) : 0; }
 
-bool foreign_known(uint64_t addr) noexcept { return find(addr, &Key::addr) != 0; }
+bool external_known(uint64_t addr) noexcept { return find(addr, &Key::addr) != 0; }
 
-void recheck_foreign() noexcept {
-  ForeignStorage* slots = g_box.foreign.load(std::memory_order_relaxed);
+void recheck_external_allocations() noexcept {
+  ForeignStorage* slots = g_box.external.load(std::memory_order_relaxed);
   if (slots == nullptr) return;
-  // A later generation is the parent's, who went on while we copied. In private memory there is nothing at all.
+  // A later generation is of the parent, which ran on during the copy. In private memory there is nothing at all.
   for (uint32_t i = 0; i < kForeignStorages; i++) {
     uint32_t generation = generation_of(keys[i].life);
     if (slots[i].generation != generation || slots[i].state == state(ForeignState::kBusy)) slots[i].state = state(ForeignState::kEmpty);
@@ -169,4 +169,4 @@ void recheck_foreign() noexcept {
   }
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

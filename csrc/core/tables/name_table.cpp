@@ -1,25 +1,25 @@
 #include "core/tables/name_table.h"
 
 #include "core/core.h"
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "core/probe/probe_torch_layout.h"
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
-#include "crashsafe/handler/handler.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/platform/sys.h"
+#include "crashsafe/signals/install.h"
 #include "crashsafe/torch/named_tensors.h"
 
 #include <initializer_list>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kShare = 1000;  // a look takes at most one part in so many of the time
+constexpr uint64_t kShare = 1000;  // updates take at most one part in so many of the time
 
 uint64_t next_look_ns = 0;
 bool cannot_grow = false;
@@ -58,10 +58,10 @@ void forget(NameSlot& slot) {
   slot = {};
 }
 
-// Without handlers, nobody asks what lay where the process died.
+// Without handlers the addresses at a crash are not needed.
 bool names_matter() { return recording() && crashsafe::handlers_installed(); }
 
-// What has a slot may be dead, and its memory given back.
+// An object that has a slot may have been destroyed, and its memory unmapped.
 uint64_t look() {
   crashsafe::CheckedReads reads;
   if (!reads.possible()) return 0;
@@ -80,23 +80,23 @@ void refresh_names_sometimes() noexcept {
 
 void recount_names() noexcept { next_look_ns = 0; }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
 
 extern "C" {
 
-int pytracer_learn_torch(const pytracer_torch_probe* first, const pytracer_torch_probe* second) {
+int pytracer_probe_torch_layout(const pytracer_torch_probe* first, const pytracer_torch_probe* second) {
   crashsafe::CheckedReads reads;
-  return recorder::names_matter() && reads.possible() && recorder::learn_torch(*first, *second);
+  return core::names_matter() && reads.possible() && core::probe_torch_layout(*first, *second);
 }
 
 uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t parent, uint32_t flags, uint64_t object, uint32_t item_bytes,
                        uint64_t dict, uint64_t key) {
-  if (!recorder::names_matter()) return 0;
-  blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : recorder::new_slot(number);
+  if (!core::names_matter()) return 0;
+  blackbox::NameSlot* slot = number != 0 ? crashsafe::name_slot(number) : core::new_slot(number);
   if (slot == nullptr) return 0;
-  if (slot->object == 0) recorder::forget(*slot);
+  if (slot->object == 0) core::forget(*slot);
   crashsafe::SeqNumber looked_at(slot->object);
   looked_at.hide();
   slot->role = role;
@@ -107,15 +107,15 @@ uint32_t pytracer_name(uint32_t number, uint32_t role, uint32_t name, uint32_t p
   if (dict != 0) crashsafe::name_is_held(number, dict, key);
   looked_at.publish(object);
   if (role == static_cast<uint32_t>(blackbox::NameRole::kModule)) return number;
-  if (crashsafe::CheckedReads reads; reads.possible()) crashsafe::look_at_new_name(*slot, recorder::tick());
+  if (crashsafe::CheckedReads reads; reads.possible()) crashsafe::look_at_new_name(*slot, core::tick());
   return number;
 }
 
 void pytracer_name_gone(uint32_t number) {
-  blackbox::NameSlot* slot = recorder::recording() ? crashsafe::name_slot(number) : nullptr;
+  blackbox::NameSlot* slot = core::recording() ? crashsafe::name_slot(number) : nullptr;
   if (slot != nullptr) crashsafe::SeqNumber(slot->object).hide();
 }
 
-uint64_t pytracer_refresh_names(void) { return recorder::names_matter() ? recorder::look() : 0; }
+uint64_t pytracer_refresh_names(void) { return core::names_matter() ? core::look() : 0; }
 
 }  // extern "C"

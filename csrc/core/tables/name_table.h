@@ -1,13 +1,13 @@
-// The tree of names in the box: modules, and tensors that have a name.
+// The tree of names in the black box: modules, and named tensors.
 #pragma once
 #include <cstdint>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// Looks where all named tensors lie, unless that was done so recently that it would take more than 1 part in 500 of the time.
+/// Updates the addresses of all named tensors, unless that was done so recently that it would take more than 1 part in 500 of the time.
 void refresh_names_sometimes() noexcept;
 
-/// In a forked child, whose box has the parent's table.
+/// In a forked child, whose black box has the parent's table.
 void recount_names() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,14 +1,14 @@
 #include "core/tables/scopes.h"
 
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "crashsafe/file/seq_slot.h"
 #include "crashsafe/platform/sys.h"
 
 #include <atomic>
 #include <cstring>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -30,7 +30,7 @@ uint32_t current_scope() noexcept { return t_scope; }
 
 bool open_scoped_tensors() noexcept {
   if (ring.load(std::memory_order_acquire) != nullptr) return true;
-  if (opening.test_and_set(std::memory_order_acquire)) return false;  // another thread does, or it was tried in vain
+  if (opening.test_and_set(std::memory_order_acquire)) return false;  // another thread does, or it has failed
   auto* slots = static_cast<ScopedTensor*>(add_region(RegionKind::kScopedTensors, sizeof(ScopedTensor), kScopedTensors, 0, 0));
   if (slots != nullptr) ring.store(slots, std::memory_order_release);
   return slots != nullptr;
@@ -63,4 +63,4 @@ void forget_scoped_tensors() noexcept {
   if (slots != nullptr) memset(static_cast<void*>(slots), 0, sizeof(ScopedTensor) * kScopedTensors);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

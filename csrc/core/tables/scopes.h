@@ -1,13 +1,13 @@
-// What a thread is busy with when it calls collectives (an FSDP unit, a DDP hook), and the ring of tensors seen there.
+// The scope of a thread's collectives (an FSDP unit, a DDP hook), and the ring of tensors seen there.
 #pragma once
 #include "blackbox/layout.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
-/// Makes `id`, a journal id of a SCOPE, the calling thread's; 0 is none. Returns the one before.
+/// Sets the calling thread's scope to `id`, a journal id of a SCOPE; 0: none. Returns the previous one.
 uint32_t enter_scope(uint32_t id) noexcept;
 
 uint32_t current_scope() noexcept;
@@ -20,7 +20,7 @@ void scoped_tensors(blackbox::TensorRole role, const blackbox::ScopedTensor* ten
 
 /// In a forked child: its parent's tensors are not its own.
 void forget_scoped_tensors() noexcept;
-/// Nothing is written any more: the box is another process's.
+/// Nothing is written any more: the black box is another process's.
 void close_scoped_tensors() noexcept;
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

@@ -1,8 +1,8 @@
 #include "core/tables/storage_table.h"
 
 #include "core/core.h"
-#include "core/file/box_file.h"
 #include "core/file/journal.h"
+#include "core/file/regions.h"
 #include "core/tables/thread_context.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/seq_slot.h"
@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <ctime>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
 using namespace blackbox;
@@ -30,8 +30,8 @@ std::atomic_flag growing = ATOMIC_FLAG_INIT;
 // Neighbours in memory are neighbours in the table: a heap hands out addresses in order, and each slot of a random hash would
 // be a cache miss (measured: 60 -> 25 ns per record in a loop of tiny operators). Blocks of 256 KiB start at random places.
 inline uint64_t first_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) + (((addr >> 18) * kHash1) >> tier.shift)) & tier.mask; }
-// Where blocks overlap: anywhere, and on in steps of the golden ratio, which lead out of a crowd. (A second window of neighbours
-// lost 69 000 of 700 000 dense storages in 2^20 slots, this none.)
+// Where blocks overlap: anywhere, and on in steps of the golden ratio, which leave a crowded area. (A second window of neighbours
+// lost 69 000 of 700 000 dense storages in 2^20 slots, this one none.)
 inline uint64_t second_slot(const Tier& tier, uint64_t addr) { return ((addr >> 6) * kHash2) >> tier.shift; }
 inline uint64_t second_step(const Tier& tier) { return kHash1 >> tier.shift | 1; }
 
@@ -47,7 +47,7 @@ bool add_tier(uint32_t log2_slots) {
   return true;
 }
 
-// Called once per 1024 records of a thread. One thread grows, the others go on with the old tier.
+// Called once per 1024 records of a thread. One thread grows the table, the others continue with the old tier.
 __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   tick();
   const Tier& tier = *g_box.newest.load(std::memory_order_acquire);
@@ -71,23 +71,23 @@ uint32_t stamp(ThreadContext& context) {
 
 struct Birth {
   uint64_t addr, nbytes;
-  pytracer_who who;
+  pytracer_call_site site;
   uint32_t origin;
 };
 
-// Who ends it, and how to learn more where that is worth it.
+// Its call site, and a more detailed one for large storages.
 struct Death {
   uint64_t addr;
-  pytracer_who who;
-  pytracer_who_in_detail in_detail;
+  pytracer_call_site site;
+  pytracer_detailed_call_site in_detail;
 };
 
-// No SeqSlot: the key is what the table is searched by, and threads claim slots from each other. It goes EMPTY -> BUSY -> LIVE -> EMPTY, and
-// is another one for each life, since it has 16 bits of the sequence: readers take it as a SeqNumber. No fence after BUSY: what a
-// claim reads is what all others see or have seen (x86 and ARMv8 are multi-copy atomic), so that nobody sees our fields below an earlier
-// LIVE. By the letter of the language that takes a release fence, which would cost ARM a barrier for each storage.
+// No SeqSlot: the table is searched by the key, and threads compete for slots. The key goes EMPTY -> BUSY -> LIVE -> EMPTY and differs for
+// each allocation, since it has 16 bits of the sequence: readers use it as a SeqNumber. No fence after BUSY: what a claim reads is what
+// all others see or have seen (x86 and ARMv8 are multi-copy atomic), so that no reader sees our fields below an earlier LIVE. The C++
+// memory model demands a release fence, which would cost ARM a barrier for each storage.
 
-// acquire: the fields must not be written before the slot is ours
+// acquire: the fields must not be written before the slot is claimed
 inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
   return std::atomic_ref(slot.key).compare_exchange_strong(seen, addr | kKeyBusy, std::memory_order_acquire, std::memory_order_relaxed);
 }
@@ -95,11 +95,11 @@ inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
 inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth, uint32_t epoch) {
   using crashsafe::store_hidden;
   store_hidden(slot.size_thread, birth.nbytes | static_cast<uint64_t>(context.index) << 48);
-  store_hidden(slot.who_id, birth.who.id);
-  store_hidden(slot.who_where, birth.who.where);
+  store_hidden(slot.who_id, birth.site.id);
+  store_hidden(slot.who_where, birth.site.where);
   store_hidden(slot.epoch, epoch);
   store_hidden(slot.sequence, context.sequence);
-  // release: whoever sees LIVE sees the fields
+  // release: a reader that sees LIVE sees the fields
   std::atomic_ref(slot.key).store(
       static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
       std::memory_order_release);
@@ -111,7 +111,7 @@ bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext
     uint64_t seen = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
     if (seen != kKeyEmpty) {
       if ((seen & (kKeyAddrMask | kKeyStateMask)) != (birth.addr | kKeyLive)) continue;
-      std::atomic_ref(g_box.header->stale_storages).fetch_add(1, std::memory_order_relaxed);  // its free was missed: take over
+      std::atomic_ref(g_box.header->stale_storages).fetch_add(1, std::memory_order_relaxed);  // its free was missed: the slot is taken over
     }
     if (!claim(slot, seen, birth.addr)) continue;
     fill(slot, context, birth, epoch);
@@ -120,8 +120,8 @@ bool put(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext
   return false;
 }
 
-// Also the first storage of a thread, and the ticks: whatever needs a call.
-__attribute__((noinline)) void allocated_otherwise(Birth birth) {
+// The slow path: a crowded slot, the first storage of a thread, and ticks.
+__attribute__((noinline)) void allocated_slow_path(Birth birth) {
   if (g_box.newest.load(std::memory_order_acquire) == nullptr) return;
   ThreadContext& context = this_thread();
   uint32_t epoch = stamp(context);
@@ -129,10 +129,10 @@ __attribute__((noinline)) void allocated_otherwise(Birth birth) {
   const Tier& tier = *g_box.newest.load(std::memory_order_acquire);
   if (put(tier, first_slot(tier, birth.addr), 1, kWindow1, context, birth, epoch)) return;
   if (put(tier, second_slot(tier, birth.addr), second_step(tier), kWindow2, context, birth, epoch)) return;
-  // Crowded here although there is room elsewhere: a larger tier helps. When there is none, the epoch must not move each time.
+  // Crowded here although there is room elsewhere: a larger tier helps. When there is none, the epoch must not advance each time.
   if (!growth_failed.load(std::memory_order_relaxed)) on_tick(20);
   for (int waits = 0; waits < kGrowthWaits && growing.test(std::memory_order_acquire); waits++) {
-    timespec t{0, 100'000};  // another thread makes it: a moment, once per tier, rather than a lost storage
+    timespec t{0, 100'000};  // another thread adds it: a moment, once per tier, rather than a lost storage
     nanosleep(&t, nullptr);
   }
   const Tier& next = *g_box.newest.load(std::memory_order_acquire);
@@ -143,20 +143,20 @@ __attribute__((noinline)) void allocated_otherwise(Birth birth) {
 }
 
 inline uint64_t size_of(const LiveStorage& slot) { return slot.size_thread & kSizeMask; }
-// Only large blocks are unmapped and fault by themselves: their graves are kept apart.
+// Only large blocks are unmapped and fault when they are used after free: they have a ring of their own.
 inline bool is_large(const LiveStorage& slot) { return size_of(slot) >= kLargeStorageBytes; }
 
-inline void bury(const ThreadContext& context, Grave* graves, uint64_t& count, const LiveStorage& slot, uint64_t key, pytracer_who who,
-                 uint32_t epoch) {
-  crashsafe::Ring<Grave, kHalf>(graves).write(++count, [&](Grave& grave) {
+inline void add_to_freed(const ThreadContext& context, Grave* freed, uint64_t& count, const LiveStorage& slot, uint64_t key, pytracer_call_site site,
+                         uint32_t epoch) {
+  crashsafe::Ring<Grave, kHalf>(freed).write(++count, [&](Grave& grave) {
     grave.base = key & kKeyAddrMask;
     grave.nbytes = size_of(slot);
     grave.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
     grave.free_thread = context.index;
     grave.alloc_who_id = slot.who_id;
     grave.alloc_who_where = slot.who_where;
-    grave.free_who_id = who.id;
-    grave.free_who_where = who.where;
+    grave.free_who_id = site.id;
+    grave.free_who_where = site.where;
     grave.alloc_epoch = slot.epoch;
     grave.alloc_sequence = slot.sequence;
     grave.free_epoch = epoch;
@@ -167,7 +167,7 @@ inline void bury(const ThreadContext& context, Grave* graves, uint64_t& count, c
 
 inline bool is_at(uint64_t key, uint64_t addr) { return (key & (kKeyAddrMask | kKeyStateMask)) == (addr | kKeyLive); }
 
-// After the grave: killed in between, the storage is in both.
+// After the record of the freed storage: killed in between, the storage is in both.
 inline void give_up(LiveStorage& slot) { std::atomic_ref(slot.key).store(kKeyEmpty, std::memory_order_release); }
 
 bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContext& context, const Death& death) {
@@ -177,17 +177,17 @@ bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContex
     if (!is_at(key, death.addr)) continue;
     uint32_t epoch = stamp(context);
     if (is_large(slot))
-      bury(context, context.large_graves, context.head->large_grave_count, slot, key, death.in_detail != nullptr ? death.in_detail() : death.who,
-           epoch);
+      add_to_freed(context, context.large_freed, context.head->large_grave_count, slot, key,
+                   death.in_detail != nullptr ? death.in_detail() : death.site, epoch);
     else
-      bury(context, context.small_graves, context.head->small_grave_count, slot, key, death.who, epoch);
+      add_to_freed(context, context.small_freed, context.head->small_grave_count, slot, key, death.site, epoch);
     give_up(slot);
     return true;
   }
   return false;
 }
 
-__attribute__((noinline)) void freed_otherwise(Death death) {
+__attribute__((noinline)) void freed_slow_path(Death death) {
   if (g_box.newest.load(std::memory_order_acquire) == nullptr) return;
   ThreadContext& context = this_thread();
   for (int t = static_cast<int>(g_box.tier_count.load(std::memory_order_acquire)) - 1; t >= 0; t--) {
@@ -230,36 +230,36 @@ void recount_storages() noexcept {
   growth_failed.store(false, std::memory_order_relaxed);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
 
 using namespace pytracer;
-using namespace pytracer::recorder;
+using namespace pytracer::core;
 
-// Nearly always the thread is known, no tick is due and there is room at the first slot: everything else stays out of the path
-// through the caches, and is called last, so that the common case saves no registers.
-__attribute__((hot)) void pytracer_storage_allocated(const void* address, size_t nbytes, uint32_t origin, pytracer_who who) {
+// Nearly always the thread is known, no tick is due and the first slot is free: everything else is kept out of the cache lines of
+// this path, and is called last, so that the common case saves no registers.
+__attribute__((hot)) void pytracer_storage_allocated(const void* address, size_t nbytes, uint32_t origin, pytracer_call_site site) {
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   ThreadContext* context = t_context;
-  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return allocated_otherwise({addr, nbytes, who, origin});
+  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return allocated_slow_path({addr, nbytes, site, origin});
   LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
-  if (__builtin_expect(!claim(slot, kKeyEmpty, addr), 0)) return allocated_otherwise({addr, nbytes, who, origin});
+  if (__builtin_expect(!claim(slot, kKeyEmpty, addr), 0)) return allocated_slow_path({addr, nbytes, site, origin});
   context->sequence++;
   context->head->alloc_count++;
-  fill(slot, *context, {addr, nbytes, who, origin}, epoch_now());
+  fill(slot, *context, {addr, nbytes, site, origin}, epoch_now());
 }
 
-// Before the memory is really given back: afterwards another thread may get the address while ours is still live.
-__attribute__((hot)) void pytracer_storage_freed(const void* address, pytracer_who who, pytracer_who_in_detail in_detail) {
+// Before the memory is given back: afterwards another thread may get the address while our entry is still live.
+__attribute__((hot)) void pytracer_storage_freed(const void* address, pytracer_call_site site, pytracer_detailed_call_site in_detail) {
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);
   ThreadContext* context = t_context;
-  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return freed_otherwise({addr, who, in_detail});
+  if (__builtin_expect(tier == nullptr || context == nullptr || tick_is_due(*context), 0)) return freed_slow_path({addr, site, in_detail});
   LiveStorage& slot = tier->slots[first_slot(*tier, addr)];
   uint64_t key = std::atomic_ref(slot.key).load(std::memory_order_relaxed);
-  if (__builtin_expect(!is_at(key, addr) || is_large(slot), 0)) return freed_otherwise({addr, who, in_detail});
+  if (__builtin_expect(!is_at(key, addr) || is_large(slot), 0)) return freed_slow_path({addr, site, in_detail});
   context->sequence++;
   context->head->free_count++;
-  bury(*context, context->small_graves, context->head->small_grave_count, slot, key, who, epoch_now());
+  add_to_freed(*context, context->small_freed, context->head->small_grave_count, slot, key, site, epoch_now());
   give_up(slot);
 }

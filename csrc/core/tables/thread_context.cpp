@@ -1,8 +1,9 @@
 #include "core/tables/thread_context.h"
 
-#include "core/file/box_file.h"
+#include "core/file/regions.h"
 #include "core/process/alternate_stack.h"
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/file/create_file.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/platform/sys.h"
 
@@ -13,7 +14,7 @@
 #include <ctime>
 #include <type_traits>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 
 using namespace blackbox;
 
@@ -30,12 +31,12 @@ std::atomic<uint32_t> next_index{0}, next_recycled{0};
 pthread_key_t end_key;
 pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
 
-// Threads beyond the limit share this one: storages still reach the table, records and graves are lost.
+// Threads beyond the limit share this one: storages still reach the table, records and freed storages are lost.
 struct Overflow {
   ThreadContext context;
   ThreadHead head = {};
   alignas(64) char records[kRecordBytes * kRecordsPerThread] = {};
-  Grave graves[kGravesPerThread] = {};
+  Grave freed[kGravesPerThread] = {};
 };
 PYTRACER_LARGE constinit Overflow overflow;
 
@@ -48,12 +49,12 @@ void make_key() { pthread_key_create(&end_key, thread_ends); }
 
 ThreadHead& head_of(uint32_t index) { return g_box.heads[index / kThreadsPerChunk][index % kThreadsPerChunk]; }
 
-// Held by the one thread that adds a chunk. What it got before the file was full or busy is kept for the next try.
+// Held by the thread that adds a chunk. Regions that it got before the file was full or busy are kept for the next try.
 constinit std::atomic_flag adding = ATOMIC_FLAG_INIT;
 struct {
   ThreadHead* heads;
   char* records;
-  Grave* graves;
+  Grave* freed;
 } parts;
 
 bool make_chunk(uint32_t chunk) {
@@ -64,24 +65,24 @@ bool make_chunk(uint32_t chunk) {
   };
   if (!region(parts.heads, RegionKind::kThreads, sizeof(ThreadHead), kThreadsPerChunk) ||
       !region(parts.records, RegionKind::kRecords, kRecordBytes, kThreadsPerChunk * kRecordsPerThread) ||
-      !region(parts.graves, RegionKind::kGraves, sizeof(Grave), kThreadsPerChunk * kGravesPerThread))
+      !region(parts.freed, RegionKind::kGraves, sizeof(Grave), kThreadsPerChunk * kGravesPerThread))
     return false;
   for (uint32_t i = 0; i < kThreadsPerChunk; i++) {
     ThreadContext& context = contexts[first + i];
     context.head = parts.heads + i;
     context.records = parts.records + static_cast<size_t>(i) * kRecordsPerThread * kRecordBytes;
-    context.small_graves = parts.graves + static_cast<size_t>(i) * kGravesPerThread;
-    context.large_graves = context.small_graves + kHalf;
+    context.small_freed = parts.freed + static_cast<size_t>(i) * kGravesPerThread;
+    context.large_freed = context.small_freed + kHalf;
     context.index = static_cast<uint16_t>(first + i);
   }
   g_box.heads[chunk] = parts.heads;
-  g_box.graves[chunk] = parts.graves;
+  g_box.freed[chunk] = parts.freed;
   parts = {};
   g_box.chunk_count.store(chunk + 1, std::memory_order_release);
   return true;
 }
 
-// True when the chunk is there, or another thread stopped making it: look again. Threads of a pool start together, so that
+// True when the chunk is there, or another thread stopped adding it: look again. Threads of a pool start together, so that
 // all but one wait here for a moment, within bounds.
 bool add_chunk(uint32_t chunk) {
   for (int waits = 0; adding.test_and_set(std::memory_order_acquire); waits++) {
@@ -137,8 +138,8 @@ ThreadContext& share_overflow() {
   std::atomic_ref(g_box.header->threads_dropped).fetch_add(1, std::memory_order_relaxed);
   overflow.context.head = &overflow.head;
   overflow.context.records = overflow.records;
-  overflow.context.small_graves = overflow.graves;
-  overflow.context.large_graves = overflow.graves + kHalf;
+  overflow.context.small_freed = overflow.freed;
+  overflow.context.large_freed = overflow.freed + kHalf;
   overflow.context.index = 0xffff;
   return overflow.context;
 }
@@ -154,7 +155,7 @@ ThreadContext& attach_thread() noexcept {
   else
     context = &share_overflow();
   t_context = context;  // first: what follows may record
-  arm_this_thread();    // where nothing is preloaded, nobody else sees native threads
+  arm_this_thread();    // without preload this is the only place where native threads are seen
   return *context;
 }
 
@@ -163,7 +164,7 @@ void forget_threads() noexcept {
   adding.clear(std::memory_order_relaxed);  // its holder does not exist in the child
   pthread_once(&end_key_once, make_key);
   pthread_setspecific(end_key, nullptr);
-  if (g_box.chunk_count.load(std::memory_order_relaxed) == 0) return;  // most forked children: they do not pay for touching pages
+  if (g_box.chunk_count.load(std::memory_order_relaxed) == 0) return;  // most forked children, which must not pay for touched pages
   for (uint32_t i = 0; i < kThreadLimit; i++) contexts[i].sequence = 0;
   // The chunks stay where they are, zeroed in the new file: all of their contexts are those of threads that have ended.
   uint32_t have = g_box.chunk_count.load(std::memory_order_relaxed) * kThreadsPerChunk;
@@ -180,4 +181,4 @@ int64_t live_storages() noexcept {
   return sum + static_cast<int64_t>(overflow.head.alloc_count) - static_cast<int64_t>(overflow.head.free_count);
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core

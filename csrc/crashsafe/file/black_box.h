@@ -1,4 +1,4 @@
-// The mapped black box, as the crash path sees it: fixed pointers, filled in by the recorder before any handler runs.
+// The mapped black box ("box" in names), as the crash path sees it: fixed pointers, filled in by the core before any handler runs.
 #pragma once
 #include "blackbox/layout.h"
 
@@ -27,10 +27,10 @@ inline constexpr uint32_t kNameChunks = 8;
 inline constexpr uint32_t kThreadLimit = 256;
 inline constexpr uint32_t kThreadChunks = kThreadLimit / blackbox::kThreadsPerChunk;
 
-/// Where everything lies. What a process has before its box is made (make_box.h) moves when it is; from then on the addresses stay the
-/// same, also when a forked child maps its own file over its parent's.
-struct Box {
-  // What every storage asks for, in one cache line.
+/// The addresses of everything. They change once, when the file is created (create_file.h); from then on they stay the same, also when a
+/// forked child maps its own file over its parent's.
+struct BlackBox {
+  // What every storage reads, in one cache line.
   alignas(64) std::atomic<const Tier*> newest{nullptr};
   blackbox::FileHeader* header = nullptr;
   Tier tiers[kTierLimit];
@@ -47,19 +47,19 @@ struct Box {
   Span<blackbox::MemoryBlock> memory;
   Span<blackbox::ThreadStack> thread_stacks;
   Span<uint64_t> thread_frames;
-  Span<blackbox::Holder> holders;
+  Span<blackbox::Holder> referrers;
   Span<char> arena;
   Span<char> maps;
-  std::atomic<blackbox::ForeignStorage*> foreign{nullptr};
+  std::atomic<blackbox::ForeignStorage*> external{nullptr};
   blackbox::ThreadHead* heads[kThreadChunks] = {};
-  blackbox::Grave* graves[kThreadChunks] = {};
+  blackbox::Grave* freed[kThreadChunks] = {};
   std::atomic<uint32_t> chunk_count{0};
   blackbox::NameSlot* names[kNameChunks] = {};  // chunk i has kNameSlots << i slots
   std::atomic<uint32_t> name_count{0};          // slots in use, of all chunks together
 };
 
-/// The box of this process. `header` is null until recording has started.
-extern Box g_box;
+/// The black box of this process. `header` is null until recording has started.
+extern BlackBox g_box;
 
 /// The process that g_box describes. A vfork child shares our memory but not our pid: it must touch nothing.
 extern int g_box_pid;

@@ -1,5 +1,5 @@
 // The one way in which items of rings, slots and tables are published: readers in other threads, in the crash handler and in other processes
-// see a whole item or know that they do not. Nothing waits, and a writer that dies at any point leaves nothing that looks whole.
+// see a complete item, or detect that they do not. Nothing waits, and a writer that dies at any point leaves nothing that looks complete.
 //
 //   writer                                          reader
 //   1  number = 0             relaxed               a  n = number         acquire     0: nothing to be read
@@ -7,11 +7,11 @@
 //   2  bytes                                           fence              acquire
 //   3  number = n             release               c  number == n?       relaxed     no: changed meanwhile
 //
-// - The release in 3 with the acquire in a: who sees n sees the bytes that were stored before it.
-// - The fence after 1 with the fence before c: who saw a byte of 2 sees, in c, the 0 of 1 or what came later, so never the old number with
+// - The release in 3 with the acquire in a: a reader that sees n sees the bytes that were stored before it.
+// - The fence after 1 with the fence before c: a reader that saw a byte of 2 sees, in c, the 0 of 1 or what came later, so never the old number with
 //   new bytes. A release store in 1 would not do: it keeps what comes before it from moving down, and nothing from moving up.
 // - 1 itself and c are relaxed: the fences beside them order them.
-// - The stores of 2 are plain. Between 1 and 3 a compiler may tear, repeat or invent them as it likes: nobody believes the bytes while the
+// - The stores of 2 are plain. Between 1 and 3 a compiler may tear, repeat or invent them as it likes: no reader uses the bytes while the
 //   number is 0. The loads of b are relaxed atomics, since what they get may be half of anything.
 // - After the process is dead, program order is what counts, and all of it has been stored: 1 to 3 leave number 0 or a whole item.
 //
@@ -34,7 +34,7 @@ class SeqNumber {
  public:
   explicit SeqNumber(Number& number) noexcept : number_(reinterpret_cast<Word*>(&number)) {}
 
-  /// `hidden`: any value by which readers know that the bytes change.
+  /// `hidden`: any value that readers take for "the bytes change".
   void hide(Number hidden = 0) noexcept {
     __atomic_store_n(number_, hidden, __ATOMIC_RELAXED);
     std::atomic_thread_fence(std::memory_order_release);
@@ -90,7 +90,7 @@ class SeqSlot {
     SeqNumber shown(item_.*kNumber);
     shown.hide();
 #if defined(__SANITIZE_THREAD__)
-    // ThreadSanitizer knows no fences: for it, the stores of 2 are atomic, too.
+    // ThreadSanitizer does not support fences: for it, the stores of 2 are atomic, too.
     Item changed;
     copy_racing(changed, item_);
     change(changed);

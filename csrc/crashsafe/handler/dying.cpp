@@ -7,7 +7,7 @@
 namespace pytracer::crashsafe {
 namespace {
 
-constexpr uint64_t kMostNs = 10'000'000'000;  // a report takes 5 s at most; a death that did not come by then does not come
+constexpr uint64_t kMostNs = 10'000'000'000;  // a report takes at most 5 s; a process that lives after 10 will not die
 std::atomic<int> dying_thread{0};
 
 }  // namespace
@@ -18,7 +18,7 @@ void forget_dying() noexcept {
   if (dying_thread.load(std::memory_order_relaxed) != 0) dying_thread.store(0, std::memory_order_relaxed);
 }
 
-void stay_until_gone() noexcept {
+void wait_until_gone() noexcept {
   for (uint64_t start = now_ns(); dying() && now_ns() - start < kMostNs;) {
     timespec t{0, 50'000'000};
     syscall(SYS_nanosleep, &t, nullptr);
@@ -26,8 +26,8 @@ void stay_until_gone() noexcept {
 }
 
 void wait_while_dying() noexcept {
-  int who = dying_thread.load(std::memory_order_acquire);
-  if (who != 0 && who != sys_gettid()) stay_until_gone();
+  int dying = dying_thread.load(std::memory_order_acquire);
+  if (dying != 0 && dying != sys_gettid()) wait_until_gone();
 }
 
 }  // namespace pytracer::crashsafe

@@ -8,13 +8,13 @@ void begin_dying(int tid) noexcept;
 bool dying() noexcept;
 
 /// A thread that would end the process, or run on, while another one dies: waits until the process is gone, within bounds.
-/// Returns at once while nobody dies, and on the dying thread.
+/// Returns at once while no thread dies, and on the dying thread.
 void wait_while_dying() noexcept;
 
 /// Handler side: the same for a thread whose stack has been taken.
-void stay_until_gone() noexcept;
+void wait_until_gone() noexcept;
 
-/// In a forked child: nobody dies.
+/// In a forked child: no thread dies.
 void forget_dying() noexcept;
 
 }  // namespace pytracer::crashsafe

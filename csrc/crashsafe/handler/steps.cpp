@@ -1,11 +1,11 @@
 #include "crashsafe/handler/steps.h"
 
 #include "crashsafe/file/black_box.h"
-#include "crashsafe/handler/deadline.h"
 #include "crashsafe/memory/process_context.h"
 #include "crashsafe/memory/referrers.h"
 #include "crashsafe/memory/storage_lookup.h"
 #include "crashsafe/platform/arch.h"
+#include "crashsafe/platform/deadline.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_stack.h"
 #include "crashsafe/threads/other_threads.h"
@@ -72,17 +72,17 @@ void do_step(Step step, ucontext_t* context, const KernelAction& like) {
     case Step::kNativeFallback: return write_native_fallback(context);
     case Step::kImages: return write_frame_images();
     case Step::kMaps: return write_maps();
-    case Step::kWords: return write_words();
+    case Step::kWords: return write_messages();
     case Step::kFaultFile: return write_fault_file();
     case Step::kMemory: return write_memory();
     case Step::kLoadedImages: return write_loaded_images();
     case Step::kOtherThreads: return write_other_threads(like);
     case Step::kNames: return write_names();
-    case Step::kHolders: return write_holders();
+    case Step::kHolders: return write_referrers();
   }
 }
 
-// One numbered step. A fault inside it comes back here through the nested handler, and the next step goes on.
+// One numbered step. After a fault inside it the nested handler returns here, and the next step follows.
 __attribute__((noinline)) void run_step(Step step, ucontext_t* context, const KernelAction& like) {
   CrashHeader& crash = *g_box.crash.data;
   uint32_t bit = 1u << static_cast<uint32_t>(step);
@@ -99,7 +99,7 @@ __attribute__((noinline)) void run_step(Step step, ucontext_t* context, const Ke
   crash.steps_done |= bit;
 }
 
-// The running step has had its time: go on with the next one. What it wrote so far stays.
+// The running step has used up its time: continue with the next one. What it has written remains.
 void on_deadline(int, siginfo_t* info, void* raw_context) {
   auto* context = static_cast<ucontext_t*>(raw_context);
   if (info->si_code != SI_TIMER || running_step < 0) return;

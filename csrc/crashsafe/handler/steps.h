@@ -1,15 +1,25 @@
-// The step machine: each numbered step of a report runs under a time limit, and a fault inside one goes on with the next.
+// The steps of a report: each runs under a time limit, and a fault inside one continues with the next.
 #pragma once
 #include "blackbox/layout.h"
-#include "crashsafe/handler/handler.h"
 #include "crashsafe/platform/sys.h"
 
 #include <ucontext.h>
+#include <cstdint>
 
 namespace pytracer::crashsafe {
 
-/// Runs the steps from `first` to `last` on the crashed thread, unless one was given up for good. The crash header says
-/// which were done, which met a fault and which took too long. `like` carries libc's restorer.
+/// The autograd node running on this thread. Filled by the torch half; called in the handler, so it may only read.
+struct NodeProbe {
+  const char* name;  ///< mangled class name, or tp_name of a Python class; may be unreadable memory
+  int64_t sequence_nr;
+  bool is_python;
+  const void* node;  ///< its address
+};
+using NodeProbeFn = bool (*)(NodeProbe*);
+void set_node_probe(NodeProbeFn probe) noexcept;
+
+/// Runs the steps from `first` to `last` on the crashed thread. The crash header records which were done, which faulted and which took
+/// too long. `like` carries libc's restorer.
 void run_steps(blackbox::Step first, blackbox::Step last, ucontext_t* context, const KernelAction& like) noexcept;
 
 /// Handler side of a fault on the reporting thread: when a step runs, moves the context to the innermost place that

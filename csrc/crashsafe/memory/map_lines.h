@@ -1,4 +1,4 @@
-// The lines of /proc/self/maps as write_maps left them in the box.
+// The lines of /proc/self/maps as write_maps stored them in the black box.
 #pragma once
 #include "crashsafe/file/black_box.h"
 

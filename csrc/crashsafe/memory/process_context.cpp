@@ -1,12 +1,12 @@
 #include "crashsafe/memory/process_context.h"
 
 #include "crashsafe/file/black_box.h"
-#include "crashsafe/file/redact.h"
 #include "crashsafe/memory/map_lines.h"
 #include "crashsafe/platform/arch.h"
-#include "crashsafe/platform/bounded_text.h"
 #include "crashsafe/platform/open_file.h"
 #include "crashsafe/platform/safe_read.h"
+#include "crashsafe/text/bounded_text.h"
+#include "crashsafe/text/redact.h"
 
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -70,7 +70,7 @@ bool find_mapping(uint64_t addr, MapLine& found) {
   return hit;
 }
 
-// /proc/self/map_files/start-end leads to the very file, also when its name is gone or another file's now.
+// /proc/self/map_files/start-end is a link to the mapped file, also when its name was removed or refers to another file.
 void name_of_map_file(const MapLine& line, char (&path)[80]) {
   char* to = path;
   for (const char* c = "/proc/self/map_files/"; *c != 0; c++) *to++ = *c;
@@ -98,7 +98,7 @@ bool size_of(const char* path, uint64_t inode, CrashHeader& crash) {
   return true;
 }
 
-// Bit per register whose value lies in a device's memory: reading it may wait for the device, or for ever.
+// Bit per register whose value lies in device memory: reading it may wait for the device, or for ever.
 uint64_t device_pointers(const CrashHeader& crash) {
   uint64_t bits = 0;
   each_mapping([&](const MapLine& line) {
@@ -141,7 +141,7 @@ void keep_near(uint32_t register_index, uint64_t value, uint64_t before, uint64_
 
 void set_abort_message(const void* abort_msg) noexcept { abort_message = abort_msg; }
 
-void write_words() noexcept {
+void write_messages() noexcept {
   CrashHeader& crash = *g_box.crash.data;
   if (crash.signal == SIGABRT) write_abort_text(crash);
   if (crash.code <= 0 && crash.sender_pid > 0 && crash.sender_pid != g_box_pid) write_sender(crash);

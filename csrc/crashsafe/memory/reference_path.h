@@ -1,4 +1,4 @@
-// How a value was reached, as one writes it in Python: `self.caches[1]`. Made into text only when a tensor was found there.
+// How a value was reached, as a Python expression: `self.caches[1]`. Becomes text only when a tensor was found there.
 #pragma once
 #include "crashsafe/python/python_objects.h"
 
@@ -8,7 +8,7 @@
 namespace pytracer::crashsafe {
 
 /// A variable and at most two steps down from it.
-class HolderPath {
+class ReferencePath {
  public:
   enum Kind : uint32_t { kVariable, kAttribute, kIndex, kKey };
 
@@ -61,7 +61,7 @@ class HolderPath {
       while ((value /= 10) != 0);
       put(digits + at, static_cast<uint32_t>(sizeof digits) - at);
     }
-    // ASCII is what Python programs are written in; other characters are shown as '?', and the reader is not told a wrong name.
+    // Names in Python programs are ASCII; other characters become '?' rather than a wrong name.
     void name(uint64_t object) {
       PythonText text{};
       char bytes[kLongestName];

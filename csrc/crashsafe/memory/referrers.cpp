@@ -21,9 +21,9 @@ uint64_t running_node = 0;
 
 // Static: the alternate stack has no room. One thread reports at a time.
 struct Search {
-  HolderPath path;
+  ReferencePath path;
   uint32_t frame, looked_at, kind;
-  bool graph;  // tensors found now are where the walk of the graph begins
+  bool graph;  // the walk of the autograd graph begins at tensors found now
   uint64_t modules[kModules];
   uint32_t module_count;
   struct {
@@ -38,13 +38,13 @@ struct Search {
 };
 PYTRACER_LARGE constinit Search search{};
 
-Holder* next_holder(uint32_t reserved) {
+Holder* next_referrer(uint32_t reserved) {
   CrashHeader& crash = *g_box.crash.data;
-  if (crash.holder_count + reserved >= g_box.holders.items || g_box.arena.items - crash.arena_used < kLeastRoom) {
+  if (crash.holder_count + reserved >= g_box.referrers.items || g_box.arena.items - crash.arena_used < kLeastRoom) {
     crash.holders_truncated = 1;
     return nullptr;
   }
-  return &g_box.holders.data[crash.holder_count];
+  return &g_box.referrers.data[crash.holder_count];
 }
 
 bool is_tensor(uint64_t type) {
@@ -57,7 +57,7 @@ void keep(uint64_t object) {
   TensorView tensor{};
   if (!look_at_tensor(object, tensor)) return;
   if (search.graph && tensor.meta != 0) add_to_graph(word_at(tensor.meta + torch_offsets()->meta_function));
-  Holder* holder = tensor.base != 0 ? next_holder(g_box.holders.items / kSavedShare) : nullptr;
+  Holder* holder = tensor.base != 0 ? next_referrer(g_box.referrers.items / kSavedShare) : nullptr;
   if (holder == nullptr) return;
   CrashHeader& crash = *g_box.crash.data;
   *holder = {search.kind, search.frame, tensor.base, object, crash.arena_used, 0, tensor.offset == 0 ? tensor.base : 0, 0, 0};
@@ -68,19 +68,19 @@ void keep(uint64_t object) {
 
 void look_into(uint64_t object);
 
-void look_down(HolderPath::Kind kind, uint64_t what, uint64_t object) {
+void look_down(ReferencePath::Kind kind, uint64_t what, uint64_t object) {
   search.path.push(kind, what);
   look_into(object);
   search.path.pop();
 }
 
-void look_at_entries(const Table& table, uint64_t limit, HolderPath::Kind kind) {
+void look_at_entries(const Table& table, uint64_t limit, ReferencePath::Kind kind) {
   uint64_t key = 0, value = 0;
   for (uint64_t i = 0; i < table.count && i < limit; i++)
     if (entry_of(table, i, key, value)) look_down(kind, key, value);
 }
 
-// A tensor, or what may hold one. Classes, modules and functions are left out: they lead everywhere.
+// A tensor, or an object that may refer to one. Classes, modules and functions are left out: they refer to everything.
 void look_into(uint64_t object) {
   if (++search.looked_at > kObjects) {
     g_box.crash.data->holders_truncated = 1;
@@ -93,11 +93,11 @@ void look_into(uint64_t object) {
   if (search.path.full() || type == types.type || type == types.module) return;
   Table table{};
   if (items_of(object, first, count)) {
-    for (uint64_t i = 0; i < count && i < kItems; i++) look_down(HolderPath::kIndex, i, word_at(first + i * sizeof(uint64_t)));
+    for (uint64_t i = 0; i < count && i < kItems; i++) look_down(ReferencePath::kIndex, i, word_at(first + i * sizeof(uint64_t)));
   } else if (type == types.dict) {
-    if (table_of_dict(object, table)) look_at_entries(table, kItems, HolderPath::kKey);
+    if (table_of_dict(object, table)) look_at_entries(table, kItems, ReferencePath::kKey);
   } else if (search.path.outermost() && table_of_attributes(object, type, table)) {
-    look_at_entries(table, kAttributes, HolderPath::kAttribute);
+    look_at_entries(table, kAttributes, ReferencePath::kAttribute);
   }
 }
 
@@ -155,7 +155,7 @@ bool class_of(const Saved& saved, uint32_t& text, uint32_t& nbytes) {
 bool keep_saved(const Saved& saved) {
   uint32_t text = 0, nbytes = 0;
   if (!class_of(saved, text, nbytes)) return true;
-  Holder* holder = next_holder(0);
+  Holder* holder = next_referrer(0);
   if (holder == nullptr) return false;
   *holder = {static_cast<uint32_t>(HolderKind::kSaved), saved.python_type != 0, saved.base, saved.node, text, nbytes, 0, saved.distance, 0};
   g_box.crash.data->holder_count++;
@@ -166,7 +166,7 @@ bool keep_saved(const Saved& saved) {
 
 void set_running_node(uint64_t node) noexcept { running_node = node; }
 
-void write_holders() noexcept {
+void write_referrers() noexcept {
   if (torch_offsets() == nullptr || python_objects() == nullptr) return;
   CrashHeader& crash = *g_box.crash.data;
   memset(static_cast<void*>(&search), 0, sizeof search);
@@ -175,7 +175,7 @@ void write_holders() noexcept {
   uint32_t own = crash.python_matched != 0 && crash.python_thread_count > 0 ? g_box.python_threads.data[0].frame_count : 0;
   uint32_t frames = crash.python_frame_count;
   const uint32_t begins[] = {0, own};
-  for (uint32_t first : begins) {  // the crashed thread's frames and globals before anybody else's
+  for (uint32_t first : begins) {  // the crashed thread's frames and globals first
     uint32_t end = first == 0 && own != 0 ? own : frames;
     search.graph = first == 0 || own == 0;
     for (search.frame = first; search.frame < end; search.frame++) look_at_locals(g_box.python_frames.data[search.frame]);

@@ -1,4 +1,4 @@
-// Which Python variables hold which storages at the crash, and what autograd nodes keep for backward.
+// Referrers at the crash: which Python variables refer to which storages, and which storages autograd nodes save for backward.
 #pragma once
 #include <cstdint>
 
@@ -9,6 +9,6 @@ void set_running_node(uint64_t node) noexcept;
 
 /// Crash step, after write_python_stacks: writes HOLDERS. Tensors in local variables, cells and module globals of the frames, the crashed
 /// thread's first, and one or two levels down in lists, tuples, dicts and attributes; then what autograd nodes saved.
-void write_holders() noexcept;
+void write_referrers() noexcept;
 
 }  // namespace pytracer::crashsafe

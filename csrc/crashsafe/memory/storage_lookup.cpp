@@ -12,7 +12,7 @@ using namespace blackbox;
 
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kLargestTier = 19;
-enum Kind : uint32_t { kLiveCovering = 1, kLiveBelow, kLiveAbove, kGraveCovering, kGraveBelow, kGraveAbove, kKinds };
+enum Kind : uint32_t { kLiveCovering = 1, kLiveBelow, kLiveAbove, kFreedCovering, kFreedBelow, kFreedAbove, kKinds };
 
 struct Best {
   bool set = false;
@@ -25,12 +25,12 @@ bool later(const Grave& a, const Grave& b) {
   return epochs != 0 ? epochs > 0 : static_cast<int32_t>(a.free_sequence - b.free_sequence) > 0;
 }
 
-// Keeps the nearest of each side, and of several lives at one place the latest.
+// Keeps the nearest on each side, and of several storages at one address the latest.
 void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& life, uint32_t thread) {
   bool above = life.base > addr, inside = !above && addr - life.base < life.nbytes;
   Best& slot = best[inside ? covering : above ? covering + 2 : covering + 1];
   if (slot.set) {
-    if (inside && covering == kLiveCovering && life.foreign != 0 && slot.life.foreign == 0) return;  // the owner, not who borrows from it
+    if (inside && covering == kLiveCovering && life.foreign != 0 && slot.life.foreign == 0) return;  // the owner, not a borrower of its memory
     uint64_t old_end = slot.life.base + slot.life.nbytes, end = life.base + life.nbytes;
     bool nearer = inside ? later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
     bool same = !inside && (above ? life.base == slot.life.base : end == old_end);
@@ -39,7 +39,7 @@ void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& l
   slot = {true, thread, life};
 }
 
-Grave as_grave(const LiveStorage& slot, uint64_t key) {
+Grave as_freed(const LiveStorage& slot, uint64_t key) {
   Grave life{};
   life.base = key & kKeyAddrMask;
   life.nbytes = slot.size_thread & kSizeMask;
@@ -52,8 +52,8 @@ Grave as_grave(const LiveStorage& slot, uint64_t key) {
   return life;
 }
 
-void consider_foreign(Best (&best)[kKinds], uint64_t addr) {
-  ForeignStorage* slots = g_box.foreign.load(std::memory_order_acquire);
+void consider_external(Best (&best)[kKinds], uint64_t addr) {
+  ForeignStorage* slots = g_box.external.load(std::memory_order_acquire);
   for (uint32_t i = 0; slots != nullptr && i < kForeignStorages; i++) {
     SeqNumber shown(reinterpret_cast<uint64_t&>(slots[i]));  // state and generation
     uint64_t before = shown.begin_read();
@@ -67,7 +67,7 @@ void consider_foreign(Best (&best)[kKinds], uint64_t addr) {
       life.free_epoch = life.alloc_epoch;
       life.free_sequence = life.alloc_sequence;
     }
-    consider(best, addr, live ? kLiveCovering : kGraveCovering, life, live ? life.alloc_thread : life.free_thread);
+    consider(best, addr, live ? kLiveCovering : kFreedCovering, life, live ? life.alloc_thread : life.free_thread);
   }
 }
 
@@ -85,17 +85,17 @@ void write_storage_hits(uint64_t addr) noexcept {
       LiveStorage slot;
       copy_racing(slot, tier.slots[i]);
       if (!key.is_still(before)) continue;  // changed under us
-      Grave life = as_grave(slot, before);
+      Grave life = as_freed(slot, before);
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }
   for (uint32_t chunk = 0; chunk < g_box.chunk_count.load(std::memory_order_acquire); chunk++)
     for (uint32_t i = 0; i < kThreadsPerChunk * kGravesPerThread; i++) {
       Grave life;
-      if (SeqSlot(g_box.graves[chunk][i]).read(life) == 0) continue;
-      consider(best, addr, kGraveCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
+      if (SeqSlot(g_box.freed[chunk][i]).read(life) == 0) continue;
+      consider(best, addr, kFreedCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
     }
-  consider_foreign(best, addr);
+  consider_external(best, addr);
   CrashHeader& crash = *g_box.crash.data;
   for (uint32_t kind = kLiveCovering; kind < kKinds; kind++) {
     if (!best[kind].set || crash.hit_count >= g_box.hits.items) continue;

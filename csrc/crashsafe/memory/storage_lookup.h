@@ -1,10 +1,10 @@
-// What lived at an address, from the table and the graves as they are at this moment.
+// The storages at an address: live ones from the tables, freed ones from the rings of freed storages, as they are at this moment.
 #pragma once
 #include <cstdint>
 
 namespace pytracer::crashsafe {
 
-/// Crash step: one pass over live storages and graves; writes STORAGE_HITS. Above 2^19 slots the reader does it alone.
+/// Crash step: one pass over live and freed storages; writes STORAGE_HITS. Above 2^19 slots it is left to the reader.
 void write_storage_hits(uint64_t addr) noexcept;
 
 }  // namespace pytracer::crashsafe

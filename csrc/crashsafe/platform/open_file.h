@@ -8,8 +8,8 @@
 
 namespace pytracer::crashsafe {
 
-/// What `open`, a system call, opens, or -errno. A program that used up its descriptors gets a few more for the time of the
-/// call, where its hard limit or its privileges allow: the limit counts only then.
+/// The descriptor that `open`, a system call, returns, or -errno. Where the program has used up its descriptors, its limit is raised for
+/// the time of the call, as far as its hard limit or its privileges allow.
 template <class Open>
 int open_with_room(Open open) noexcept {
   auto once = [&open]() {

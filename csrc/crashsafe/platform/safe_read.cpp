@@ -13,7 +13,7 @@ __attribute__((visibility("hidden"))) long pytracer_copy_bytes(void* to, const v
 extern __attribute__((visibility("hidden"))) char pytracer_copy_begin[], pytracer_copy_end[], pytracer_copy_fail[];
 }
 
-// One instruction may fault, so the program counter alone tells that a fault is ours.
+// Only one instruction may fault, so the program counter identifies the fault as ours.
 #if defined(__x86_64__)
 asm(R"(
   .text
@@ -65,7 +65,7 @@ namespace pytracer::crashsafe {
 namespace {
 
 bool debugged = false;
-constinit thread_local bool t_by_kernel __attribute__((tls_model("initial-exec"))) = false;  // a CheckedReads found no handler of ours
+constinit thread_local bool t_by_kernel __attribute__((tls_model("initial-exec"))) = false;  // a CheckedReads found that our handler is not installed
 
 enum class Copied { kAll, kUnreadable, kRefused };
 
@@ -76,7 +76,7 @@ Copied copy_by_kernel(void* to, uint64_t from, size_t nbytes) {
   return n >= 0 || errno == EFAULT ? Copied::kUnreadable : Copied::kRefused;
 }
 
-// Asked each time: what we installed says nothing about what is installed.
+// Queried each time: another library may have replaced the handler that we installed.
 bool faults_reach_us() {
   uint64_t blocked = 0;
   if (sys_mask(SIG_BLOCK, nullptr, &blocked) != 0 || (blocked & (bit_of(SIGSEGV) | bit_of(SIGBUS))) != 0) return false;

@@ -6,7 +6,7 @@ namespace {
 constexpr PythonObjects kRows[] = {
 #include "crashsafe/python/python_objects.inc"
 };
-constexpr uint64_t kMostEntries = 1 << 20;  // beyond that it is no count
+constexpr uint64_t kMostEntries = 1 << 20;  // a larger number is not a count
 
 const PythonObjects* py = nullptr;
 PythonTypes types{};
@@ -79,7 +79,7 @@ bool table_of_attributes(uint64_t object, uint64_t type, Table& out) noexcept {
       if (dict == 0)
         return (flags & static_cast<uint64_t>(py->inline_values_flag)) != 0 && read_value(valid, values + py->values_valid) && valid == 1 &&
                table_of_values(type, values, out);
-    } else if (py->managed_values == py->managed_dict) {  // 3.12: one word for both, told apart by its lowest bit
+    } else if (py->managed_values == py->managed_dict) {  // 3.12: one word for both, distinguished by its lowest bit
       if ((dict & 1) != 0) return table_of_values(type, dict + 1, out);
     } else if (dict == 0) {
       return table_of_values(type, word_at(object + py->managed_values), out);

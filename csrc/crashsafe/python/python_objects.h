@@ -1,5 +1,5 @@
 // What CPython's objects contain, by checked reads: locals of a frame, items of lists, tuples and dicts, attributes.
-// An object may be half built or change meanwhile: every count is bounded, and whatever does not fit ends that one walk.
+// An object may be half built or change meanwhile: every count is bounded, and an inconsistency ends that one walk.
 #pragma once
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_stack.h"

@@ -141,7 +141,7 @@ bool python_text(uint64_t object, PythonText& out) noexcept {
   bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
   if (!compact || (kind != 1 && kind != 2 && kind != 4)) return false;
   uint64_t data = object + (ascii ? py->str_ascii : py->str_compact);
-  if (length > kLongestText) {  // the end of a long path says more than its beginning
+  if (length > kLongestText) {  // the end of a long path is more useful than its beginning
     data += (length - kLongestText) * kind;
     length = kLongestText;
   }
@@ -184,7 +184,7 @@ void write_python_stacks() noexcept {
     main = id;
     return true;
   });
-  // The crashed thread first, then the oldest one: whatever happens later and whatever does not fit, they are on file.
+  // The crashed thread first, then the oldest one: they are recorded even if a later one faults or does not fit.
   for (int pass = 0; pass < 3; pass++)
     each_thread([&](uint64_t state, uint64_t id) {
       if (pass != (id == self ? 0 : id == main ? 1 : 2)) return true;

@@ -11,7 +11,7 @@ struct PythonOffsets {
       owner_cstack, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size, bytes_data, str_len, str_state, str_ascii, str_compact;
 };
 
-/// A frame that is being looked at.
+/// A frame of a walk.
 struct FrameView {
   uint64_t code;
   int32_t offset;
@@ -28,17 +28,17 @@ const PythonOffsets* python_offsets() noexcept;
 /// Stops using the offsets: a self-test failed.
 void distrust_python() noexcept;
 
-/// Frames of the calling thread, innermost first, without touching the box. Returns how many were found.
-/// Works outside the handler too, on threads whose frames do not move meanwhile.
+/// Frames of the calling thread, innermost first, without touching the black box. Returns how many were found.
+/// Works outside the handler, too, on threads whose frames do not move meanwhile.
 int own_frames(FrameView* out, int limit) noexcept;
 
-/// The characters of a str object, where they lie.
+/// The characters of a str object, in place.
 struct PythonText {
   uint64_t data;
   uint32_t nbytes, kind;  ///< kind: bytes per character
 };
 
-/// False when it is none, or not readable. Of a long one only the end.
+/// False when it is not a str, or not readable. Only the end of a long one.
 bool python_text(uint64_t object, PythonText& out) noexcept;
 
 /// Compares the name of a code object with ASCII text.

@@ -15,7 +15,7 @@ struct Item {
   uint64_t order;
   struct sigaction action;
 };
-// The signals that anybody exchanges, side by side: all 64 would be five pages, of which every process touched four.
+// The signals whose actions are exchanged, side by side: all 64 would be five pages, four of them touched by every process.
 constexpr int kKept[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr size_t kSignalsKept = sizeof kKept / sizeof kKept[0];
 constexpr auto kPlaces = [] {
@@ -25,8 +25,8 @@ constexpr auto kPlaces = [] {
   return places;
 }();
 
-// Any number of threads may change an action at once, and a handler may (SA_RESETHAND) while its own thread is at it. So whoever changes it
-// claims an item that nobody else writes, and the change takes effect when `current` names that item.
+// Any number of threads may change an action at once, and a handler may (SA_RESETHAND) interrupt a change on its own thread. So each change
+// claims an item that no other one writes, and takes effect when `current` names that item.
 struct Action {
   Item items[kItems];
   std::atomic<uint64_t> current;  // number of a change * kItems + its item; 0: none yet, the default action
@@ -46,7 +46,7 @@ struct sigaction read_current(Action& entry, uint64_t& name) {
   }
 }
 
-// acquire: the item must not be written before it is ours, nor before who gave it up was done with it.
+// acquire: the item must not be written before it is claimed, nor before its previous owner has finished with it.
 uint32_t claim(Action& entry) {
   for (int yields = 0;; yields++) {
     for (uint32_t item = 0; item < kItems; item++) {
@@ -83,9 +83,9 @@ struct sigaction action_of(int signal) noexcept {
   return read_current(actions[kPlaces[signal]], name);
 }
 
-Installed installed_of(const struct sigaction& action) noexcept {
-  if (action.sa_handler == SIG_DFL) return Installed::kDefault;
-  return action.sa_handler == SIG_IGN ? Installed::kIgnored : Installed::kFunction;
+Disposition disposition_of(const struct sigaction& action) noexcept {
+  if (action.sa_handler == SIG_DFL) return Disposition::kDefault;
+  return action.sa_handler == SIG_IGN ? Disposition::kIgnored : Disposition::kFunction;
 }
 
 void exchange_action(int signal, const struct sigaction& act, struct sigaction* old) noexcept {

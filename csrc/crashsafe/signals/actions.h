@@ -1,4 +1,4 @@
-// What the program believes is installed for the signals that we handle.
+// The actions that the program believes are installed for the signals that we handle.
 #pragma once
 #include "crashsafe/platform/sys.h"
 #include "crashsafe/signals/decision.h"
@@ -9,10 +9,10 @@ namespace pytracer::crashsafe {
 
 /// The program's action for one signal. Safe in a handler: a reader never sees half of a change.
 struct sigaction action_of(int signal) noexcept;
-Installed installed_of(const struct sigaction& action) noexcept;
+Disposition disposition_of(const struct sigaction& action) noexcept;
 
-/// `act` replaces it, and `old` is what it replaced. For the interposed sigaction; the kernel is not asked. Any thread, also in a handler
-/// that interrupted this.
+/// `act` replaces it, and `old` becomes the previous one. For the interposed sigaction; makes no system call. Any thread, also in a
+/// handler that interrupted this.
 void exchange_action(int signal, const struct sigaction& act, struct sigaction* old) noexcept;
 
 /// SA_RESETHAND: the default action from now on, unless another thread has replaced the one that is being delivered.

@@ -26,8 +26,8 @@ extern __attribute__((visibility("hidden"))) char pytracer_end_of_handler[];  //
 // pytracer_enter_handler: the stack pointer first, since the kernel refuses to change the alternate stack in use. The mask last: a
 // signal that it lets through is answered on top of the handler that begins. Arithmetic controls as the kernel sets them.
 //
-// pytracer_noted_end: where a noted handler returns to, its ucontext_t on top of the stack. Unwinders are told that it is a signal
-// frame, and where in uc_mcontext.gregs the interrupted registers are; the nop is for those that look at the byte before.
+// pytracer_noted_end: where a noted handler returns to, its ucontext_t on top of the stack. Its call-frame information declares a signal
+// frame and the places of the interrupted registers in uc_mcontext.gregs; the nop is for unwinders that look up the byte before.
 #if defined(__x86_64__)
 asm(R"(
   .text

@@ -1,6 +1,5 @@
-// Gives a signal that met our handler to the program's own, as the kernel would have: on the stack that the program's action asks
-// for, under its mask, with the frame that rt_sigreturn takes back. Nothing of ours is below it: a handler may return, wait, fault,
-// jump out of it or never end.
+// Delivers a signal to the program's own handler as the kernel would have: on the stack that the program's action asks for, under its
+// mask, with a frame for rt_sigreturn. No frame of ours is below it: the handler may return, wait, fault, leave by a jump or never end.
 #pragma once
 #include <ucontext.h>
 #include <csignal>
@@ -8,7 +7,7 @@
 
 namespace pytracer::crashsafe {
 
-/// How one signal is delivered. `mask`: the kernel's mask while the handler runs. `noted`: the handler's return is told to
+/// How one signal is delivered. `mask`: the kernel's mask while the handler runs. `noted`: its return calls
 /// on_handler_returned().
 struct Delivery {
   int signal;
@@ -43,7 +42,7 @@ bool runs_inside(uint64_t sp, uint64_t base, const stack_t& alternate) noexcept;
 /// A handler that was noted has returned; on the own stack, before the interrupted code goes on. Defined by the handler.
 void on_handler_returned(ucontext_t* context) noexcept;
 
-/// What libc's sigaction gives the kernel as the code that ends handlers; null: the kernel's own. Before anything is delivered.
+/// The restorer that libc's sigaction gives the kernel; null: the kernel's own. To be set before anything is delivered.
 void set_end_of_handlers(void* restorer) noexcept;
 const void* end_of_libcs_handlers() noexcept;
 

@@ -45,11 +45,11 @@ uint64_t from_kernel(uint64_t mask) noexcept {
   return all ? seen | stand_ins_of(ours) : seen;
 }
 
-bool hold_back(int signal, siginfo_t* info, ucontext_t* context) noexcept {
+bool defer_signal(int signal, siginfo_t* info, ucontext_t* context) noexcept {
   uint64_t mask;
   memcpy(&mask, &context->uc_sigmask, sizeof mask);
-  // To whom it was sent: this thread (raise, pthread_kill), else the process, which any thread's own id names; with its pid the
-  // kernel refuses the siginfo of kill() to all but the main thread. Blocked here until the handler returns.
+  // Its target: this thread (raise, pthread_kill), or the process, which the id of any of its threads identifies; with the pid the
+  // kernel refuses the siginfo of kill() from all but the main thread. Blocked here until the handler returns.
   int tid = sys_gettid();
   long error =
       info->si_code == SI_TKILL ? syscall(SYS_rt_tgsigqueueinfo, sys_getpid(), tid, signal, info) : syscall(SYS_rt_sigqueueinfo, tid, signal, info);

@@ -1,7 +1,7 @@
 // Blocked faults, below preload. The kernel ends a process at once, without any handler, when a thread faults whose mask blocks
-// the signal of its fault. So these signals are never blocked in truth; a stand-in is, a real-time signal for each of them.
+// the signal of its fault. So these signals are never really blocked; a stand-in is, a real-time signal for each of them.
 //
-// The thread's own mask thereby says what the program believes blocked, and whatever saves and restores masks carries it along:
+// The thread's own mask thereby holds what the program believes is blocked, and everything that saves and restores masks preserves it:
 // siglongjmp, setcontext, the return from a handler, fork, exec, new threads.
 #pragma once
 #include "crashsafe/platform/sys.h"
@@ -37,14 +37,14 @@ uint64_t to_kernel(uint64_t set) noexcept;
 /// A mask of the kernel's, as the program sees it.
 uint64_t from_kernel(uint64_t mask) noexcept;
 
-/// The faults that stand-ins in a mask of the kernel's say are blocked.
+/// The faults whose stand-ins are blocked in a mask of the kernel.
 uint64_t believed_blocked(uint64_t mask) noexcept;
 
 /// The stand-ins of these faults.
 uint64_t stand_ins_of(uint64_t faults) noexcept;
 
-/// A signal that was sent to a thread which believes it blocked: blocks it there in truth and sends it again, so that it is
-/// pending, as without us. False when it cannot be.
-bool hold_back(int signal, siginfo_t* info, ucontext_t* context) noexcept;
+/// Defers a signal that was sent to a thread which believes it is blocked: really blocks it there and sends it again, so that it is
+/// pending, as without us. False when that is refused.
+bool defer_signal(int signal, siginfo_t* info, ucontext_t* context) noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -63,7 +63,7 @@ int connect_to(const sockaddr_un& address, uint64_t until) {
   return 0;
 }
 
-// "<first><digits of number>/doorbell", where `first` leaves room for them. No digits for a negative number.
+// "<first><digits of number>/helper.sock", where `first` leaves room for them. No digits for a negative number.
 sockaddr_un address_below(const char* first, int number) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -75,32 +75,32 @@ sockaddr_un address_below(const char* first, int number) {
   memcpy(address.sun_path + used, digits + at, sizeof digits - at);
   used += sizeof digits - at;
   address.sun_path[used] = '/';
-  memcpy(address.sun_path + used + 1, kDoorbellName, strlen(kDoorbellName));
+  memcpy(address.sun_path + used + 1, kHelperSocketName, strlen(kHelperSocketName));
   return address;
 }
 
 // An address has room for 107 bytes: a directory with a longer path is entered through a descriptor.
 int connect_below(const char* directory, uint64_t until) {
-  if (strlen(directory) + 1 + strlen(kDoorbellName) < sizeof sockaddr_un::sun_path) return connect_to(address_below(directory, -1), until);
+  if (strlen(directory) + 1 + strlen(kHelperSocketName) < sizeof sockaddr_un::sun_path) return connect_to(address_below(directory, -1), until);
   OpenFile entered(directory, O_PATH | O_DIRECTORY);
   if (!entered.opened()) return errno;
   return connect_to(address_below("/proc/self/fd/", entered.descriptor()), until);
 }
 
 // Only a helper of our own user may trace us.
-int let_it_trace_us() {
+int allow_tracing() {
   ucred listener{};
   unsigned nbytes = sizeof listener;
   if (syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &listener, &nbytes) != 0) return errno;
   if (listener.uid != static_cast<uid_t>(syscall(SYS_geteuid))) return EPERM;
-  // Yama lets a sibling trace us only when we say so; elsewhere it is refused. A pid namespace of our own hides its pid.
+  // Yama lets a sibling trace us only after this call; without Yama the call is refused. A pid namespace of our own hides its pid.
   if (listener.pid > 0) prctl(PR_SET_PTRACER, listener.pid, 0, 0, 0);
   return 0;
 }
 
 int ask(uint64_t until) {
   HelperHello hello{};
-  int error = let_it_trace_us();
+  int error = allow_tracing();
   if (error == 0) error = receive(&hello, sizeof hello, until);
   if (error != 0) return error;
   if (hello.magic != kHelperMagic) return EPROTO;
@@ -168,7 +168,7 @@ bool helper_stops_threads() noexcept {
     set_state(HelperState::kStopped);
     return true;
   }
-  let_go(now_ns() + kReleaseNs);  // too late or refused: what it may have stopped goes on
+  let_go(now_ns() + kReleaseNs);  // too late or refused: threads that it may have stopped continue
   return refuse(error);
 }
 

@@ -1,31 +1,31 @@
 // What a dying process and the launcher's helper send each other: messages on a SOCK_SEQPACKET socket in the run directory.
-// Shared by the core and the helper program, which are built together; nobody else reads it.
+// Shared by the core and the helper program, which are built together.
 //
-//   process -> helper   connects; the kernel says who it is
+//   process -> helper   connects; the kernel identifies it
 //   helper -> process   HelperHello
 //   process -> helper   HelperRequest with the number of the hello, in a message that the kernel signs with the sender's pid
 //   helper -> process   HelperAnswer, then `count` times HelperThread
-//   process -> helper   the end of its sending side: the threads may go on; or one more byte: they stay until the process is gone
-//   helper -> process   the end of the connection: they go on
+//   process -> helper   the end of its sending side: the threads may continue; or one more byte: they stay stopped until the process is gone
+//   helper -> process   the end of the connection: they continue
 #pragma once
 #include <cstdint>
 #include <type_traits>
 
 namespace pytracer {
 
-inline constexpr const char* kDoorbellName = "doorbell";
+inline constexpr const char* kHelperSocketName = "helper.sock";
 inline constexpr uint64_t kHelperMagic = 0x32706c6568727470;  // "ptrhelp2"
 inline constexpr uint32_t kHelperThreads = 256;
 
 struct HelperHello {
   uint64_t magic;
-  uint64_t number;  ///< random: who sends it back lives after the helper has looked up its pid
+  uint64_t number;  ///< random: a process that sends it back was alive after the helper looked up its pid
 };
 
 struct HelperRequest {
   uint64_t magic;
   uint64_t number;
-  int32_t tid;  ///< the thread that asks and is not to be stopped, as gettid() calls it
+  int32_t tid;  ///< the requesting thread, which is not to be stopped, as gettid() returns it
   uint32_t reserved;
 };
 
@@ -37,7 +37,7 @@ struct HelperAnswer {
   uint32_t reserved;
 };
 
-/// As in THREAD_STACKS; `tid` is what gettid() says in the process.
+/// As in THREAD_STACKS; `tid` is what gettid() returns in the process.
 struct HelperThread {
   int32_t tid;
   int32_t syscall;

@@ -4,10 +4,10 @@
 #include "crashsafe/handler/dying.h"
 #include "crashsafe/handler/steps.h"
 #include "crashsafe/platform/arch.h"
-#include "crashsafe/platform/bounded_text.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/platform/open_file.h"
 #include "crashsafe/signals/stand_ins.h"
+#include "crashsafe/text/bounded_text.h"
 #include "crashsafe/threads/helper_call.h"
 #include "crashsafe/unwind/native_stack.h"
 #include "crashsafe/unwind/own_stack.h"
@@ -29,13 +29,13 @@ constexpr int kFirstSignal = 61, kLastSignal = 58;  // real-time signals near th
 constexpr unsigned long kSiginfo = 4, kOnStack = 0x08000000, kRestart = 0x10000000, kRestorer = 0x04000000;
 
 std::atomic<bool> asking{false};
-PYTRACER_LARGE void* after_walk[kStacks][5];  // where a thread goes on whose walk met a fault
+PYTRACER_LARGE void* after_walk[kStacks][5];  // where a thread continues after a fault in its walk
 
 ThreadStack& stack_at(uint32_t i) { return g_box.thread_stacks.data[i]; }
 std::atomic_ref<uint32_t> state_of(ThreadStack& stack) { return std::atomic_ref(stack.state); }
 uint64_t tls_delta() { return static_cast<uint64_t>(pthread_self()) - reinterpret_cast<uint64_t>(__builtin_thread_pointer()); }
 
-// Both ends of a deep stack; the reader rotates the tail by frame_total.
+// Keeps both ends of a deep stack; the reader rotates the tail by frame_total.
 bool keep_frame(void* raw_stack, uint64_t pc, uint32_t found) {
   auto& stack = *static_cast<ThreadStack*>(raw_stack);
   if (found > kUnwound && stack.guessed_how == 0) {
@@ -70,7 +70,7 @@ struct Held {
 void walk_held(void* raw_held) {
   auto* held = static_cast<Held*>(raw_held);
   ThreadStack& stack = *held->stack;
-  stack.complete = walk_as(stack.registers, *held->like, keep_frame, &stack);
+  stack.complete = walk_thread(stack.registers, *held->like, keep_frame, &stack);
   walk_rest(stack, stack.registers[kFramePointerIndex], stack.registers[kStackPointerIndex]);
 }
 
@@ -132,8 +132,8 @@ void on_asked(ucontext_t* context) {
     prctl(PR_GET_NAME, stack->name);
     bool walked = walk_guarded(*stack, context);
     state_of(*stack).store(static_cast<uint32_t>(walked ? StackState::kDone : StackState::kFaulted), std::memory_order_release);
-    // What it waited for was interrupted: it must not see that, and not end the process in order while it dies.
-    stay_until_gone();
+    // Its wait was interrupted: it must not notice that, nor end the process by exit() while it dies.
+    wait_until_gone();
   }
   errno = saved_errno;
 }
@@ -146,8 +146,8 @@ struct Entry {
   char name[1];
 };
 
-// All but the calling one, which is the crashed one but where it dies while another one's report stands: then that one is asked,
-// too, and does not run on.
+// All but the calling thread. That is the crashed one, unless it dies while the report of another thread is kept: then that thread is
+// listed, too, and does not run on.
 void list_thread(int tid) {
   CrashHeader& crash = *g_box.crash.data;
   if (tid <= 0 || tid == sys_gettid()) return;
@@ -192,8 +192,8 @@ bool all_answered() {
   return true;
 }
 
-// Threads that did not answer, because they block the signal or wait where none reaches them, have at least a name.
-void name_the_silent() {
+// Threads that did not answer, because they block the signal or wait uninterruptibly, have at least a name.
+void name_silent_threads() {
   for (uint32_t i = 0; i < g_box.crash.data->thread_stack_count; i++) {
     ThreadStack& stack = stack_at(i);
     if (stack.name[0] != 0) continue;
@@ -224,7 +224,7 @@ void ask_by_signal(const KernelAction& like) {
     syscall(SYS_nanosleep, &t, nullptr);
   }
   if (!dying()) asking.store(false, std::memory_order_release);
-  name_the_silent();
+  name_silent_threads();
   crash.threads_how = static_cast<uint32_t>(ThreadsHow::kSignal);
   if (dying()) return;  // a thread that blocks the signal now, and not later, stays then
   KernelAction ignore = before;

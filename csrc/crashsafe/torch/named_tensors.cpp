@@ -21,8 +21,8 @@ struct Place {
   uint32_t &epoch, &earlier_epoch;
 };
 
-// An epoch is the number of two addresses, not of a slot: a slot has four such pairs, which change by themselves. Whoever kills us in
-// between leaves no name at a wrong place. A crash handler may look while another thread does: both find the same addresses.
+// An epoch is the number of two addresses, not of a slot: a slot has four such pairs, which change independently. A process killed in
+// between leaves no name at a wrong address. A crash handler may look while another thread does: both find the same addresses.
 void move(Place place, uint64_t addr, uint64_t base, uint32_t epoch) {
   SeqNumber valid(place.epoch), earlier(place.earlier_epoch);
   if (base != place.base) {
@@ -54,7 +54,7 @@ void look_at(NameSlot& slot, const TensorView& tensor, uint32_t epoch) {
   look_at_gradient(slot, tensor.meta, epoch);
 }
 
-// Beside each chunk of names; only where a slot has the flag. A process that names nothing must not reserve 4 MiB: mlockall() counts it.
+// Beside each chunk of names, where a slot has the flag. A process that names nothing must not reserve 4 MiB: mlockall() counts it.
 struct Held {
   uint64_t dict, key;
 };
@@ -65,11 +65,11 @@ Held* held_beside(uint32_t chunk) {
   if (there != nullptr) return there;
   long at = syscall(SYS_mmap, nullptr, sizeof(Held) * (kNameSlots << chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == -1) return nullptr;
-  held[chunk].store(reinterpret_cast<Held*>(at), std::memory_order_release);  // under the GIL: nobody else makes one
+  held[chunk].store(reinterpret_cast<Held*>(at), std::memory_order_release);  // under the GIL: no other thread makes one
   return reinterpret_cast<Held*>(at);
 }
 
-// What the dict has under the key now, so that it is alive and nothing else; 0: no tensor.
+// The value that the dict has under the key now, which is therefore alive; 0: no tensor.
 uint64_t held_object(const Held& in) {
   Table table{};
   uint64_t key = 0, value = 0;
@@ -86,8 +86,8 @@ bool look_at_held(NameSlot& slot, const Held& in, TensorView& tensor) {
   return true;
 }
 
-// A parameter whose module lives. Its object may have been replaced unseen and be dead: then it has no references, and the vtable of
-// what was its TensorImpl is overwritten.
+// A parameter whose module is alive. Its object may have been replaced unnoticed and be freed: then it has no references, and the vtable
+// of its former TensorImpl is overwritten.
 bool is_same(const NameSlot& slot, TensorView& tensor) {
   return static_cast<int64_t>(word_at(slot.object)) > 0 && look_at_tensor(slot.object, tensor) && tensor.impl == slot.impl &&
          word_at(tensor.impl) == torch_offsets()->impl_vtable;
@@ -121,7 +121,7 @@ void look_at_named_tensors(uint32_t epoch) noexcept {
         if (in != nullptr && look_at_held(slot, in[i], tensor)) look_at(slot, tensor, epoch);
         continue;
       }
-      // Others stay where they were when they were noted: a plain tensor may have died, and another one lie in its place.
+      // Others keep the address at which they were named: a plain tensor may have been freed, and another one allocated in its place.
       if (slot.object != 0 && (slot.flags & kFollowed) != 0 && is_same(slot, tensor)) look_at(slot, tensor, epoch);
     }
     if (left <= slots) return;

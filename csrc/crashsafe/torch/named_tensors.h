@@ -1,13 +1,13 @@
-// Where the tensors that have a name lie: looked up by the handler, and now and then by the recorder.
+// Addresses of named tensors: updated by the handler, and now and then by the core.
 #pragma once
 #include "blackbox/layout.h"
 
 namespace pytracer::crashsafe {
 
-/// Slot of that number, from 1; null for one that is not there.
+/// The slot of that number, from 1; null when there is none.
 blackbox::NameSlot* name_slot(uint32_t number) noexcept;
 
-/// Notes that the tensors of all slots lie where they lie now. `epoch`: this moment, later than the allocation of every storage.
+/// Updates the addresses of the tensors of all slots. `epoch`: this moment, later than the allocation of every storage.
 void look_at_named_tensors(uint32_t epoch) noexcept;
 
 /// Of a slot with the flag kHeld: the dict in which its tensor is, under which key. Both live as long as the slot's module.

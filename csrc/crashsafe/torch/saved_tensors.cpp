@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kNodes = 4096, kSeenSlots = 2 * kNodes, kEdges = 1024;
 constexpr uint64_t kLeastNode = 64, kMostNode = 2048, kMostSaved = 64 << 10, kEdgeBytes = 16, kMostObject = 512;
 
-// Static: the alternate stack has no room. One thread reports at a time.
+// Static: the handler's stack has no room. One thread reports at a time.
 PYTRACER_LARGE struct {
   uint64_t nodes[kNodes];
   uint32_t distance[kNodes], count, next;
@@ -57,7 +57,7 @@ bool scan(uint64_t from, uint64_t nbytes, bool lists, const Found& found) {
   return true;
 }
 
-// A node written in Python keeps its tensors in its Python object. 0: it is none.
+// A node written in Python keeps its tensors in its Python object. 0: it is not one.
 uint64_t python_object_of(uint64_t node, uint64_t nbytes, uint64_t& type) {
   for (uint64_t at = node; at < node + nbytes; at += 8) {
     uint64_t object = word_at(at);
@@ -68,7 +68,7 @@ uint64_t python_object_of(uint64_t node, uint64_t nbytes, uint64_t& type) {
   return 0;
 }
 
-// The size of a node, by its block in the heap; 0: not known, and what lies behind it would be another object's.
+// The size of a node, by its block in the heap; 0: unknown, and memory behind it would belong to another object.
 uint64_t size_of(uint64_t node) {
   if (!torch_offsets()->chunks_are_sized) return 0;
   uint64_t nbytes = (word_at(node - 8) & ~7ull) - 8;

@@ -1,14 +1,14 @@
-// Tensors and autograd nodes by checked reads. Their members are private and move between versions: the places are learned
-// from objects that are known (core/probe/probe_torch_layout.cpp), and nothing is followed where that failed.
+// Tensors and autograd nodes by checked reads. Their members are private and move between versions: the offsets are found
+// with known objects (core/probe/probe_torch_layout.cpp), and nothing is followed where that failed.
 #pragma once
 #include <cstdint>
 
 namespace pytracer::crashsafe {
 
-/// Places of members, in bytes.
+/// Offsets of members, in bytes.
 struct TorchOffsets {
   uint64_t tensor_type, function_type;  ///< addresses of the Python types that all tensors, and all nodes in Python, derive from
-  uint64_t impl_vtable;                 ///< of a plain TensorImpl: tells it from other words
+  uint64_t impl_vtable;                 ///< of a plain TensorImpl: distinguishes it from other words
   uint32_t object_impl;                 ///< Python object -> TensorImpl
   uint32_t impl_storage, impl_numel, impl_offset, impl_meta;
   uint32_t storage_data;

@@ -4,7 +4,7 @@
 
 namespace pytracer::crashsafe {
 
-/// Whether glibc can tell what is loaded without taking a lock (2.35 and later).
+/// Whether glibc can look up loaded images without a lock (2.35 and later).
 bool images_are_known() noexcept;
 
 /// Whether `addr` lies in a loaded shared object or in the program.

@@ -107,7 +107,7 @@ void write_native_stack(ucontext_t* context) noexcept {
   CrashHeader& crash = *g_box.crash.data;
   uint64_t pc = pc_of(context), sp = sp_of(context);
   crash.native_how = kCfi;
-  // Data of a loaded library is no place for a program counter, either: then the fault is that of the fetch.
+  // A program counter in the data of a loaded library is wild, too: then the fault is that of the instruction fetch.
   bool jumped = crash.code > 0 && crash.fault_addr == pc && crash.signal == SIGSEGV;
   if (!images_are_known() || (in_image(pc) && !jumped)) {
     unwind_from(pc, keep_frame);

@@ -1,4 +1,4 @@
-// Native stacks by call-frame information, and what is left when there is none. Raw addresses; names come later.
+// Native stacks by call-frame information, and the fallbacks without it. Raw addresses; the reader finds names.
 #pragma once
 #include <ucontext.h>
 #include <unwind.h>
@@ -9,14 +9,14 @@ namespace pytracer::crashsafe {
 /// Loads what the unwinder binds lazily, so that the handler never does. Call once, outside the handler.
 void warm_up_unwinder() noexcept;
 
-/// libgcc's two functions. The core has them linked in, which every process has and which know the tables of loaded images; those of the
-/// process's own libgcc_s also know what was registered there.
+/// libgcc's two functions. The core's are linked in: they need no library, and use the tables of loaded images. Those of the process's
+/// own libgcc_s also use tables that were registered there.
 struct Unwinder {
   _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void*);
   _Unwind_Ptr (*ip_info)(_Unwind_Context*, int*);
 };
 
-/// From now on stacks are walked by these, which were warmed up and are never unloaded. `unwinder` lives for ever.
+/// From now on stacks are walked by these, which are warmed up and never unloaded. `unwinder` is never freed.
 void use_unwinder(const Unwinder& unwinder) noexcept;
 
 /// How a frame was found: NativeFrame.found.
@@ -26,11 +26,11 @@ inline constexpr uint32_t kExact = 0, kUnwound = 1, kFromFramePointer = 2, kScan
 using FrameFn = bool (*)(void* argument, uint64_t pc, uint32_t found);
 
 /// Walks the stack of the calling thread from the frame whose program counter is `from`, below a signal frame. True when
-/// the walk came to the thread's first function. libgcc may fault on a damaged stack.
+/// the walk reached the thread's first function. libgcc may fault on a damaged stack.
 bool walk_stack(uint64_t from, FrameFn visit, void* argument) noexcept;
 
-/// What is left without call-frame information: frame pointers, else a scan of the stack for return addresses, which finds
-/// stale ones, too. All reads are checked. Returns how frames were found, 0 when none was.
+/// Without call-frame information: frame pointers, or else a scan of the stack for return addresses, which also finds stale
+/// ones. All reads are checked. Returns how frames were found, 0 when none was.
 uint32_t walk_without_cfi(uint64_t frame_pointer, uint64_t stack_pointer, FrameFn visit, void* argument) noexcept;
 
 /// Crash step: the crashed thread by call-frame information. A step of its own, since it may fault.

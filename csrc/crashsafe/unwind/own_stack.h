@@ -1,4 +1,4 @@
-// A stack of ours for each thread, on which our handlers run whatever alternate stack the program has: the program's may be a
+// Our own stack for each thread, on which our handlers run whatever alternate stack the program has: the program's may be a
 // few KiB, and it belongs to the program's handlers.
 #pragma once
 #include <ucontext.h>
@@ -25,8 +25,8 @@ inline bool on_own_stack(uint64_t sp) noexcept {
 stack_t own_stack() noexcept;
 bool is_own_stack(const stack_t& stack) noexcept;
 
-/// Makes the own stack the kernel's alternate stack until our handler returns: a fault inside it must not be answered at the top
-/// of the program's alternate stack, where the signal's frame lies. rt_sigreturn restores what `context` says.
+/// Makes the own stack the kernel's alternate stack until our handler returns: the frame of a fault inside it must not overwrite the top
+/// of the program's alternate stack, where the signal's frame is. rt_sigreturn restores the one in `context`.
 void borrow_alternate_stack(const ucontext_t* context) noexcept;
 
 /// Entry points for the kernel, which run the named functions on the own stack.

@@ -1,4 +1,4 @@
-// What the handler cannot ask when the calling thread has crashed: the recorder notes it before.
+// The bounds of a thread's own stack. The handler cannot query them when the thread has crashed: the core notes them before.
 #pragma once
 #include "crashsafe/platform/sys.h"
 

@@ -91,8 +91,8 @@ struct Frame {
 
 }  // namespace
 
-__attribute__((noinline)) bool walk_as(const uint64_t (&registers)[34], [[maybe_unused]] const KernelAction& like, FrameFn visit,
-                                       void* argument) noexcept {
+__attribute__((noinline)) bool walk_thread(const uint64_t (&registers)[34], [[maybe_unused]] const KernelAction& like, FrameFn visit,
+                                           void* argument) noexcept {
   PYTRACER_LARGE static Frame frame;  // large, and used by the reporting thread alone
   memset(static_cast<void*>(&frame), 0, sizeof frame);
   set_registers(&frame.context, registers);

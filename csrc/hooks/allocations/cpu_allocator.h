@@ -1,4 +1,4 @@
-// Storages of torch's own CPU allocator, and what the hooks around other allocators share with it.
+// Storages of torch's own CPU allocator, and what the hooks of other allocators share with it.
 #pragma once
 #include "blackbox/layout.h"
 #include "core/core.h"
@@ -10,10 +10,10 @@
 
 namespace pytracer::hooks {
 
-/// Whether each storage of torch's own CPU allocator is seen, at both ends.
-bool torchs_own_is_seen() noexcept;
+/// Whether allocation and free of every storage of torch's own CPU allocator are intercepted.
+bool default_allocator_is_intercepted() noexcept;
 
-/// Another allocator is the registered one, and wrapped: what torch's own hands out inside of it is not another storage.
+/// Another allocator is the registered one, and wrapped: memory that it gets from torch's own is not another storage.
 void set_another_wrapped(bool wrapped) noexcept;
 
 /// Marks a call of the wrapped allocator.
@@ -26,16 +26,16 @@ class InsideAnother {
   bool before_;
 };
 
-/// Whether data of torch's own CPU allocator, or of a wrapped one, goes with this deleter.
+/// Whether this is the deleter of torch's own CPU allocator, or of a wrapped one.
 bool is_cpu_deleter(c10::DeleterFnPtr deleter) noexcept;
 
 /// Adds a storage of an allocator to the table.
 inline void record_storage(const void* data, size_t nbytes, blackbox::Origin origin) {
-  Who who = __builtin_expect(nbytes >= blackbox::kLargeStorageBytes, 0) ? who_is_running_in_detail() : who_is_running();
-  pytracer_storage_allocated(data, nbytes, static_cast<uint32_t>(origin), who);
+  CallSite site = __builtin_expect(nbytes >= blackbox::kLargeStorageBytes, 0) ? detailed_call_site() : current_call_site();
+  pytracer_storage_allocated(data, nbytes, static_cast<uint32_t>(origin), site);
 }
 
-/// It ends now; before its memory is given back.
-inline void record_free(const void* data) { pytracer_storage_freed(data, who_is_running(), who_is_running_in_detail); }
+/// It is freed; before its memory is given back.
+inline void record_free(const void* data) { pytracer_storage_freed(data, current_call_site(), detailed_call_site); }
 
 }  // namespace pytracer::hooks

@@ -1,5 +1,5 @@
 // Shared memory and mapped files: at::MapAllocator and those derived from it, which make every DataPtr of share_memory_(),
-// torch.from_file and torch.load(mmap=True). The DataPtr's deleter is compared by torch, so the end is seen in close().
+// torch.from_file and torch.load(mmap=True). torch compares the DataPtr's deleter, so the end is recorded in close().
 #include "core/core.h"
 #include "hooks/allocations/cpu_allocator.h"
 #include "hooks/allocations/external.h"
@@ -18,7 +18,7 @@
 
 namespace pytracer::hooks {
 
-// Virtual in torch: named here by their symbols, since the address of a virtual member is none.
+// Virtual in torch: declared by their symbols, since a pointer to a virtual member is not an address.
 void close_mapped(at::MapAllocator*) __asm__("_ZN2at12MapAllocator5closeEv");
 void close_counted(at::MapAllocator*) __asm__("_ZN2at22RefcountedMapAllocator5closeEv");
 
@@ -62,11 +62,11 @@ at::DataPtr make_managed(const char* manager, const char* name, int flags, size_
 // Called more than once for one mapping, by each class on the way; only the first has a storage.
 template <Close original>
 void close(at::MapAllocator* mapping) {
-  if (uint64_t number = pytracer_foreign_of(reinterpret_cast<uint64_t>(mapping))) pytracer_foreign_freed(number, who_is_running_in_detail);
+  if (uint64_t number = pytracer_external_of(reinterpret_cast<uint64_t>(mapping))) pytracer_external_freed(number, detailed_call_site);
   original(mapping);
 }
 
-std::vector<Redirection> redirections(Level) {
+std::vector<GotPatch> patches(Level) {
   auto address = [](auto function) { return reinterpret_cast<void*>(function); };
   if (void* libshm = dlopen("libshm.so", RTLD_NOLOAD | RTLD_LAZY)) {  // not linked: only torch's Python half needs it
     original_managed = reinterpret_cast<MakeManaged>(dlsym(libshm, "_ZN21THManagedMapAllocator11makeDataPtrEPKcS1_im"));
@@ -80,17 +80,17 @@ std::vector<Redirection> redirections(Level) {
 }
 
 const char* install(Level) {
-  if (slots_led_to(reinterpret_cast<void*>(close<close_mapped>)) + slots_led_to(reinterpret_cast<void*>(close<close_counted>)) == 0)
+  if (patched_slots(reinterpret_cast<void*>(close<close_mapped>)) + patched_slots(reinterpret_cast<void*>(close<close_counted>)) == 0)
     return "at::MapAllocator::close is not called between libraries: shared memory is not seen";
   on.store(true, std::memory_order_release);
   return nullptr;
 }
 
-// Mappings that live on are still seen to end.
+// The end of existing mappings is still recorded.
 void uninstall() {
   on.store(false, std::memory_order_release);
-  auto there = redirections(Level::kDefault);
-  redirect({{there[0].to, there[0].from}, {there[1].to, there[1].from}, {there[2].to, there[2].from}});
+  auto there = patches(Level::kDefault);
+  patch_got({{there[0].to, there[0].from}, {there[1].to, there[1].from}, {there[2].to, there[2].from}});
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ bool is_mapped(const c10::DataPtr& data) {
          (from_managed != nullptr && from_managed(data) != nullptr);
 }
 
-void record_mapped(void* owner, const void* data, size_t nbytes, bool older) noexcept {
+void record_mapped(void* owner, const void* data, size_t nbytes, bool preexisting) noexcept {
   try {
     const auto& mapping = *static_cast<at::MapAllocator*>(owner);
     bool shared_memory = (mapping.flags() & at::ALLOCATOR_MAPPED_SHAREDMEM) != 0;
@@ -108,24 +108,24 @@ void record_mapped(void* owner, const void* data, size_t nbytes, bool older) noe
     if (file == kNoName) file.clear();
     char here[PATH_MAX];
     if (!shared_memory && !file.empty() && file[0] != '/' && getcwd(here, sizeof here) != nullptr) file = std::string(here) + '/' + file;
-    pytracer_foreign birth{};
+    pytracer_external birth{};
     birth.addr = reinterpret_cast<uint64_t>(data);
     birth.nbytes = nbytes;
     birth.identity = reinterpret_cast<uint64_t>(owner);
     birth.file = file.c_str();
     birth.origin = static_cast<uint32_t>(shared_memory ? Origin::kSharedMemory : Origin::kMappedFile);
-    birth.older = older;
-    if (!older) {
-      Who who = who_is_running_in_detail();
-      birth.who_id = who.id;
-      birth.who_where = who.where;
+    birth.preexisting = preexisting;
+    if (!preexisting) {
+      CallSite site = detailed_call_site();
+      birth.site_id = site.id;
+      birth.site_where = site.where;
     }
-    pytracer_foreign_allocated(&birth);
+    pytracer_external_allocated(&birth);
   } catch (...) {
     pytracer_count_hook_error();
   }
 }
 
-const Hook kMapped{"mapped-storages", install, uninstall, redirections};
+const Hook kMapped{"mapped-storages", install, uninstall, patches};
 
 }  // namespace pytracer::hooks

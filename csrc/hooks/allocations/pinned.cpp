@@ -1,5 +1,5 @@
-// Pinned memory: torch's host allocator for CUDA. It is one object of a class that grows with each version of torch, so that it is not
-// wrapped by another: it gets a table of virtual functions of its own, in which only allocate() is ours.
+// Pinned memory: torch's host allocator for CUDA. Its class grows with each version of torch, so it is not wrapped by another object: it
+// gets a copy of its table of virtual functions, in which only allocate() is ours.
 #include "blackbox/layout.h"
 #include "core/core.h"
 #include "hooks/allocations/cpu_allocator.h"
@@ -19,7 +19,7 @@ namespace {
 
 using Allocate = c10::DataPtr (*)(c10::Allocator*, size_t);
 
-// Itanium ABI: what lies before the functions belongs to the table, and its length is not told. What is behind it is never called.
+// Itanium ABI: two words before the functions belong to the table, whose length is unknown. What lies behind it is never called.
 struct Table {
   uintptr_t before[2], functions[64];
 };
@@ -29,7 +29,7 @@ constexpr size_t kBlockWords = 16;
 
 std::atomic<bool> on{false};
 uintptr_t* object = nullptr;  // its first word is the address of its functions
-uintptr_t theirs = 0;
+uintptr_t original = 0;
 Table table{};
 Allocate original_allocate = nullptr;
 std::atomic<c10::DeleterFnPtr> original_deleter{nullptr};
@@ -41,7 +41,7 @@ uintptr_t word_of(const void* block, size_t word) {
   return value;
 }
 
-// The block as it was: the context is what torch finds it by.
+// torch finds the block by the context, which has not changed.
 void deleter(void* block) {
   if (on.load(std::memory_order_relaxed)) record_free(reinterpret_cast<void*>(word_of(block, data_word.load(std::memory_order_relaxed))));
   original_deleter.load(std::memory_order_acquire)(block);
@@ -79,7 +79,7 @@ c10::DataPtr allocate(c10::Allocator* self, size_t nbytes) {
   return data;
 }
 
-// A pointer to a virtual member says where in the table it is; on AArch64 the lowest bit is no part of it.
+// A pointer to a virtual member holds its offset in the table; on AArch64 the lowest bit is not part of it.
 size_t place_of_allocate() {
   auto member = &c10::Allocator::allocate;
   uintptr_t first;
@@ -91,14 +91,14 @@ int is_of_cuda(dl_phdr_info* library, size_t, void*) {
   return strstr(library->dlpi_name, "/libtorch_cuda.so") != nullptr || strstr(library->dlpi_name, "/libtorch_hip.so") != nullptr;
 }
 
-// Asking torch for an allocator that it has not costs a stack trace, and dlopen(RTLD_NOLOAD) looks through directories: 100 us a name.
+// Querying torch for an allocator that it does not have costs a stack trace, and dlopen(RTLD_NOLOAD) searches directories: 100 us a name.
 bool has_cuda() { return dl_iterate_phdr(is_of_cuda, nullptr) != 0; }
 
 bool copy_table() {
-  theirs = *object;
-  iovec local{&table, sizeof table}, remote{reinterpret_cast<void*>(theirs - sizeof table.before), sizeof table};
+  original = *object;
+  iovec local{&table, sizeof table}, remote{reinterpret_cast<void*>(original - sizeof table.before), sizeof table};
   size_t place = place_of_allocate();
-  auto needed = static_cast<ssize_t>(sizeof table.before + (place + 1) * sizeof theirs);
+  auto needed = static_cast<ssize_t>(sizeof table.before + (place + 1) * sizeof original);
   if (place >= std::size(table.functions) || process_vm_readv(getpid(), &local, 1, &remote, 1, 0) < needed) return false;
   original_allocate = reinterpret_cast<Allocate>(table.functions[place]);
   table.functions[place] = reinterpret_cast<uintptr_t>(&allocate);
@@ -127,7 +127,7 @@ const char* install(Level) {
 // Storages that live on keep our deleter.
 void uninstall() {
   on.store(false, std::memory_order_release);
-  if (object != nullptr) set_functions(theirs);
+  if (object != nullptr) set_functions(original);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Storages that were there before the recording: those of all tensors and storages that Python knows.
+// Storages allocated before recording started: those of all tensors and storages that Python knows.
 #include "core/core.h"
 #include "crashsafe/platform/sys.h"
 #include "hooks/allocations/external.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kBetweenLooks = 1024;  // at the clock
 
-// By type alone: isinstance() asks objects for __class__, which runs code of theirs.
+// By type alone: isinstance() reads __class__, which may run code of the object's.
 bool is_a(PyObject* object, PyObject* type) {
   return type != nullptr && PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
 }
@@ -28,8 +28,8 @@ Followed follow_object(PyObject* object) {
 
 }  // namespace
 
-Older follow_older(PyObject* const* objects, size_t count, uint64_t budget_ns) {
-  Older result{};
+Preexisting follow_preexisting(PyObject* const* objects, size_t count, uint64_t budget_ns) {
+  Preexisting result{};
   uint64_t begin = crashsafe::now_ns();
   for (; result.looked_at < count; result.looked_at++) {
     if (result.looked_at % kBetweenLooks == 0 && crashsafe::now_ns() - begin > budget_ns) break;

@@ -1,5 +1,5 @@
-// A CPU allocator that the program registered, wrapped: it need not come to c10::alloc_cpu. Also torch's own where that is not led
-// through us.
+// A CPU allocator that the program registered, wrapped: it need not call c10::alloc_cpu. Also torch's own where that cannot be
+// intercepted.
 #include "hooks/allocations/registered_allocator.h"
 
 #include "blackbox/layout.h"
@@ -21,9 +21,9 @@ c10::Allocator* original = nullptr;
 c10::DeleterFnPtr original_deleter = nullptr;
 std::atomic<bool> on{false};
 
-// Stateless, because raw_deleter() promises one function for all: the context is the data.
+// Stateless, since raw_deleter() promises one function for all storages: the context is the data.
 void deleter(void* data) {
-  if (is_guarded(data)) return free_guarded(data, Tell::kProfiler);
+  if (is_guarded(data)) return free_guarded(data, Notify::kProfiler);
   if (data != nullptr && on.load(std::memory_order_relaxed)) record_free(data);  // before the memory is given back
   InsideAnother inside;
   original_deleter(data);
@@ -32,9 +32,9 @@ void deleter(void* data) {
 class RecordingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    if (void* data = guarded(nbytes, Origin::kCpuAllocator, Tell::kProfiler)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
+    if (void* data = guarded(nbytes, Origin::kCpuAllocator, Notify::kProfiler)) return {data, data, &deleter, c10::Device(c10::DeviceType::CPU)};
     c10::DataPtr data = original_allocate(nbytes);
-    // Another context or deleter: an allocator that we do not know. Leave its pointer alone.
+    // Another context or deleter: an allocator of an unknown kind. Leave its pointer alone.
     if (data.get() != nullptr && data.get() == data.get_context() && data.compare_exchange_deleter(original_deleter, &deleter) &&
         on.load(std::memory_order_relaxed))
       record_storage(data.get(), nbytes, Origin::kCpuAllocator);
@@ -54,7 +54,7 @@ class RecordingAllocator final : public c10::Allocator {
 RecordingAllocator* wrapper = nullptr;  // immortal: live storages point to it
 
 const char* install(Level) {
-  if (c10::GetCPUAllocator() == c10::GetDefaultCPUAllocator() && torchs_own_is_seen()) return nullptr;
+  if (c10::GetCPUAllocator() == c10::GetDefaultCPUAllocator() && default_allocator_is_intercepted()) return nullptr;
   if (!pytracer_open_storages()) return "no room for the table of storages";
   if (wrapper == nullptr) {
     original = c10::GetCPUAllocator();

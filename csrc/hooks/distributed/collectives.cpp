@@ -1,5 +1,5 @@
-// c10d's operators, wrapped at the dispatch key that comes before every backend's and that every tensor has (BackendSelect;
-// torch 2.11 to 2.14, c10/core/DispatchKeySet.h: default_included_set). DDP, FSDP and functional collectives all end here.
+// c10d's operators, wrapped at the dispatch key that precedes every backend's and that every tensor has (BackendSelect;
+// torch 2.11 to 2.14, c10/core/DispatchKeySet.h: default_included_set). DDP, FSDP and functional collectives all call these.
 #include "hooks/distributed/collectives.h"
 
 #include "hooks/allocations/external.h"
@@ -60,7 +60,7 @@ struct Group {
   std::unordered_map<int64_t, uint64_t> point_to_point;  // by peer and direction
 };
 
-// By name, which c10d keeps unique in a process. Held for a look-up: collectives take microseconds at least. A forked child counts anew.
+// By name, which c10d keeps unique in a process. Locked for a look-up: collectives take microseconds at least. A forked child starts anew.
 PerProcess<std::unordered_map<std::string, Group>> groups;
 
 uint32_t write_group(c10d::ProcessGroup& group) {
@@ -102,7 +102,7 @@ struct Sums {
     if (!tensor.defined() || !tensor.has_storage()) return;
     if (count++ == 0) {
       first = tensor;
-      addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // the other one would materialize a copy-on-write tensor
+      addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());  // data_ptr() would materialize a copy-on-write tensor
       storage = storage_addr(tensor);
       follow(tensor.storage(), true);
     }
@@ -171,7 +171,7 @@ struct Arguments {
   }
 };
 
-// What c10d::* was called with; 0 when it is not to be recorded.
+// The arguments of a c10d operator; 0 when the call is not recorded.
 uint64_t describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& schema = op.schema();
   Arguments arguments;
@@ -183,19 +183,19 @@ uint64_t describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
   size_t count = schema.arguments().size();
   for (size_t i = 0; i < count; i++) arguments.read(schema.arguments()[i].name(), stack[stack.size() - count + i]);
   const auto& first = arguments.inputs.first ? arguments.inputs.first : arguments.outputs.first;
-  if (first && first->is_meta()) return 0;  // a trace, not a call
+  if (first && first->is_meta()) return 0;  // traced, not executed
   arguments.conclude();
   if (arguments.group) number_in_group(*arguments.group, slot);
-  Who who = who_is_running_in_detail();
-  slot.who_id = who.id;
-  slot.who_where = who.where;
+  CallSite site = detailed_call_site();
+  slot.who_id = site.id;
+  slot.who_where = site.where;
   if (slot.graph != 0) pytracer_graph_collective(slot.graph);
   return pytracer_collective_scheduled(&slot);
 }
 
 void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }
 
-// The backend's kernel, with the collective named while it runs.
+// Calls the backend's kernel; `current` names the collective meanwhile.
 void dispatch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   Dispatched here;
   try {
@@ -226,7 +226,7 @@ const char* install(Level) {
   if (pytracer_open_collectives() == 0) return "the black box has no room for collectives";
   library = std::make_unique<torch::Library>(torch::Library::IMPL, "c10d", c10::DispatchKey::BackendSelect, __FILE__, __LINE__);
   for (const char* name : kOperators) {
-    // One that this torch does not have would be registered for nothing, without an error.
+    // An operator that this torch does not have would be registered without an error, for nothing.
     if (c10::Dispatcher::singleton().findSchema({std::string("c10d::") + name, ""}))
       library->impl(name, torch::CppFunction::makeFromBoxedFunction<&dispatch>());
   }

@@ -1,11 +1,10 @@
-// Collectives as c10d dispatches them: every argument, before a backend sees it.
+// Collectives as c10d dispatches them: every argument, before a backend gets it.
 #pragma once
 #include <cstdint>
 
 namespace pytracer::hooks {
 
-/// The collective that is being dispatched on the calling thread: its number in the box, and what a backend's range adds. A range
-/// that begins meanwhile is this collective's.
+/// The collective that is being dispatched on the calling thread. A backend's range that begins meanwhile belongs to it.
 struct Dispatched {
   uint64_t number = 0;
   bool taken = false;  ///< a backend's range has begun
@@ -14,7 +13,7 @@ struct Dispatched {
 /// Null outside of a dispatch.
 Dispatched* dispatched_here() noexcept;
 
-/// Begins to watch named ranges, by which backends tell how far collectives get. Again and again is no harm. Any thread.
+/// Begins to watch named ranges, which show how far backends get with collectives. Cheap when they are watched already. Any thread.
 void watch_ranges();
 
 }  // namespace pytracer::hooks

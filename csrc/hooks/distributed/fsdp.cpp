@@ -1,5 +1,5 @@
-// FSDP2's own operators (torch 2.11 to 2.14, _fully_shard/_fsdp_collectives.py), wrapped as c10d's are: where unsharded parameters
-// and gradients lie. Which unit, the range around them says; which parameter, their order.
+// FSDP2's own operators (torch 2.11 to 2.14, _fully_shard/_fsdp_collectives.py), wrapped as c10d's are: addresses of unsharded
+// parameters and gradients. The enclosing range identifies the unit, their order the parameter.
 #include "blackbox/layout.h"
 #include "core/core.h"
 #include "hooks/hooks.h"
@@ -34,7 +34,7 @@ void note(const Operator& noted, const c10::OperatorHandle& op, const torch::jit
     if (!value.isTensorList() || pytracer_open_scoped_tensors() == 0) return;
     std::vector<ScopedTensor> tensors;
     for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (!tensor.defined() || !tensor.has_storage() || tensor.is_meta()) return;  // a trace, not a call
+      if (!tensor.defined() || !tensor.has_storage() || tensor.is_meta()) return;  // traced, not executed
       ScopedTensor item{};
       item.addr = reinterpret_cast<uint64_t>(tensor.const_data_ptr());
       item.nbytes = tensor.nbytes();

@@ -1,8 +1,8 @@
-// Named ranges (USER_SCOPE): how far collectives get, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
-// A range of FSDP's is also the scope of what is called inside of it: its name holds the unit's, e.g. "FSDP::all_gather (layers.0)".
-// Each gets our callback where it is made, in at::RecordFunction's constructor. A global callback would be simpler, but torch copies
-// the list of those for every autograd node, 1700 instructions for a single one (docs/measurements/cost.md).
-// Watched once there is a process group: optimizers make ranges at each step, which a process without collectives would pay for nothing.
+// Named ranges (USER_SCOPE): progress of collectives, as gloo:* and nccl:*; DDP's forward, FSDP's steps. Nothing per operator.
+// A range of FSDP is also the scope of the calls inside of it: its name contains the unit's, e.g. "FSDP::all_gather (layers.0)".
+// Each gets our callback in at::RecordFunction's constructor. A global callback would be simpler, but torch copies the list of those
+// for every autograd node, 1700 instructions for a single one (docs/measurements/cost.md).
+// Watched from the first collective on: optimizers create ranges at each step, for which a process without collectives need not pay.
 #include "blackbox/layout.h"
 #include "core/core.h"
 #include "hooks/distributed/collectives.h"
@@ -25,7 +25,7 @@
 
 namespace pytracer::hooks {
 
-// The constructor: named here by its symbol, since the address of one cannot be taken. Weak: null where it has another one.
+// The constructor: declared by its symbol, since its address cannot be taken. Weak: null where torch has another symbol.
 void construct(at::RecordFunction*, at::RecordScope) __asm__("_ZN2at14RecordFunctionC1ENS_11RecordScopeE") __attribute__((weak));
 
 namespace {
@@ -36,11 +36,11 @@ constexpr const char* kBackends[] = {"gloo:", "nccl:", "ucc:", "mpi:", "xccl:"};
 enum class State { kOff, kReady, kWatched, kWatchedGlobally };
 std::atomic<State> state{State::kOff};
 struct Changes {};
-PerProcess<Changes> changes;        // of the state: one at a time
-thread_local bool came_by = false;  // a range was made through us
+PerProcess<Changes> changes;           // serializes changes of the state
+thread_local bool was_called = false;  // a range was constructed by our function
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
-// Carried from start to end: the name may be gone by then, and a collective may end on another thread.
+// Carried from start to end: the name may be freed by then, and a collective may end on another thread.
 struct Range final : at::ObserverContext {
   bool is_collective = false;
   uint64_t number = 0;
@@ -48,7 +48,7 @@ struct Range final : at::ObserverContext {
   blackbox::NodeRecord range{};
 };
 
-// Names of scopes are journalled once. Units have a handful each; a program that makes up new ones for ever is cut off.
+// Names of scopes are journalled once. Each unit has a handful; a program that generates new ones without end is cut off.
 constexpr size_t kScopeNames = 16384;
 PerProcess<std::unordered_map<std::string, uint32_t>> scopes;
 
@@ -68,12 +68,12 @@ bool is_collective(const char* name) {
   return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const char* prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; });
 }
 
-// NCCL's ranges end when the work is queued on a stream: how far it got, only its own records tell (record/cuda/nccl.py).
+// NCCL's ranges end when the work is queued on a CUDA stream: its progress is only in its own records (record/cuda/nccl.py).
 bool only_queues(const char* name) { return strncmp(name, "nccl:", 5) == 0; }
 
 void reached(uint64_t number, CollectiveState state) { pytracer_collective_reached(number, static_cast<uint32_t>(state)); }
 
-// "gloo:all_reduce" and "allreduce_coalesced_" without what c10d and the backends write differently.
+// "gloo:all_reduce" and "allreduce_coalesced_" without the differences between the spellings of c10d and of the backends.
 struct PlainName {
   char text[32] = {};
   explicit PlainName(const char* name) {
@@ -101,7 +101,7 @@ int is_sought(const void* raw_slot, const void* raw_sought) {
 }
 
 // The number of the collective that this range belongs to: the one being dispatched here, or one that waits for a thread of
-// the backend's. 0 for what a backend does inside of another one, as in monitored_barrier.
+// the backend. 0 for operations inside of another collective, as in monitored_barrier.
 uint64_t number_of(const at::RecordFunction& function) {
   Dispatched* dispatched = dispatched_here();
   if (dispatched != nullptr && !dispatched->taken) {
@@ -141,7 +141,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
   }
 }
 
-// A range may end on another thread than it began on: that one's scope is not its own to leave.
+// A range may end on another thread than it began on, whose scope it must not change.
 void leave(const Range& range) {
   uint32_t current = pytracer_scope(range.outer_scope);
   if (current != range.scope) pytracer_scope(current);
@@ -160,10 +160,10 @@ void on_end(const at::RecordFunction&, at::ObserverContext* context) {
   pytracer_record(static_cast<uint32_t>(RecordKind::kRangeEnd), &range->range, sizeof range->range);
 }
 
-// Into memory that torch has not initialized; what torch's own constructor throws is its caller's.
+// Constructs in uninitialized memory; exceptions of torch's own constructor go to its caller.
 void construct_watched(at::RecordFunction* function, at::RecordScope scope) {
-  if (scope != at::RecordScope::USER_SCOPE) return construct(function, scope);  // our own slot is not redirected
-  came_by = true;
+  if (scope != at::RecordScope::USER_SCOPE) return construct(function, scope);  // our own call is not redirected
+  was_called = true;
   if (state.load(std::memory_order_relaxed) != State::kWatched || !at::isRecordFunctionEnabled()) return construct(function, scope);
   at::StepCallbacks callbacks = at::getStepCallbacks(scope);
   callbacks.callbacks_.push_back({on_start, on_end});
@@ -171,17 +171,17 @@ void construct_watched(at::RecordFunction* function, at::RecordScope scope) {
   new (function) at::RecordFunction(std::move(callbacks));
 }
 
-// Asked where backends make theirs, unseen by anybody else's callbacks.
-bool torch_comes_by() {
+// Tried where backends create their ranges, without running other callbacks.
+bool torch_calls_ours() {
   at::DisableRecordFunctionGuard unseen;
-  came_by = false;
+  was_called = false;
   c10d::Work probe(-1, c10d::OpType::UNKNOWN, "pytracer");
-  return came_by;
+  return was_called;
 }
 
-const Redirection kThere{reinterpret_cast<void*>(construct), reinterpret_cast<void*>(construct_watched)};
+const GotPatch kPatch{reinterpret_cast<void*>(construct), reinterpret_cast<void*>(construct_watched)};
 
-std::vector<Redirection> redirections(Level) { return {kThere}; }
+std::vector<GotPatch> patches(Level) { return {kPatch}; }
 
 const char* install(Level level) {
   state.store(State::kReady, std::memory_order_release);
@@ -192,22 +192,22 @@ const char* install(Level level) {
 void uninstall() {
   changes.with([](Changes&) {
     if (state.exchange(State::kOff, std::memory_order_relaxed) == State::kWatchedGlobally) at::removeCallback(handle);
-    redirect({{kThere.to, kThere.from}});
+    patch_got({{kPatch.to, kPatch.from}});
   });
 }
 
 }  // namespace
 
 void watch_ranges() {
-  if (state.load(std::memory_order_relaxed) != State::kReady) return;  // asked at each collective
+  if (state.load(std::memory_order_relaxed) != State::kReady) return;  // called for each collective
   changes.with([](Changes&) {
     if (state.load(std::memory_order_relaxed) != State::kReady) return;
-    if (torch_comes_by()) return state.store(State::kWatched, std::memory_order_relaxed);
+    if (torch_calls_ours()) return state.store(State::kWatched, std::memory_order_relaxed);
     handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::USER_SCOPE}));
     state.store(State::kWatchedGlobally, std::memory_order_relaxed);
   });
 }
 
-const Hook kRanges{"ranges", install, uninstall, redirections};
+const Hook kRanges{"ranges", install, uninstall, patches};
 
 }  // namespace pytracer::hooks

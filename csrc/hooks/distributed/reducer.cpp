@@ -6,7 +6,7 @@ namespace pytracer::hooks {
 
 std::vector<Bucket> buckets_of(const c10d::Reducer& reducer) {
   std::vector<Bucket> out;
-  // false: the tensors themselves; the default would return fresh zeros
+  // false: the tensors themselves; by default it would return fresh zeros
   for (c10d::GradBucket& bucket : reducer.get_grad_buckets(false)) {
     const at::Tensor& buffer = bucket.getBufferRef();
     if (!buffer.defined() || !buffer.has_storage()) continue;

@@ -1,4 +1,4 @@
-// DDP's bucket layout, as its Reducer has it now.
+// The current bucket layout of a DDP Reducer.
 #pragma once
 #include <cstdint>
 #include <memory>

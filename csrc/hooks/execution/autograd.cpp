@@ -1,6 +1,6 @@
-// Autograd nodes: their history through Engine::evaluate_function, which torch's own threads call for each; the one running now
-// through torch::autograd::get_current_node(). Not through a global RecordFunction: torch copies the list of those for every node,
-// 200 ns for the first of them, and sets up one for each node, 270 ns more (docs/measurements/cost.md).
+// Autograd nodes: their history by Engine::evaluate_function, which torch's threads call for each; the one running now by
+// torch::autograd::get_current_node(). Not by a global RecordFunction: torch copies the list of callbacks for every node, 200 ns for the
+// first of them, and sets up a RecordFunction for each node, 270 ns more (docs/measurements/cost.md).
 #include "blackbox/layout.h"
 #include "core/core.h"
 #include "core/core_cuda.h"
@@ -9,6 +9,7 @@
 #include "hooks/support/call_site.h"
 #include "hooks/support/got_patch.h"
 #include "hooks/support/intern.h"
+#include "hooks/support/node_classes.h"
 #include "hooks/support/tensors.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -26,7 +27,7 @@ using torch::autograd::InputBuffer;
 using torch::autograd::Node;
 using torch::autograd::ReadyQueue;
 
-// Private in torch: named here by its symbol, the same in 2.11, 2.13 and 2.14. Weak: null where it has another one.
+// Private in torch: declared by its symbol, the same in 2.11, 2.13 and 2.14. Weak: null where torch has another symbol.
 void evaluate_function(torch::autograd::Engine*, std::shared_ptr<GraphTask>&, Node*, InputBuffer&, const std::shared_ptr<ReadyQueue>&) __asm__(
     "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE")
     __attribute__((weak));
@@ -36,7 +37,7 @@ namespace {
 using blackbox::NodeRecord;
 using Name = char[sizeof(NodeRecord::name)];
 
-// Names of classes, by vtable. Those of Python classes are copied each time: a class may die, and its name's address with it.
+// Names of classes, by vtable. Those of Python classes are copied each time: a class may be destroyed, and its name with it.
 constexpr uint32_t kNamesLog2 = 10, kNames = 1u << kNamesLog2;
 InternMap<kNamesLog2 + 1> known_names;
 Name names[kNames];
@@ -77,7 +78,8 @@ void name_of(Name& to, const Node& node) {
     name_unknown(to, node, vtable);
 }
 
-// The engine changes to the node's stream a moment later. What an id stands for never changes, and asking takes longer than all the rest.
+// The engine switches to the node's CUDA stream a moment later. The handle of an id never changes, and the query takes longer than all
+// the rest.
 void note_stream_of(Node& node, NodeRecord& record) {
   pytracer_stream here{};
   if (pytracer_current_stream(&here) == 0) return;
@@ -96,7 +98,7 @@ void note_stream_of(Node& node, NodeRecord& record) {
   record.stream = last.handle;
 }
 
-// noexcept in effect: an error of ours must not become one of the backward pass.
+// An error of ours must not become one of the backward pass.
 __attribute__((noinline)) void node_runs(Node& node, const InputBuffer& inputs) noexcept {
   node_begins();
   try {
@@ -116,7 +118,7 @@ __attribute__((noinline)) void node_runs(Node& node, const InputBuffer& inputs) 
   }
 }
 
-// Nodes at which autograd.grad() only picks up its results are not run.
+// Nodes where autograd.grad() only captures its results are not executed.
 bool is_needed(const GraphTask& task, Node* node) {
   if (task.exec_info_.empty()) return true;
   auto found = task.exec_info_.find(node);
@@ -126,15 +128,15 @@ bool is_needed(const GraphTask& task, Node* node) {
 void evaluate(torch::autograd::Engine* engine, std::shared_ptr<GraphTask>& task, Node* node, InputBuffer& inputs,
               const std::shared_ptr<ReadyQueue>& queue) {
   if (on.load(std::memory_order_relaxed) && is_needed(*task, node)) node_runs(*node, inputs);
-  evaluate_function(engine, task, node, inputs, queue);  // our own slot is not redirected
+  evaluate_function(engine, task, node, inputs, queue);  // our own call is not redirected
 }
 
-const Redirection kThere{reinterpret_cast<void*>(evaluate_function), reinterpret_cast<void*>(evaluate)};
+const GotPatch kPatch{reinterpret_cast<void*>(evaluate_function), reinterpret_cast<void*>(evaluate)};
 
-// Called by the crash handler on the crashed thread: reads, and nothing else. On a thread that torch never saw, its thread-locals
-// would be allocated now, perhaps below the malloc that found the heap damaged and holds its lock: a hang instead of a death.
+// Called by the crash handler on the crashed thread: reads, and nothing else. On a thread that has never used torch, its thread-locals
+// would be allocated now, perhaps below the malloc that found the heap corrupted and holds its lock: a hang instead of a death.
 bool probe(pytracer_node* out) {
-  if (!can_ask_for_node()) return false;
+  if (!has_torch_thread_locals()) return false;
   auto node = torch::autograd::get_current_node();
   if (!node) return false;
   out->name = node_class(*node, out->is_python);
@@ -143,26 +145,26 @@ bool probe(pytracer_node* out) {
   return true;
 }
 
-std::vector<Redirection> redirections(Level level) {
+std::vector<GotPatch> patches(Level level) {
   if (level == Level::kLight) return {};
-  return {kThere};
+  return {kPatch};
 }
 
 const char* install(Level level) {
   pytracer_set_node_probe(probe);
   if (level == Level::kLight) return nullptr;
-  if (slots_led_to(kThere.to) == 0) return "torch's engine does not call its nodes as known: there is no history of them";
+  if (patched_slots(kPatch.to) == 0) return "torch's engine does not call its nodes as known: there is no history of them";
   on.store(true, std::memory_order_release);
   return nullptr;
 }
 
 void uninstall() {
   pytracer_set_node_probe(nullptr);
-  if (on.exchange(false, std::memory_order_acq_rel)) redirect({{kThere.to, kThere.from}});
+  if (on.exchange(false, std::memory_order_acq_rel)) patch_got({{kPatch.to, kPatch.from}});
 }
 
 }  // namespace
 
-const Hook kAutograd{"autograd-nodes", install, uninstall, redirections};
+const Hook kAutograd{"autograd-nodes", install, uninstall, patches};
 
 }  // namespace pytracer::hooks

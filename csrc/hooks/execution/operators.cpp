@@ -10,7 +10,7 @@ namespace {
 
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
-// noexcept in effect: torch would turn an exception into a warning per operator.
+// Never throws: torch would turn an exception into a warning per operator.
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
   try {
     blackbox::NodeRecord record{};

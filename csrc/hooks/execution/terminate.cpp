@@ -1,4 +1,4 @@
-// std::terminate: the type and the words of a C++ exception that nobody caught. abort() follows, and its report has neither.
+// std::terminate: the type and the message of an uncaught C++ exception. abort() follows, and its report has neither.
 #include "blackbox/layout.h"
 #include "core/core.h"
 #include "hooks/hooks.h"
@@ -21,7 +21,7 @@ constexpr size_t kTypeBytes = 512, kWhatBytes = 4096;
 constexpr const char kHoldsPython[] = "N8pybind1117error_already_setE";  // mangled: its what() takes the GIL
 
 std::terminate_handler previous = nullptr;
-bool placed = false;  // ours is the handler, or somebody else's that may call it
+bool placed = false;  // ours is the handler, or another one that may call it
 bool writing = false;
 thread_local bool t_entered __attribute__((tls_model("initial-exec"))) = false;
 
@@ -43,7 +43,7 @@ void add_type(Words& words, const std::type_info& type) {
   free(demangled);
 }
 
-// `throw;` finds its handler at once, a few lines on, and allocates nothing.
+// `throw;` finds the catch below at once, and allocates nothing.
 void add_what(Words& words, const std::type_info& type) {
   if (strcmp(type.name(), kHoldsPython) == 0 && PyGILState_Check() == 0) return;
   try {
@@ -57,7 +57,7 @@ void add_what(Words& words, const std::type_info& type) {
 void write_entry() {
   Words words;
   words.head = {static_cast<int32_t>(syscall(SYS_gettid)), 0, 0, 0};
-  // Empty for none and for an exception of another language, whose header is not what abi::__cxa_current_exception_type takes it for.
+  // Empty when there is none, and for an exception of another language, whose header abi::__cxa_current_exception_type would misread.
   if (std::current_exception() != nullptr) {
     if (const std::type_info* type = abi::__cxa_current_exception_type()) {
       add_type(words, *type);
@@ -68,7 +68,7 @@ void write_entry() {
                    sizeof words.head + words.head.type_nbytes + words.head.what_nbytes);
 }
 
-// Entered again when what() itself terminates, or when a handler that was set after ours goes round: the one before us goes on.
+// Entered again when what() itself terminates, or when a handler that was set after ours calls it: then the previous one runs.
 void on_terminate() {
   if (writing && !t_entered) {
     t_entered = true;
@@ -86,7 +86,7 @@ const char* install(Level) {
   return nullptr;
 }
 
-// A handler that was set after ours stays, and may call ours: then we stay below it, and only pass on.
+// A handler that was set after ours remains, and may call ours, which then only calls the previous one.
 void uninstall() {
   writing = false;
   if (std::get_terminate() != on_terminate) return;

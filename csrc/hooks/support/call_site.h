@@ -1,4 +1,4 @@
-// Who is running on this thread: the Python line, or the autograd node. A few nanoseconds, no lock, no GIL, no allocation
+// Call sites: the Python line or the autograd node that the calling thread executes. A few nanoseconds, no lock, no GIL, no allocation
 // after a thread's first call.
 #pragma once
 #include "core/core.h"
@@ -7,34 +7,27 @@
 #include <string>
 #include <vector>
 
-namespace torch::autograd {
-struct Node;
-}
-
 namespace pytracer::hooks {
 
 /// A journal id and the place in it (schema.py: CODE, NODE or SITE).
-using Who = pytracer_who;
+using CallSite = pytracer_call_site;
 
 /// With the GIL held. Files below `library_directories` are not the user's own.
-void prepare_who(const std::vector<std::string>& library_directories);
+void prepare_call_sites(const std::vector<std::string>& library_directories);
 
 /// For small storages: the innermost Python frame, or the running autograd node.
-Who who_is_running() noexcept;
+CallSite current_call_site() noexcept;
 
-/// For large ones: both, and the first Python frame of the user's own besides.
-Who who_is_running_in_detail() noexcept;
+/// For large ones: both, and the first Python frame of the user's own code.
+CallSite detailed_call_site() noexcept;
 
-/// For guarded storages, which are few or slow anyway: up to kStackPlaces Python frames, and the node.
-Who who_is_running_with_stack() noexcept;
+/// For guarded storages, which are few, or slow anyway: up to kStackPlaces Python frames, and the node.
+CallSite call_site_with_stack() noexcept;
 
-/// An autograd node begins on the calling thread: until none is found running, it is worth asking which.
+/// An autograd node begins on the calling thread: from here on torch is asked for the running node, until there is none.
 void node_begins() noexcept;
 
-/// True when torch's thread-locals exist on the calling thread: asking for its node allocates nothing. For the crash handler.
-bool can_ask_for_node() noexcept;
-
-/// Name of a node's class without allocating: mangled C++ name, or tp_name of a Python class.
-const char* node_class(const torch::autograd::Node& node, bool& is_python) noexcept;
+/// True when torch's thread-locals exist on the calling thread: a query for its node allocates nothing. For the crash handler.
+bool has_torch_thread_locals() noexcept;
 
 }  // namespace pytracer::hooks

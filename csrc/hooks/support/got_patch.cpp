@@ -21,11 +21,11 @@ constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT, kGlobDat = R_X86_64_GLOB_DAT;
 constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT, kGlobDat = R_AARCH64_GLOB_DAT;
 #endif
 
-// Nearly every slot of the 150 000 holds another function than those that are looked for: one look at a bit tells.
+// Nearly all of the 150 000 entries hold other functions than those that are looked for: one bit rules them out.
 class Sought {
  public:
-  explicit Sought(const std::vector<Redirection>& redirections) {
-    for (const Redirection& one : redirections) {
+  explicit Sought(const std::vector<GotPatch>& patches) {
+    for (const GotPatch& one : patches) {
       if (one.from == nullptr) continue;
       for (const void* function : {one.from, one.to}) bits_[word(function)] |= bit(function);
     }
@@ -39,13 +39,13 @@ class Sought {
 };
 
 struct Work {
-  const std::vector<Redirection>& redirections;
+  const std::vector<GotPatch>& patches;
   const Sought sought;
   uintptr_t own[2];        // load addresses of our libraries
   std::vector<int> slots;  // of each redirection
 };
 
-std::vector<std::pair<const void*, int>> last_walk;  // where to, how many slots
+std::vector<std::pair<const void*, int>> last_walk;  // function, entries that hold it
 
 uintptr_t page_of(uintptr_t addr) { return addr & ~(static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)) - 1); }
 
@@ -80,7 +80,7 @@ int each_library(dl_phdr_info* info, size_t, void* argument) {
     if (dynamic->d_tag == DT_PLTRELSZ) sizes[0] = dynamic->d_un.d_val;
     if (dynamic->d_tag == DT_RELA) tables[1] = dynamic->d_un.d_ptr;
     if (dynamic->d_tag == DT_RELASZ) sizes[1] = dynamic->d_un.d_val;
-    // The linker puts those without a symbol first: in libtorch_cpu 225 970 of 321 106, which nobody needs to bring into memory.
+    // The linker puts those without a symbol first: in libtorch_cpu 225 970 of 321 106, whose pages need not be read.
     if (dynamic->d_tag == DT_RELACOUNT) first[1] = dynamic->d_un.d_val;
   }
   for (int t = 0; t < 2; t++) {
@@ -92,8 +92,8 @@ int each_library(dl_phdr_info* info, size_t, void* argument) {
       auto* slot = reinterpret_cast<void**>(base + entries[i].r_offset);
       void* value = std::atomic_ref(*slot).load(std::memory_order_relaxed);
       if (!work.sought.maybe(value)) continue;
-      for (size_t one = 0; one < work.redirections.size(); one++) {
-        auto [from, to] = work.redirections[one];
+      for (size_t one = 0; one < work.patches.size(); one++) {
+        auto [from, to] = work.patches[one];
         if (from != nullptr && (value == to || (value == from && store(slot, to, relro, relro_end)))) work.slots[one]++;
       }
     }
@@ -108,17 +108,17 @@ uintptr_t library_of(const void* symbol) {
 
 }  // namespace
 
-void redirect(const std::vector<Redirection>& redirections) {
-  Work work{redirections,
-            Sought(redirections),
+void patch_got(const std::vector<GotPatch>& patches) {
+  Work work{patches,
+            Sought(patches),
             {library_of(reinterpret_cast<void*>(each_library)), library_of(reinterpret_cast<void*>(pytracer_recording))},
-            std::vector<int>(redirections.size())};
+            std::vector<int>(patches.size())};
   dl_iterate_phdr(each_library, &work);
   last_walk.clear();
-  for (size_t one = 0; one < redirections.size(); one++) last_walk.emplace_back(redirections[one].to, work.slots[one]);
+  for (size_t one = 0; one < patches.size(); one++) last_walk.emplace_back(patches[one].to, work.slots[one]);
 }
 
-int slots_led_to(const void* function) {
+int patched_slots(const void* function) {
   for (const auto& [to, slots] : last_walk)
     if (to == function) return slots;
   return 0;

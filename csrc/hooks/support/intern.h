@@ -1,4 +1,4 @@
-// Addresses to journal ids, without a lock. Entries are retired when what they name dies.
+// Addresses to journal ids, without a lock. Entries are removed when the object is destroyed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,7 +19,7 @@ class InternMap {
     return 0;
   }
 
-  /// Adds a key. Two threads may add the same one: both entries name the same thing. False when the map is full.
+  /// Adds a key. Two threads may add the same one: both entries mean the same thing. False when the map is full.
   bool add(uint64_t key, uint32_t id) noexcept {
     for (uint64_t i = 0, at = first(key); i < kSlots; i++, at = (at + 1) & kMask) {
       uint64_t seen = slots_[at].key.load(std::memory_order_relaxed);
@@ -32,7 +32,7 @@ class InternMap {
     return false;
   }
 
-  /// Forgets every entry of `key`. True when there was one.
+  /// Removes every entry of `key`. True when there was one.
   bool retire(uint64_t key) noexcept {
     bool found = false;
     for (uint64_t i = 0, at = first(key); i < kSlots; i++, at = (at + 1) & kMask) {

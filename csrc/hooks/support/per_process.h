@@ -8,11 +8,11 @@
 
 namespace pytracer::hooks {
 
-/// A T for each process, made at the first use. One that was inherited is never touched again, and not destroyed.
+/// A T for each process, created at the first use. An inherited one is never touched again, and not destroyed.
 template <class T>
 class PerProcess {
  public:
-  /// Calls `use` with this process's T while nobody else does. Held only for a moment; what is called may not come back here.
+  /// Calls `use` with this process's T under the mutex. Held only for a moment; `use` may not call this again.
   template <class Use>
   auto with(Use use) {
     Held& mine = held();
@@ -31,7 +31,7 @@ class PerProcess {
     Held* seen = held_.load(std::memory_order_acquire);
     if (seen != nullptr && seen->pid == getpid()) return *seen;
     auto made = std::make_unique<Held>();
-    // release: who gets it sees it made. When another thread was first, its is ours, too.
+    // release: a thread that gets it sees it initialized. When another thread was first, its T is used.
     return held_.compare_exchange_strong(seen, made.get(), std::memory_order_acq_rel) ? *made.release() : *seen;
   }
 

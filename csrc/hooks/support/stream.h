@@ -1,4 +1,4 @@
-// The CUDA stream that a record's thread works on. A load and a branch where the process does not use CUDA.
+// The current CUDA stream of a record's thread. A load and a branch where the process does not use CUDA.
 #pragma once
 #include "blackbox/layout.h"
 #include "core/core_cuda.h"

@@ -29,7 +29,7 @@ def _try(box: Any) -> bool:
 def _try_here(box: Any, torch: Any) -> bool:
     first, alive = _probe(torch, offset=91, shape=(3, 413))
     second, alive_too = _probe(torch, offset=67, shape=(7, 83))
-    known = bool(box.lib.pytracer_learn_torch(first, second))
+    known = bool(box.lib.pytracer_probe_torch_layout(first, second))
     del alive, alive_too  # until here
     return known
 

@@ -1,4 +1,4 @@
-#include "guard/pages.h"
+#include "guard/pool/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

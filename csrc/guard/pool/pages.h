@@ -1,4 +1,4 @@
-// The system calls of guard mode: what makes pages fault, and what makes them memory again. Every result is checked.
+// The system calls of guard mode: they make pages fault, and make them memory again. Every result is checked.
 #pragma once
 #include <cstddef>
 #include <cstdint>

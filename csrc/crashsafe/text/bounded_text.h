@@ -1,4 +1,4 @@
-// Names and paths put together in a buffer, without stdio.
+// Names and paths composed in a buffer, without stdio.
 #pragma once
 #include <cstddef>
 #include <cstdint>

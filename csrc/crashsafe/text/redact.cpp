@@ -1,6 +1,6 @@
 // Function for function the same as pytracer/launcher/redact.py: read that one first. What it looks back at is kept aside,
 // because the words are rewritten in place.
-#include "crashsafe/file/redact.h"
+#include "crashsafe/text/redact.h"
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@ struct ProgramOption {
   char letter;
 };
 
-#include "crashsafe/file/secret_words.inc"
+#include "crashsafe/text/secret_words.inc"
 
 enum class Judgement { kNo, kYes, kIfHex };
 constexpr size_t kStretch = 16, kFar = 1024;
@@ -54,7 +54,7 @@ using Class = bool (*)(char);
 
 Class class_of(char kind) { return kind == 'A' ? is_alnum : kind == 'X' ? is_lower_hex : kind == 'U' ? is_upper_or_digit : is_token; }
 
-// One word of a command line, with what stood before the place that is looked at: the bytes there may be overwritten.
+// One word of a command line, with a copy of what precedes the current position: the bytes there may be overwritten.
 struct Text {
   const char* data;
   size_t nbytes;
@@ -208,7 +208,8 @@ bool looks_random(const Text& text, size_t begin, size_t end) {
   return digit && longest >= kStretch;
 }
 
-// By what a secret that is told by its look begins: most characters begin none. The shapes of a character lie together, from `first` on.
+// Secrets that are recognized by their shape, by first character: most characters begin none. Those of one character are adjacent, from
+// `first` on.
 constexpr size_t kShapes = std::size(kTokenShapes);
 struct Beginning {
   bool any = false;

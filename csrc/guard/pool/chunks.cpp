@@ -1,6 +1,6 @@
-#include "guard/chunks.h"
+#include "guard/pool/chunks.h"
 
-#include "guard/pages.h"
+#include "guard/pool/pages.h"
 
 #include <cerrno>
 #include <cstdlib>

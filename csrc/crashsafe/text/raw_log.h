@@ -16,7 +16,7 @@ class RawLine {
     for (; *s != 0; s++) put(*s, false);
     return *this;
   }
-  /// One word of a command for the user to type: as it is, or in $'...' of bash and zsh. A path may hold anything.
+  /// One word of a command for the user to type: as it is, or in $'...' of bash and zsh. A path may contain anything.
   RawLine& word(const char* s) noexcept {
     bool plain = *s != 0;
     for (const char* c = s; *c != 0; c++) {
@@ -40,16 +40,16 @@ class RawLine {
   }
   void write_out() noexcept {
     buffer_[used_++] = '\n';
-    // A full pipe that nobody reads, or a stopped terminal, must not keep the process from dying; SIGPIPE must not be how.
+    // A full pipe without a reader, or a stopped terminal, must not keep the process from dying; it must not die of SIGPIPE.
     pollfd target{2, POLLOUT, 0};
     timespec most{0, 100'000'000};
     if (syscall(SYS_ppoll, &target, 1, &most, nullptr, sizeof(uint64_t)) != 1 || target.revents != POLLOUT) return;
     ssize_t ignored = ::write(2, buffer_, used_);
-    (void)ignored;  // nobody is left to be told
+    (void)ignored;  // there is no other channel
   }
 
  private:
-  // What is no visible ASCII would steer the terminal that shows the line: its bytes are written as \xNN.
+  // Bytes other than visible ASCII could control the terminal that shows the line: they are written as \xNN.
   bool put(char c, bool quoted) noexcept {
     auto byte = static_cast<unsigned char>(c);
     bool seen = byte >= 0x20 && byte < 0x7f, escaped = quoted && (c == '\\' || c == '\'');

@@ -1,4 +1,4 @@
-#include "crashsafe/handler/deadline.h"
+#include "crashsafe/platform/deadline.h"
 
 namespace pytracer::crashsafe {
 namespace {

@@ -1,8 +1,8 @@
 // Parts of the pool of small storages. With markers a part is opened as a whole: memory whose pages fault until they are used.
-// A part in which nothing lives any more becomes address space again, and its page tables are given back. Callers hold the
-// lock of guard.cpp.
+// A part without live storages becomes address space again, and its page tables are given back. Callers hold the
+// lock of pool.h.
 #pragma once
-#include "guard/arena.h"
+#include "guard/pool/arena.h"
 
 namespace pytracer::guard {
 
@@ -14,7 +14,7 @@ class Chunks {
   /// For Arena::place without markers: 0 when no chunk there is open, else the first unit behind those that are.
   uint32_t behind_open(uint32_t first, uint32_t units) const noexcept;
 
-  /// Opens what the run lies in. `may_open()`: false when the budget of mappings says no. 0, kOverBudget or an errno.
+  /// Opens what the run lies in. `may_open()`: false when the budget of mappings is used up. 0, kOverBudget or an errno.
   template <class MayOpen>
   int open_all(uint32_t first, uint32_t units, MayOpen may_open) noexcept {
     for (uint32_t c = first / kUnits; c <= (first + units - 1) / kUnits; c++)
@@ -25,10 +25,10 @@ class Chunks {
     return 0;
   }
 
-  /// A run begins to live; `before`: where the arena stood until now.
+  /// A run is allocated; `before`: the arena's cursor until now.
   void enter(uint32_t first, uint32_t units, uint32_t before) noexcept;
 
-  /// It is gone: chunks in which nothing lives are closed, but for the one that is being filled.
+  /// It is freed: chunks without live storages are closed, except for the one that is being filled.
   void leave(uint32_t first, uint32_t units) noexcept;
 
   /// A run of an open chunk was closed by itself, which splits the chunk's mapping.

@@ -1,6 +1,6 @@
-#include "guard/arena.h"
+#include "guard/pool/arena.h"
 
-#include "guard/pages.h"
+#include "guard/pool/pages.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@ constexpr size_t kPageTable = 2ull << 20;  // what one page of page tables maps:
 constexpr size_t kLeast = 256ull << 20;
 constexpr size_t kFirst = 32ull << 20;  // whole chunks of chunks.h, and so is each doubling
 
-// Under a limit (ulimit -v) address space is the program's before it is ours.
+// Under a limit (ulimit -v) the program's needs come first.
 size_t affordable(size_t most, bool& limited) {
   rlimit limit{};
   limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -35,7 +35,7 @@ bool Arena::open(size_t most, size_t unit_bytes, bool large, const Slot* slots) 
   }
   if (low_ == nullptr) return false;
   bytes_ = limited ? kFirst : most_bytes_;
-  if (bytes_ < most_bytes_) munmap(low_ + bytes_, most_bytes_ - bytes_);  // room to grow, as long as nobody else takes it
+  if (bytes_ < most_bytes_) munmap(low_ + bytes_, most_bytes_ - bytes_);  // room to grow, unless another mapping takes it
   unit_ = unit_bytes;
   large_ = large;
   count_ = static_cast<uint32_t>(bytes_ / unit_bytes);

@@ -1,16 +1,16 @@
-// Where guarded storages lie: one reservation in equal units, handed out in rounds, so that what was freed last is used last.
+// Addresses of guarded storages: one reservation in equal units, allocated in rounds, so that what was freed last is reused last.
 //
 //     [guard] [data ... data] [guard] [data] [guard] ...
 //
-// Every run of data ends with a guard unit of its own; the one before it belongs to the run before, or nothing lives there.
-// Callers hold the lock of guard.cpp.
+// Every run of data ends with a guard unit of its own; the one before it belongs to the previous run, or is unused.
+// Callers hold the lock of pool.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace pytracer::guard {
 
-/// One guarded storage: the truth, in private memory. The black box has a copy that others may read and harm.
+/// One guarded storage, in private memory: the black box has a copy, which others may read and damage.
 struct Slot {
   char* base = nullptr;
   size_t nbytes = 0;

@@ -1,14 +1,14 @@
-#include "core/file/recorded_environment.h"
+#include "core/process/recorded_environment.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 
-namespace pytracer::recorder {
+namespace pytracer::core {
 namespace {
 
-#include "core/file/environment_names.inc"
+#include "core/process/environment_names.inc"
 
 constexpr size_t kNames = std::size(kEnvironmentNames);
 constexpr size_t kTextBytes = [] {
@@ -44,7 +44,7 @@ int compare(const char* entry, const char* name) {
 
 bool is_recorded(const char* entry) noexcept {
   if (strchr(entry, '=') == nullptr) return false;
-  size_t low = 0, high = kNames;  // hundreds of names, and every process asks for each variable
+  size_t low = 0, high = kNames;  // hundreds of names, compared with each variable of every process
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     int order = compare(entry, kPacked.text + kPacked.at[middle]);
@@ -57,4 +57,4 @@ bool is_recorded(const char* entry) noexcept {
   return false;
 }
 
-}  // namespace pytracer::recorder
+}  // namespace pytracer::core
