@@ -1,12 +1,12 @@
-"""Holds what runs while a process dies to what it may call.
+"""Holds what runs while a process dies to what it may call, and each folder of csrc/ to what it may include.
 
     python scripts/check_crashsafe.py       exit 1 with one line per problem
 
-Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow;
-those objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so
-with what a preloaded library may be: no library but libc, nothing bound lazily, never unloaded,
-thread-locals in the static block. Objects come from build/ when they are newer than the sources, else they are compiled
-as setup.py would.
+Four things are compared: the includes of csrc/ with the table below; the undefined symbols of the objects of
+csrc/crashsafe with csrc/crashsafe/symbols.allow; those objects with the rule that nothing in them is initialized or
+guarded at run time; and pytracer/libpytracer_core.so with what a preloaded library may be: no library but libc, nothing
+bound lazily, never unloaded, thread-locals in the static block. Objects come from build/ when they are newer than the
+sources, else they are compiled as setup.py would.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from elftools.elf.sections import SymbolTableSection
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+SELF = "scripts/check_crashsafe.py"
 ALLOW = CSRC / "crashsafe" / "symbols.allow"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
@@ -38,6 +40,29 @@ NOW, NOW_1, NODELETE_1 = 0x8, 0x1, 0x8
 TLS_BYTES = 128
 # Relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
 DYNAMIC_TLS = {"EM_X86_64": {16, 17, 36}, "EM_AARCH64": {1028, 1029, 1031}}
+# Folder of csrc/ -> what its files may include besides their own folder. core and guard do not include each other: core
+# calls guard's interface, through which guard gets what it needs of core.
+MAY_INCLUDE = {
+    "blackbox": (),
+    "crashsafe": ("blackbox/",),
+    "guard": ("blackbox/", "crashsafe/"),
+    "core": ("blackbox/", "crashsafe/", "guard/guard.h"),
+    "helper": ("crashsafe/threads/helper_protocol.h",),
+    "hooks": ("blackbox/", "crashsafe/", "core/"),
+    "cuda": ("blackbox/", "core/", "hooks/"),
+    "bindings": ("core/", "hooks/"),
+    "testing": ("blackbox/", "crashsafe/", "core/"),
+}
+# Headers of other projects, by their first path component: only these folders may include them.
+RESTRICTED = {
+    "Python.h": ("hooks", "bindings"),
+    "pybind11": ("cuda", "bindings"),
+    "torch": ("hooks", "cuda", "bindings"),
+    "ATen": ("hooks", "cuda"),
+    "c10": ("hooks", "cuda"),
+    "cuda_runtime_api.h": ("cuda",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 FORBIDDEN_IN_CORE = {
     "__tls_get_addr": "a thread-local is not initial-exec: this may allocate",
     "__cxa_guard_acquire": "a function-local static has a guard: build with -fno-threadsafe-statics",
@@ -125,6 +150,23 @@ def source_of(path: Path) -> str:
     return "/".join(("csrc", *below)).removesuffix(".o")
 
 
+def check_includes(csrc: Path) -> list[str]:
+    """The includes of every file below `csrc` against MAY_INCLUDE and RESTRICTED."""
+    problems = []
+    for path in sorted(p for p in csrc.rglob("*") if p.suffix in (".cpp", ".h", ".c", ".inc")):
+        name = path.relative_to(csrc).as_posix()
+        folder = name.partition("/")[0]
+        for own, system in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if folder not in MAY_INCLUDE:
+                problems.append(f"csrc/{name}: MAY_INCLUDE of {SELF} has no line for csrc/{folder}")
+                break
+            if own and not own.startswith((f"{folder}/", *MAY_INCLUDE[folder])):
+                problems.append(f"csrc/{name}: includes {own}, which {folder}/ must not see")
+            if folder not in RESTRICTED.get(system.partition("/")[0], (folder,)):
+                problems.append(f"csrc/{name}: includes <{system}>, which {folder}/ must not see")
+    return problems
+
+
 def symbols(elf: Any, section: str = ".symtab") -> Iterator[Any]:
     """The symbols of an ELF file, without the nameless ones."""
     table = elf.get_section_by_name(section)
@@ -205,6 +247,7 @@ def main() -> int:
     if not core.exists():
         raise SystemExit(f"{name_of(core)} is not built: make build")
     allowed, problems = read_allowed(ALLOW)
+    problems += check_includes(CSRC)
     with tempfile.TemporaryDirectory() as directory:
         problems += check_objects(built_objects() or compile_objects(Path(directory)), allowed)
     problems += check_core(core)
