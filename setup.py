@@ -30,8 +30,8 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 # no-plt: calls between libraries go straight through the address table, without a stub, one more line of code to fetch.
 # no-tree-slp-vectorize: a record is a few small fields; gathered into vectors first, they take twice the instructions.
-COMMON = ["-std=c++20", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-fno-tree-slp-vectorize"]
-COMMON += ["-Wall", "-Wextra", "-Werror"]
+COMMON = ["-std=c++20", f"-I{CSRC}", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-fno-plt"]
+COMMON = [*COMMON, "-fno-tree-slp-vectorize", "-Wall", "-Wextra", "-Werror"]
 # -fno-threadsafe-statics: the guards live in libstdc++, and the core needs only libc and libgcc.
 CORE = [
     *COMMON,
@@ -44,8 +44,8 @@ CORE = [
     f'-DPYTRACER_VERSION="{VERSION}"',
 ]
 # nodelete: live storages hold our deleter, threads our stacks. now: nothing binds lazily while the process dies.
-# sort-section: csrc/crashsafe/large.h. noseparate-code: two mappings less, for every process that starts or forks.
-# static-libgcc: each would load libgcc_s.so.1 for us, for 0.1 ms; see csrc/recorder/unwind_tables.cpp.
+# sort-section: csrc/crashsafe/platform/large.h. noseparate-code: two mappings less, for every process that starts.
+# static-libgcc: each would load libgcc_s.so.1 for us, for 0.1 ms; see csrc/core/interpose/unwind_tables.cpp.
 CORE_LINK = [
     "-shared",
     "-Wl,-soname,libpytracer_core.so",
@@ -66,7 +66,7 @@ CORE_LINK = [
 # undefined behaviour traps.
 SANITIZE = os.environ.get("PYTRACER_SANITIZE")
 SANITIZERS = {
-    "thread": ["-fsanitize=thread", "-Wno-tsan"],  # that it knows no fences: csrc/crashsafe/seq_slot.h has an answer
+    "thread": ["-fsanitize=thread", "-Wno-tsan"],  # it knows no fences: see csrc/crashsafe/file/seq_slot.h
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
 }
 TRAPS = {"address": ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]}
@@ -185,7 +185,7 @@ class BuildWithNinja(build_ext):
         ninja = Ninja(ROOT / "build" / f"ninja-{sys.version_info[0]}.{sys.version_info[1]}")
         core = package / "libpytracer_core.so"
         sources = [
-            source for room in ("crashsafe", "recorder", "guard") for source in sorted((CSRC / room).glob("*.cpp"))
+            source for folder in ("crashsafe", "core", "guard") for source in sorted((CSRC / folder).rglob("*.cpp"))
         ]
         ninja.library(core, sources, cc, [*CORE, *TRAPS.get(SANITIZE or "", [])], CORE_LINK, [])
         if SANITIZE is not None:
@@ -207,7 +207,7 @@ class BuildWithNinja(build_ext):
             torch = find_torch()
             info.update(torch=torch.__version__, cuda=torch.version.cuda, native=True)  # type: ignore[attr-defined]
             native_flags, native_link = self.native_options(package, torch)
-            sources = sorted((CSRC / "hooks").glob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
+            sources = sorted((CSRC / "hooks").rglob("*.cpp")) + [CSRC / "bindings" / "module.cpp"]
             ninja.library(package / f"_native{SUFFIX}", sources, compiler, native_flags, native_link, [core])
             if info["cuda"] is not None:
                 headers = cuda_headers()
@@ -235,7 +235,6 @@ class BuildWithNinja(build_ext):
             "-DTORCH_API_INCLUDE_EXTENSION_H",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",  # type: ignore[attr-defined]
             *[f"-isystem{path}" for path in includes],
-            f"-I{CSRC}",
         ]
         link = ["-shared", "-Wl,-z,nodelete", f"-L{package}", "-lpytracer_core", "-Wl,-rpath,$ORIGIN"]
         link += [f"-L{path}" for path in cpp_extension.library_paths()] + [

@@ -32,5 +32,5 @@ def watch_ranges() -> None:
 def buckets(reducer: Any) -> list[tuple[int, int, int, list[tuple[int, int, int]]]]:
     """Buckets in order of reduction: index, address, bytes, and per parameter (_cdata, offset, bytes)."""
 
-def follow_older(objects: list[Any], budget_ns: int) -> tuple[int, int, int]:
+def follow_preexisting(objects: list[Any], budget_ns: int) -> tuple[int, int, int]:
     """Adds the storages of tensors among `objects`: how many were looked at, storages followed, not followed."""

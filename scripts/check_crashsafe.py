@@ -1,12 +1,12 @@
-"""Holds what runs while a process dies to what it may call.
+"""Holds what runs while a process dies to what it may call, and each folder of csrc/ to what it may include.
 
     python scripts/check_crashsafe.py       exit 1 with one line per problem
 
-Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow;
-those objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so
-with what a preloaded library may be: no library but libc, nothing bound lazily, never unloaded,
-thread-locals in the static block. Objects come from build/ when they are newer than the sources, else they are compiled
-as setup.py would.
+Four things are compared: the includes of csrc/ with the table below; the undefined symbols of the objects of
+csrc/crashsafe with csrc/crashsafe/symbols.allow; those objects with the rule that nothing in them is initialized or
+guarded at run time; and pytracer/libpytracer_core.so with what a preloaded library may be: no library but libc, nothing
+bound lazily, never unloaded, thread-locals in the static block. Objects come from build/ when they are newer than the
+sources, else they are compiled as setup.py would.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from elftools.elf.sections import SymbolTableSection
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+SELF = "scripts/check_crashsafe.py"
 ALLOW = CSRC / "crashsafe" / "symbols.allow"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
@@ -38,6 +40,29 @@ NOW, NOW_1, NODELETE_1 = 0x8, 0x1, 0x8
 TLS_BYTES = 128
 # Relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
 DYNAMIC_TLS = {"EM_X86_64": {16, 17, 36}, "EM_AARCH64": {1028, 1029, 1031}}
+# Folder of csrc/ -> what its files may include besides their own folder. core and guard do not include each other: core
+# calls guard's interface, through which guard gets what it needs of core.
+MAY_INCLUDE = {
+    "blackbox": (),
+    "crashsafe": ("blackbox/",),
+    "guard": ("blackbox/", "crashsafe/"),
+    "core": ("blackbox/", "crashsafe/", "guard/guard.h"),
+    "helper": ("crashsafe/threads/helper_protocol.h",),
+    "hooks": ("blackbox/", "crashsafe/", "core/"),
+    "cuda": ("blackbox/", "core/", "hooks/"),
+    "bindings": ("core/", "hooks/"),
+    "testing": ("blackbox/", "crashsafe/", "core/"),
+}
+# Headers of other projects, by their first path component: only these folders may include them.
+RESTRICTED = {
+    "Python.h": ("hooks", "bindings"),
+    "pybind11": ("cuda", "bindings"),
+    "torch": ("hooks", "cuda", "bindings"),
+    "ATen": ("hooks", "cuda"),
+    "c10": ("hooks", "cuda"),
+    "cuda_runtime_api.h": ("cuda",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 FORBIDDEN_IN_CORE = {
     "__tls_get_addr": "a thread-local is not initial-exec: this may allocate",
     "__cxa_guard_acquire": "a function-local static has a guard: build with -fno-threadsafe-statics",
@@ -79,7 +104,7 @@ def name_of(path: Path) -> str:
 def core_flags() -> list[str]:
     """The compiler flags of the core, out of setup.py: running it would build."""
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"VERSION": "0"}
+    names: dict[str, Any] = {"VERSION": "0", "CSRC": CSRC}
     for node in tree.body:
         if (
             isinstance(node, ast.Assign)
@@ -92,11 +117,16 @@ def core_flags() -> list[str]:
     return [str(flag).replace('\\"', '"') for flag in names["CORE"]]
 
 
+def sources() -> list[Path]:
+    """What runs while a process dies."""
+    return sorted((CSRC / "crashsafe").rglob("*.cpp"))
+
+
 def built_objects() -> list[Path]:
     """The objects of the last build, when they are all there and newer than every source that they may include."""
-    newest = max(p.stat().st_mtime for room in ("blackbox", "crashsafe") for p in (CSRC / room).iterdir())
-    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core/crashsafe")):
-        objects = [build / f"{source.name}.o" for source in sorted((CSRC / "crashsafe").glob("*.cpp"))]
+    newest = max(p.stat().st_mtime for folder in ("blackbox", "crashsafe") for p in (CSRC / folder).rglob("*.*"))
+    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core")):
+        objects = [build / f"{source.relative_to(CSRC)}.o" for source in sources()]
         if all(o.exists() and o.stat().st_mtime >= newest for o in objects):
             return objects
     return []
@@ -105,12 +135,36 @@ def built_objects() -> list[Path]:
 def compile_objects(into: Path) -> list[Path]:
     """Compiles csrc/crashsafe for this check alone."""
     objects = []
-    for source in sorted((CSRC / "crashsafe").glob("*.cpp")):
-        objects.append(into / f"{source.name}.o")
+    for source in sources():
+        objects.append(into / f"{source.relative_to(CSRC)}.o")
+        objects[-1].parent.mkdir(parents=True, exist_ok=True)
         command = [os.environ.get("CC", "gcc"), *core_flags(), "-c", str(source), "-o", str(objects[-1])]
         if subprocess.run(command, check=False).returncode != 0:
             raise SystemExit(f"{name_of(source)} does not compile: the compiler's message is above")
     return objects
+
+
+def source_of(path: Path) -> str:
+    """The source of an object: objects lie in folders as the sources do."""
+    below = path.parts[path.parts.index("crashsafe") :] if "crashsafe" in path.parts else ("crashsafe", path.name)
+    return "/".join(("csrc", *below)).removesuffix(".o")
+
+
+def check_includes(csrc: Path) -> list[str]:
+    """The includes of every file below `csrc` against MAY_INCLUDE and RESTRICTED."""
+    problems = []
+    for path in sorted(p for p in csrc.rglob("*") if p.suffix in (".cpp", ".h", ".c", ".inc")):
+        name = path.relative_to(csrc).as_posix()
+        folder = name.partition("/")[0]
+        for own, system in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if folder not in MAY_INCLUDE:
+                problems.append(f"csrc/{name}: MAY_INCLUDE of {SELF} has no line for csrc/{folder}")
+                break
+            if own and not own.startswith((f"{folder}/", *MAY_INCLUDE[folder])):
+                problems.append(f"csrc/{name}: includes {own}, which {folder}/ must not see")
+            if folder not in RESTRICTED.get(system.partition("/")[0], (folder,)):
+                problems.append(f"csrc/{name}: includes <{system}>, which {folder}/ must not see")
+    return problems
 
 
 def symbols(elf: Any, section: str = ".symtab") -> Iterator[Any]:
@@ -126,7 +180,7 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
     wanted: dict[str, str] = {}
     defined = set(LINKER)
     for path in objects:
-        source = path.name.removesuffix(".o")
+        source = source_of(path)
         with path.open("rb") as file:
             elf = ELFFile(file)
             for symbol in symbols(elf):
@@ -135,14 +189,12 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
                 elif symbol["st_info"]["bind"] != "STB_LOCAL":
                     defined.add(symbol.name)
                 if symbol.name.startswith("_ZGV"):
-                    problems.append(
-                        f"csrc/crashsafe/{source}: a function-local static is made at first use: {symbol.name}"
-                    )
+                    problems.append(f"{source}: a function-local static is made at first use: {symbol.name}")
             if any(s.name.startswith((".init_array", ".ctors")) for s in elf.iter_sections()):
-                problems.append(f"csrc/crashsafe/{source}: something is initialized at run time: make it constinit")
+                problems.append(f"{source}: something is initialized at run time: make it constinit")
     for symbol, where in sorted(wanted.items()):
         if symbol not in allowed and symbol not in defined:
-            problems.append(f"csrc/crashsafe/{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
+            problems.append(f"{where}: calls {symbol}, which {name_of(ALLOW)} does not list")
     for symbol, entry in allowed.items():
         if entry.must and symbol not in wanted:
             problems.append(f"{name_of(ALLOW)}:{entry.line}: nobody calls {symbol} any more: remove the line")
@@ -195,6 +247,7 @@ def main() -> int:
     if not core.exists():
         raise SystemExit(f"{name_of(core)} is not built: make build")
     allowed, problems = read_allowed(ALLOW)
+    problems += check_includes(CSRC)
     with tempfile.TemporaryDirectory() as directory:
         problems += check_objects(built_objects() or compile_objects(Path(directory)), allowed)
     problems += check_core(core)

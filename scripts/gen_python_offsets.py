@@ -1,4 +1,4 @@
-"""Writes csrc/crashsafe/python_offsets.inc and python_objects.inc: where CPython keeps its frames, and what is in its
+"""Writes csrc/crashsafe/python/python_{offsets,objects}.inc: where CPython keeps its frames, and what is in its
 objects; one row per minor version.
 
     python scripts/gen_python_offsets.py python3.10 python3.11 python3.12 python3.13
@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = {name: ROOT / "csrc" / "crashsafe" / f"{name}.inc" for name in ("python_offsets", "python_objects")}
+FOLDER = ROOT / "csrc" / "crashsafe" / "python"
+TARGETS = {name: FOLDER / f"{name}.inc" for name in ("python_offsets", "python_objects")}
 
 
 def row(python: str, name: str) -> tuple[int, str]:

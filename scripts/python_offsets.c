@@ -1,4 +1,4 @@
-/* Prints one row of csrc/crashsafe/python_offsets.inc for the CPython whose headers it is compiled with. */
+/* Prints one row of csrc/crashsafe/python/python_offsets.inc for the CPython whose headers it is compiled with. */
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 // The one pybind11 file: translation, no decisions.
-#include "../hooks/collectives.h"
-#include "../hooks/foreign.h"
-#include "../hooks/hooks.h"
-#include "../hooks/optimizer_step.h"
-#include "../hooks/reducer.h"
-#include "../hooks/who.h"
-#include "../recorder/core.h"
+#include "core/core.h"
+#include "hooks/allocations/external.h"
+#include "hooks/distributed/collectives.h"
+#include "hooks/distributed/reducer.h"
+#include "hooks/execution/optimizer_step.h"
+#include "hooks/hooks.h"
+#include "hooks/support/call_site.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -23,15 +23,15 @@ PYBIND11_MODULE(_native, m) {
         return pytracer::hooks::install_all(static_cast<pytracer::hooks::Level>(level), library_directories);
       },
       py::arg("level"), py::arg("library_directories"));
-  // For _native_cuda, which asks under the allocator's lock: the address of a function, no Python.
-  m.def("who_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::who_is_running_in_detail); });
+  // For _native_cuda, which calls it under the allocator's lock: the address of a function, no Python.
+  m.def("call_site_address", [] { return reinterpret_cast<uint64_t>(&pytracer::hooks::detailed_call_site); });
   m.def("uninstall", &pytracer::hooks::uninstall_all);
   if (PyModule_AddFunctions(m.ptr(), pytracer::hooks::optimizer_step_functions) != 0) throw py::error_already_set();
   m.def("watch_ranges", &pytracer::hooks::watch_ranges);
   m.def(
-      "follow_older",
+      "follow_preexisting",
       [](const py::list& objects, uint64_t budget_ns) {
-        auto seen = pytracer::hooks::follow_older(PySequence_Fast_ITEMS(objects.ptr()), objects.size(), budget_ns);
+        auto seen = pytracer::hooks::follow_preexisting(PySequence_Fast_ITEMS(objects.ptr()), objects.size(), budget_ns);
         return py::make_tuple(seen.looked_at, seen.followed, seen.not_followed);
       },
       py::arg("objects"), py::arg("budget_ns"));

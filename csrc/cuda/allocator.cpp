@@ -1,7 +1,7 @@
 // The trace tracker of torch's caching allocator. It is called under the allocator's lock: no Python, no CUDA, no allocation.
-#include "../blackbox/layout.h"
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "blackbox/layout.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -15,7 +15,7 @@ using c10::cuda::CUDACachingAllocator::TraceEntry;
 
 std::atomic<bool> on{false};
 bool attached = false;
-std::atomic<void (*)()> who_function{nullptr};
+std::atomic<void (*)()> call_site_function{nullptr};
 
 uint32_t half_of_pool(uint64_t value) { return static_cast<uint32_t>(value < 0xffffffff ? value : 0xffffffff); }
 
@@ -54,15 +54,15 @@ void on_event(const TraceEntry& entry) noexcept {
   if (action == 0) return;
   pytracer_device_event event = describe(entry);
   if (has_user(action)) {
-    pytracer_who user = who();
-    event.who_id = user.id;
-    event.who_where = user.where;
+    pytracer_call_site site = call_site();
+    event.site_id = site.id;
+    event.site_where = site.where;
   }
   pytracer_device_acted(action, &event);
 }
 
-// What lived before the tracker: segments, and the blocks in them, which follow each other.
-void tell_what_is_known(const c10::cuda::CUDACachingAllocator::SnapshotInfo& snapshot) {
+// Memory allocated before the tracker was attached: segments, and the consecutive blocks in them.
+void report_known_memory(const c10::cuda::CUDACachingAllocator::SnapshotInfo& snapshot) {
   for (const auto& segment : snapshot.segments) {
     pytracer_device_event event{};
     event.addr = static_cast<uint64_t>(segment.address);
@@ -84,11 +84,11 @@ void tell_what_is_known(const c10::cuda::CUDACachingAllocator::SnapshotInfo& sna
 
 }  // namespace
 
-pytracer_who who() noexcept {
-  auto function = reinterpret_cast<pytracer_who (*)() noexcept>(who_function.load(std::memory_order_relaxed));
-  return function != nullptr ? function() : pytracer_who{};
+pytracer_call_site call_site() noexcept {
+  auto function = reinterpret_cast<pytracer_call_site (*)() noexcept>(call_site_function.load(std::memory_order_relaxed));
+  return function != nullptr ? function() : pytracer_call_site{};
 }
-void set_who(uint64_t function_addr) { who_function.store(reinterpret_cast<void (*)()>(function_addr), std::memory_order_relaxed); }
+void set_call_site(uint64_t function_addr) { call_site_function.store(reinterpret_cast<void (*)()>(function_addr), std::memory_order_relaxed); }
 
 std::string attach() {
   if (pytracer_open_device_memory() == 0) return "the black box has no room for the memory of devices";
@@ -99,7 +99,7 @@ std::string attach() {
   try {
     c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(on_event);
     attached = true;
-    tell_what_is_known(c10::cuda::CUDACachingAllocator::snapshot());
+    report_known_memory(c10::cuda::CUDACachingAllocator::snapshot());
   } catch (const std::exception& error) {
     // cudaMallocAsync and pluggable allocators throw: a stack trace of torch's follows the first line.
     std::string text = error.what();

@@ -1,34 +1,34 @@
-// The CUDA half: what _native_cuda attaches to. Only here are c10/cuda headers included.
+// The CUDA half: what _native_cuda attaches to. Only this folder includes c10/cuda headers.
 #pragma once
 #ifndef NDEBUG
 #error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
 #endif
-#include "../recorder/core.h"
+#include "core/core.h"
 
 #include <cstdint>
 #include <string>
 
 namespace pytracer::cuda {
 
-/// Who runs on this thread, from _native: SITE's id, and the place in it.
-pytracer_who who() noexcept;
-void set_who(uint64_t function_addr);
+/// The call site on this thread, by _native's function.
+pytracer_call_site call_site() noexcept;
+void set_call_site(uint64_t function_addr);
 
 /// Follows torch's caching allocator on all devices. Empty, or why not. After CUDA was initialized: attached earlier, the
-/// tracker is accepted in silence and never called. Once per process: there is no way back, so recording is switched by
+/// tracker is accepted in silence and never called. Once per process: it cannot be detached, so recording is switched by
 /// `follow`.
 std::string attach();
 void follow(bool on) noexcept;
 
-/// Blocks that an allocator has handed out on a device whose context exists, although no event ever came: the tracker does
-/// not work. Looks only; allocates nothing.
+/// An allocator has allocated blocks on a device whose context exists, although no event was ever recorded: the tracker does
+/// not work. Reads only; allocates nothing.
 bool is_deaf();
 
-/// The stream that this thread works on is told from now on.
+/// From now on records contain the current CUDA stream of their thread.
 void install_stream_probe();
 
-/// Asks the device about every known stream: idle, busy, or failed. Waits for nothing, and asks nothing while a CUDA graph is
-/// being captured, which a question could spoil. Returns the cudaError_t of a stream that failed; 0: none did.
+/// Queries every known CUDA stream: idle, busy, or failed. Waits for nothing, and queries nothing while a CUDA graph is being captured,
+/// which a query could invalidate. Returns the cudaError_t of a stream that failed; 0: none did.
 int ask_streams();
 
 /// Keeps ask_streams() away while captures begin and end.

@@ -1,9 +1,9 @@
-// What a CUDA graph uses: while one is captured, the tensors of every operator that put something into it. An operator that
-// only looks at a tensor, as empty_like does, is no use of its memory.
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+// Memory that a CUDA graph uses: during capture, the tensors of every operator that adds a node. An operator that only reads a tensor's
+// properties, such as empty_like, does not use its memory.
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
-#include "../hooks/tensors.h"
+#include "hooks/support/tensors.h"
 
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@ namespace {
 std::atomic<uint32_t> current{0};
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
-// One operator that runs on this thread: its tensors count once something appears in the graph while it is the innermost.
+// One operator that runs on this thread: its tensors count once a node is added while it is the innermost.
 struct Running {
   std::vector<uint64_t> storages;
   bool counted = false;
@@ -30,7 +30,7 @@ thread_local uint32_t last_graph = 0;
 
 struct Entered final : at::ObserverContext {};
 
-// The node that the next one of this stream would follow: another one than before says that something was captured.
+// The node that the next one of this CUDA stream would depend on: it changes when something is captured.
 cudaGraphNode_t newest_node() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
@@ -70,7 +70,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
       if (tensor.is_cuda()) op.storages.push_back(pytracer::hooks::storage_addr(tensor));
     });
     running.push_back(std::move(op));
-    // Collectives work on a stream of their own, which joins the capture: their buffers are used for certain.
+    // Collectives run on a CUDA stream of their own, which joins the capture: their buffers are certainly used.
     if (strncmp(function.name(), "c10d::", 6) == 0) use(number, running.back());
     return std::make_unique<Entered>();
   } catch (...) {
@@ -95,14 +95,14 @@ uint32_t capturing() noexcept { return current.load(std::memory_order_relaxed); 
 
 uint32_t begin_capture(uint64_t pool_graph, uint64_t pool_number) {
   c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
-  pytracer_who user = who();
+  pytracer_call_site site = call_site();
   pytracer_device_event capture{};
   capture.stream = reinterpret_cast<uint64_t>(stream.stream());
   capture.device = static_cast<uint32_t>(stream.device_index());
   capture.pool_graph = static_cast<uint32_t>(pool_graph);
   capture.pool_number = static_cast<uint32_t>(pool_number);
-  capture.who_id = user.id;
-  capture.who_where = user.where;
+  capture.site_id = site.id;
+  capture.site_where = site.where;
   uint32_t number = pytracer_graph_begin(&capture);
   if (number == 0) return 0;
   running.clear();
@@ -120,8 +120,8 @@ void end_capture(uint32_t number, bool captured, uint64_t pool_graph, uint64_t p
 }
 
 void reset(uint32_t number) {
-  pytracer_who user = who();
-  pytracer_graph_reset(number, user.id, user.where);
+  pytracer_call_site site = call_site();
+  pytracer_graph_reset(number, site.id, site.where);
 }
 
 }  // namespace pytracer::cuda

@@ -1,6 +1,6 @@
 // The pybind11 file of the CUDA half: translation, no decisions.
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <pybind11/pybind11.h>
 #include <torch/version.h>
@@ -9,20 +9,20 @@ namespace py = pybind11;
 
 namespace {
 
-// Once per replay: pybind11's own way would take longer than the work.
+// Once per replay: a call by pybind11 would take longer than the work.
 PyObject* replayed(PyObject*, PyObject* number) {
   unsigned long value = PyLong_AsUnsignedLong(number);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) return nullptr;
   return PyLong_FromUnsignedLong(pytracer_graph_replayed(static_cast<uint32_t>(value)));
 }
-PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A graph is launched. Returns how many of its inputs are not live any more."};
+PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A CUDA graph is launched. Returns how many of its inputs are not live any more."};
 
 }  // namespace
 
 PYBIND11_MODULE(_native_cuda, m) {
   m.doc() = "CUDA hooks of pytracer; built for one torch minor version";
   m.attr("TORCH_VERSION") = py::make_tuple(TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR);
-  m.def("set_who", &pytracer::cuda::set_who);
+  m.def("set_call_site", &pytracer::cuda::set_call_site);
   m.def("attach", &pytracer::cuda::attach);
   m.def("follow", &pytracer::cuda::follow);
   m.def("is_deaf", &pytracer::cuda::is_deaf);

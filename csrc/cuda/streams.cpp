@@ -1,7 +1,7 @@
-// The current stream of a thread: a thread-local of torch's, no call of the driver's.
-#include "../blackbox/layout.h"
-#include "../recorder/core_cuda.h"
-#include "cuda.h"
+// The current CUDA stream of a thread: a thread-local of torch, no call of the driver.
+#include "blackbox/layout.h"
+#include "core/core_cuda.h"
+#include "cuda/cuda.h"
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -19,11 +19,11 @@ namespace {
 using blackbox::StreamState;
 
 std::mutex captures_mutex;
-int captures = 0;  // that begin, run or end
+int captures = 0;  // beginning, running or ending
 
 pid_t installed_in = 0;
 
-// CUDAStream::stream() guards the device, which takes longer than all the rest; what an id stands for never changes.
+// CUDAStream::stream() guards the device, which takes longer than all the rest; the handle of an id never changes.
 struct Handle {
   c10::StreamId id = 0;
   c10::DeviceIndex device = -1;
@@ -44,7 +44,7 @@ int current_stream(pytracer_stream* out) noexcept {
     c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
     out->stream = handle_of(stream);
     out->device = static_cast<uint32_t>(stream.device_index());
-    uint32_t graph = capturing();  // asked for first: whether a stream is captured is a call of the runtime's
+    uint32_t graph = capturing();  // first, since the query whether a stream is captured calls the runtime
     bool captured = graph != 0 && c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
     out->graph = captured ? graph : 0;
     return 1;

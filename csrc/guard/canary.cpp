@@ -1,4 +1,4 @@
-#include "canary.h"
+#include "guard/canary.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Known bytes in what a storage leaves free of its pages: who writes there is not stopped by the hardware.
+// Known bytes in the part of its pages that a storage does not use: writes there do not fault.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,10 +1,8 @@
-#include "ledger.h"
+#include "guard/ledger.h"
 
-#include "../crashsafe/box.h"
-#include "../crashsafe/seq_slot.h"
-#include "../crashsafe/sys.h"
-#include "../recorder/box_file.h"
-#include "../recorder/journal.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/file/seq_slot.h"
+#include "crashsafe/platform/sys.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -17,7 +15,7 @@ using namespace blackbox;
 namespace {
 
 void set_state(GuardedStorage& record, GuardedState state) {
-  std::atomic_ref(record.state).store(static_cast<uint32_t>(state), std::memory_order_release);  // whoever sees it sees the fields
+  std::atomic_ref(record.state).store(static_cast<uint32_t>(state), std::memory_order_release);  // a reader that sees it sees the fields
 }
 
 uint32_t epoch_now() { return std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed); }
@@ -26,13 +24,14 @@ uint64_t address(const void* at) { return reinterpret_cast<uint64_t>(at); }
 
 }  // namespace
 
-bool Ledger::open(uint32_t slots) noexcept {
+bool Ledger::open(uint32_t slots, const Host& host) noexcept {
+  append_ = host.append;
   slots_ = static_cast<Slot*>(calloc(slots, sizeof(Slot)));
   queue_ = static_cast<uint32_t*>(calloc(slots, sizeof(uint32_t)));
   if (slots_ == nullptr || queue_ == nullptr) return false;
-  if (region_ == nullptr) region_ = static_cast<GuardRegion*>(recorder::add_region(RegionKind::kGuard, sizeof(GuardRegion), 1, 0, 0));
+  if (region_ == nullptr) region_ = static_cast<GuardRegion*>(host.add_region(RegionKind::kGuard, sizeof(GuardRegion), 1, 0, 0));
   if (region_ == nullptr) return false;
-  records_ = static_cast<GuardedStorage*>(recorder::add_region(RegionKind::kGuarded, sizeof(GuardedStorage), slots, 0, 0));
+  records_ = static_cast<GuardedStorage*>(host.add_region(RegionKind::kGuarded, sizeof(GuardedStorage), slots, 0, 0));
   count_ = slots;
   return records_ != nullptr;
 }
@@ -65,7 +64,7 @@ void Ledger::retire(uint32_t slot) noexcept {
   queued_++;
 }
 
-void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
+void Ledger::write_birth(uint32_t index, CallSite site) noexcept {
   if (records_ == nullptr) return;
   const Slot& slot = slots_[index];
   GuardedStorage born{};
@@ -76,19 +75,19 @@ void Ledger::write_birth(uint32_t index, pytracer_who who) noexcept {
   born.number = slot.number;
   born.allocated_ns = crashsafe::now_ns();
   born.alloc_tid = crashsafe::sys_gettid();
-  born.alloc_who_id = who.id;
-  born.alloc_who_where = who.where;
+  born.alloc_who_id = site.id;
+  born.alloc_who_where = site.where;
   born.alloc_epoch = epoch_now();
   crashsafe::SeqSlot<GuardedStorage, &GuardedStorage::state>(records_[index]).assign(static_cast<uint32_t>(GuardedState::kLive), born);
 }
 
-void Ledger::write_end(uint32_t index, pytracer_who who) noexcept {
+void Ledger::write_end(uint32_t index, CallSite site) noexcept {
   if (records_ == nullptr) return;
   GuardedStorage& record = records_[index];
   record.freed_ns = crashsafe::now_ns();
   record.free_tid = crashsafe::sys_gettid();
-  record.free_who_id = who.id;
-  record.free_who_where = who.where;
+  record.free_who_id = site.id;
+  record.free_who_where = site.where;
   record.free_epoch = epoch_now();
   set_state(record, GuardedState::kQuarantined);
 }
@@ -100,7 +99,7 @@ void Ledger::write_damage(uint32_t index, uint32_t side, const Damage& damage) n
   record.damage_offset = damage.offset;
   record.damage_nbytes = damage.nbytes;
   memcpy(record.damage_bytes, damage.bytes, sizeof record.damage_bytes);
-  recorder::append(EntryKind::kGuardDamage, &record, sizeof record);
+  append_(EntryKind::kGuardDamage, &record, sizeof record);
   std::atomic_ref(g_box.header->guard_damage).fetch_add(1, std::memory_order_relaxed);
 }
 

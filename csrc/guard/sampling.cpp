@@ -1,6 +1,7 @@
-#include "sampling.h"
+#include "guard/sampling.h"
 
-#include "../crashsafe/sys.h"
+#include "crashsafe/platform/sys.h"
+#include "guard/guard.h"
 
 #include <atomic>
 
@@ -13,7 +14,7 @@ std::atomic<uint64_t> every_{1}, min_bytes_{0};
 constinit thread_local uint64_t t_left __attribute__((tls_model("initial-exec"))) = 0;
 constinit thread_local uint64_t t_random __attribute__((tls_model("initial-exec"))) = 0;
 
-// A fixed gap beats with the training step and guards the same storage for ever. Mean: `every`.
+// A fixed gap would be in step with the training loop and guard the same storage for ever. Mean: `every`.
 __attribute__((noinline, cold)) uint64_t next_gap(uint64_t every) {
   if (t_random == 0) t_random = (crashsafe::now_ns() ^ static_cast<uint64_t>(crashsafe::sys_gettid()) << 32) | 1;
   t_random ^= t_random << 13;

@@ -1,6 +1,6 @@
-#include "caller.h"
+#include "helper/caller.h"
 
-#include "../crashsafe/doorbell.h"
+#include "crashsafe/threads/helper_protocol.h"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -31,8 +31,8 @@ pid_t parent_of(pid_t pid) {
   return parent_in(AT_FDCWD, path);
 }
 
-// Up from the caller. Each parent is asked for its own parent while it still is the parent, so it was no other process of
-// that number. A process whose parent has died is init's child, or a subreaper's, and no longer known to be the job's.
+// Upwards from the caller. The parent of each parent is read while it still is the parent, so its pid was not reused. A process whose
+// parent has died is a child of init or of a subreaper, and no longer known to belong to the job.
 bool descends(const Caller& caller, pid_t launcher) {
   pid_t self = getppid();  // we are a forked child of the helper
   pid_t child = caller.pid, parent = parent_in(caller.proc, "stat");
@@ -101,8 +101,8 @@ int identify(int connection, pid_t launcher, Caller& caller) noexcept {
   snprintf(path, sizeof path, "/proc/%d", caller.pid);
   caller.proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (caller.proc < 0) return errno;
-  // Who connected may have died since, and its pid may be another process's. The kernel signs each message with the pid of its
-  // sender: whoever knows a number that was made after `proc` was opened, and has that pid, is the process of `proc`.
+  // The process that connected may have died since, and its pid may have been reused. The kernel signs each message with the pid of its
+  // sender: a process that knows a number generated after `proc` was opened, and has that pid, is the process of `proc`.
   int on = 1;
   HelperHello hello{kHelperMagic, 0};
   if (setsockopt(connection, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 || getrandom(&hello.number, sizeof hello.number, 0) != sizeof hello.number)

@@ -1,4 +1,4 @@
-// Who asks: a process that the kernel named, and that is one of the job's.
+// The process that makes a request: identified by the kernel, and a process of the job.
 #pragma once
 #include <sys/types.h>
 #include <cstddef>
@@ -12,13 +12,13 @@ struct Caller {
   int connection = -1;
   int proc = -1;
   pid_t pid = 0;  ///< in our pid namespace
-  int tid = 0;    ///< the thread that asks, in the caller's
+  int tid = 0;    ///< the requesting thread, in the caller's
 };
 
-/// The pid of who connected, for counting; 0: another user, or out of our pid namespace.
+/// The pid of the connected process, for counting; 0: another user, or outside of our pid namespace.
 pid_t pid_of_peer(int connection) noexcept;
 
-/// Finds out who asks and for which thread. 0, or the errno to answer: the sender of the request is not the process that
+/// Identifies the caller and its thread. 0, or the errno to answer: the sender of the request is not the process that
 /// connected, runs as another user, or does not descend from `launcher`.
 int identify(int connection, pid_t launcher, Caller& caller) noexcept;
 

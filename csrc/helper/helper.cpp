@@ -2,17 +2,17 @@
 // sends it their registers; the dying process walks their stacks, since only it has them in reach. Started by
 // `pytracer run` before the job, so that no process of the job is its parent.
 //
-//   _helper DIRECTORY      the run directory; listens at DIRECTORY/doorbell, closes stdout and stderr then, ends with its parent
+//   _helper DIRECTORY      the run directory; listens at DIRECTORY/helper.sock, closes stdout and stderr then, ends with its parent
 //
-// It may have rights that a process of the job has not, so it believes nothing that the job writes: who asks is what the kernel
-// says (caller.cpp), only a process of its parent's own descendants and user is served, only its own threads are
-// stopped, and what was read goes to it alone. No file of the run is opened.
+// It may have rights that a process of the job does not have, so it trusts nothing that the job writes: the kernel identifies the caller
+// (caller.cpp), only descendants of the parent with the same user are served, only the caller's own threads are stopped, and what was
+// read is sent to it alone. No file of the run is opened.
 //
 // Each request is served by a forked child: a request that goes wrong cannot stop the next one, and when the child ends, for
-// whatever reason, the kernel lets the threads go on.
-#include "../crashsafe/doorbell.h"
-#include "caller.h"
-#include "stop_threads.h"
+// whatever reason, the kernel lets the threads continue.
+#include "crashsafe/threads/helper_protocol.h"
+#include "helper/caller.h"
+#include "helper/stop_threads.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ namespace {
 
 using namespace pytracer;
 
-constexpr unsigned kRequestSeconds = 3;  // a request that hangs is ended by the kernel, and its threads go on
+constexpr unsigned kRequestSeconds = 3;  // a request that hangs is ended by the kernel, and its threads continue
 constexpr int kWaiting = 4096;           // callers in the queue; the kernel allows less
 constexpr timeval kTalk{0, 500'000};     // for each message of a caller
 
@@ -52,9 +52,9 @@ int fail(const char* what) {
 int listen_in(const char* directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  memcpy(address.sun_path, kDoorbellName, strlen(kDoorbellName));
+  memcpy(address.sun_path, kHelperSocketName, strlen(kHelperSocketName));
   if (chdir(directory) != 0) return -1;
-  unlink(kDoorbellName);
+  unlink(kHelperSocketName);
   int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   umask(0177);
   if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(fd, kWaiting) != 0) return -1;
@@ -94,7 +94,7 @@ void reap() {
   _exit(0);
 }
 
-// A connection that is closed at once says to its process that it must do without us.
+// A connection that is closed at once means that the process must do without us.
 void take(int listening, Serving& place, pid_t launcher) {
   int connection = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
   if (connection < 0) return;
@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
     reap();
     Serving* place = free_place();
     pollfd source{place != nullptr ? listening : -1, POLLIN, 0};
-    // A child that ends between reap() and poll() leaves its place a moment later; with nobody served there is none.
+    // A child that ends between reap() and poll() frees its place a moment later; without children poll() need not time out.
     bool any = false;
     for (const Serving& one : serving) any |= one.child != 0;
     if (poll(&source, 1, any ? 20 : -1) == 1) take(listening, *place, parent);

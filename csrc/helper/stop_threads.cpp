@@ -1,6 +1,6 @@
-#include "stop_threads.h"
+#include "helper/stop_threads.h"
 
-#include "../crashsafe/doorbell.h"
+#include "crashsafe/threads/helper_protocol.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -129,7 +129,7 @@ bool list(const Caller& caller) {
   return found;
 }
 
-// Seized, a number cannot be used again: only now it is sure whose thread it is.
+// The id of a seized thread cannot be reused: only now it is certain which process it belongs to.
 bool is_of(const Caller& caller, pid_t tid) {
   char path[48];
   snprintf(path, sizeof path, "task/%d", tid);
@@ -146,7 +146,7 @@ int seize_all(const Caller& caller) {
       if (errno != ESRCH) error = errno;
       continue;
     }
-    // A foreign one has not been stopped yet, and cannot be let go before it has been: that is done by our end, soon.
+    // A thread of another process is not stopped yet, and cannot be released before it is: our end, soon, releases it.
     if (!is_of(caller, held[i].tid)) continue;
     ptrace(PTRACE_INTERRUPT, held[i].tid, nullptr, nullptr);
     held[i].hold = Hold::kSeized;
@@ -196,7 +196,7 @@ bool is_to_be_held(int connection) {
   return poll(&source, 1, kReleaseMs) == 1 && recv(connection, &wish, sizeof wish, MSG_DONTWAIT) > 0;
 }
 
-// Until the last of them has ended: a dead thread that nobody waits for keeps its process from being reaped.
+// Until the last of them has ended: a dead thread that its tracer has not waited for keeps its process from being reaped.
 void reap_all() {
   alarm(kHoldSeconds);
   int status = 0;

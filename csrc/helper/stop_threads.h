@@ -1,11 +1,12 @@
 // One request: the threads of one dying process.
 #pragma once
-#include "caller.h"
+#include "helper/caller.h"
 
 namespace pytracer::helper {
 
-/// Stops every thread of the caller but the one that asks, sends it their registers, and lets them go when it says so, ends, or
-/// takes too long; one that says that it dies keeps them stopped until then, some seconds at most. What it may not trace is answered with the errno.
+/// Stops every thread of the caller except the requesting one, sends it their registers, and releases them when the caller asks for it,
+/// ends, or takes too long; a caller that is dying keeps them stopped until it is gone, some seconds at most. Where tracing is refused,
+/// the answer is the errno.
 void stop_threads(const Caller& caller) noexcept;
 
 /// Answers that nothing is stopped.

@@ -1,12 +1,12 @@
-#include "hooks.h"
+#include "hooks/hooks.h"
 
-#include "who.h"
+#include "hooks/support/call_site.h"
 
 namespace pytracer::hooks {
 namespace {
 
-const Hook* const kHooks[] = {&kCpuAllocator, &kRegisteredAllocator, &kForeign, &kMapped, &kPinned,   &kAutograd,
-                              &kOperators,    &kCollectives,         &kFsdp,    &kRanges, &kTerminate};
+const Hook* const kHooks[] = {&kCpuAllocator, &kRegisteredAllocator, &kExternal, &kMapped, &kPinned,   &kAutograd,
+                              &kOperators,    &kCollectives,         &kFsdp,     &kRanges, &kTerminate};
 bool installed = false;
 
 }  // namespace
@@ -15,13 +15,13 @@ std::vector<std::pair<std::string, std::string>> install_all(Level level, const 
   std::vector<std::pair<std::string, std::string>> result;
   if (installed) return result;
   installed = true;
-  prepare_who(library_directories);
-  std::vector<Redirection> redirections;
+  prepare_call_sites(library_directories);
+  std::vector<GotPatch> patches;
   for (const Hook* hook : kHooks) {
-    if (hook->redirections == nullptr) continue;
-    for (const Redirection& one : hook->redirections(level)) redirections.push_back(one);
+    if (hook->patches == nullptr) continue;
+    for (const GotPatch& one : hook->patches(level)) patches.push_back(one);
   }
-  redirect(redirections);
+  patch_got(patches);
   for (const Hook* hook : kHooks) {
     const char* reason = hook->install(level);
     result.emplace_back(hook->name, reason != nullptr ? reason : "");

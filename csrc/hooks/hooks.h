@@ -1,6 +1,6 @@
 // The explicit list of hooks, installed and uninstalled together.
 #pragma once
-#include "hook.h"
+#include "hooks/hook.h"
 
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace pytracer::hooks {
 
-/// Installs every hook; one that refuses steps aside. Returns (name, reason) for each, the reason empty when it works.
+/// Installs every hook; one that cannot work is left out. Returns (name, reason) for each, the reason empty when it works.
 /// `library_directories`: frames of files below them are not the user's own (torch, and pytracer itself).
 std::vector<std::pair<std::string, std::string>> install_all(Level level, const std::vector<std::string>& library_directories);
 
@@ -16,7 +16,7 @@ void uninstall_all();
 
 extern const Hook kCpuAllocator;
 extern const Hook kRegisteredAllocator;
-extern const Hook kForeign;
+extern const Hook kExternal;
 extern const Hook kMapped;
 extern const Hook kPinned;
 extern const Hook kAutograd;

@@ -1,5 +1,5 @@
-// Test-only: the core's redaction by itself, for comparison with launcher/redact.py. Built by tests/native with redact.cpp.
-#include "../crashsafe/redact.h"
+// Test-only: the core's redaction by itself, for comparison with launcher/redact.py. Built by tests/native with crashsafe/text/redact.cpp.
+#include "crashsafe/text/redact.h"
 
 /// Redacts `words` in place; returns the bytes that are left, and the count of secrets in `count`.
 extern "C" __attribute__((visibility("default"))) size_t testing_redact(char* words, size_t nbytes, uint32_t* count) {

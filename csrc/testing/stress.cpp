@@ -4,12 +4,12 @@
 //     stress DIRECTORY ROUNDS
 //
 // Ends with 1 when a reader saw parts of two items.
-#include "../crashsafe/actions.h"
-#include "../crashsafe/box.h"
-#include "../crashsafe/seq_slot.h"
-#include "../crashsafe/storage_lookup.h"
-#include "../recorder/core.h"
-#include "../recorder/core_cuda.h"
+#include "core/core.h"
+#include "core/core_cuda.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/file/seq_slot.h"
+#include "crashsafe/memory/storage_lookup.h"
+#include "crashsafe/signals/actions.h"
 
 #include <atomic>
 #include <cstdio>
@@ -60,7 +60,7 @@ void read_items() {
   }
 }
 
-// ---- storages: who ended a life follows from its address and size ----
+// ---- storages: call sites follow from address and size ----
 
 constexpr uint64_t kSlots = 64;
 
@@ -94,26 +94,26 @@ void look_up() {
   }
 }
 
-// ---- storages in foreign memory: numbers that are freed twice ----
+// ---- external allocations: numbers that are freed twice ----
 
 std::atomic<uint64_t> last_number{0};
-pytracer_who nobody() { return {0, 0}; }
+pytracer_call_site nobody() { return {0, 0}; }
 
 void foreign(uint32_t thread) {
   for (uint64_t n = 0; n < rounds; n++) {
-    pytracer_foreign birth{};
+    pytracer_external birth{};
     birth.addr = birth.identity = (0x800ull + thread) << 32 | n << 12;
     birth.nbytes = 4096;
     birth.file = n % 2 != 0 ? "a file" : nullptr;
-    birth.who_where = check_of(birth.addr, birth.nbytes);
-    uint64_t number = pytracer_foreign_allocated(&birth);
-    expect(pytracer_foreign_of(birth.identity) == number, "a foreign storage was gone before its end");
-    pytracer_foreign_freed(number, nobody);
+    birth.site_where = check_of(birth.addr, birth.nbytes);
+    uint64_t number = pytracer_external_allocated(&birth);
+    expect(pytracer_external_of(birth.identity) == number, "a foreign storage was gone before its end");
+    pytracer_external_freed(number, nobody);
     last_number = number;
   }
 }
 void free_again() {
-  while (!done.load(std::memory_order_relaxed)) pytracer_foreign_freed(last_number, nobody);
+  while (!done.load(std::memory_order_relaxed)) pytracer_external_freed(last_number, nobody);
 }
 
 // ---- collectives ----

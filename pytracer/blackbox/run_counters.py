@@ -1,4 +1,4 @@
-"""`counters.<host>` of a run directory, as csrc/crashsafe/run_counters.h lays it out: counts that all processes share.
+"""`counters.<host>` of a run directory (csrc/crashsafe/file/run_counters.h): counts that all processes share.
 
 Every process of the job may write anything into the file: sizes are checked, nothing is believed.
 """

@@ -17,7 +17,7 @@ from pathlib import Path
 from pytracer.launcher.run_directory import Run
 
 PROGRAM = Path(__file__).resolve().parents[1] / "_helper"
-DOORBELL = "doorbell"
+SOCKET = "helper.sock"
 _READY_SECONDS = 2.0
 
 
@@ -37,7 +37,7 @@ def helper(run: Run) -> Iterator[str]:
             _end(pid, descriptor)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        (run.recording / DOORBELL).unlink(missing_ok=True)
+        (run.recording / SOCKET).unlink(missing_ok=True)
 
 
 def _hold(pid: int) -> int:

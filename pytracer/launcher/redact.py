@@ -1,4 +1,4 @@
-"""Replaces secrets in command lines and variables before they are written; csrc/crashsafe/redact.cpp does the same.
+"""Replaces secrets in command lines and variables before they are written, as csrc/crashsafe/text/redact.cpp does.
 
 Both work on bytes and share the tables of `blackbox/secret_words.py`; a test runs both over the same corpus.
 Recognized: values of names such as `--api-key=...`, `--password ...`, `WANDB_API_KEY=...`, `+db.password=...`,

@@ -33,10 +33,10 @@ RUN_FILE = "run.json"
 BOXES = "boxes"
 GPU_CORES = "gpu-cores"
 BOX_SUFFIX = ".blackbox"
-COUNTERS = "counters."  # and the name of a host: csrc/crashsafe/run_counters.h
+COUNTERS = "counters."  # and the name of a host: csrc/crashsafe/file/run_counters.h
 REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
-OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "doorbell")
+OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "helper.sock")
 
 _ASAN = ("libasan.so", "libclang_rt.asan")  # AddressSanitizer's runtime, which must come first if it is preloaded
 ROOM_BYTES = 64 * 1024 * 1024

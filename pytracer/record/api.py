@@ -72,7 +72,7 @@ def enable(
     if guard is not None:
         os.environ[VARIABLE] = guard  # for children, and for the hooks, which are installed with torch
     if box.recording:
-        box.lib.pytracer_make_box()
+        box.lib.pytracer_create_black_box()
         torch_half.arm_guard(box)  # preloaded: the launcher chose directory and level
         return box.directory
     if box.has_box:

@@ -1,4 +1,4 @@
-"""libpytracer_core through ctypes: the C interface declared in csrc/recorder/core.h."""
+"""libpytracer_core through ctypes: the C interface declared in csrc/core/core.h."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Core:
             "pytracer_resume",
             "pytracer_count_hook_error",
             "pytracer_arm_thread",
-            "pytracer_keep_little",
+            "pytracer_trim_at_exit",
             "pytracer_note_exit",
         ):
             getattr(self.lib, name).restype = None
-        for name in ("pytracer_box_path", "pytracer_directory", "pytracer_version"):
+        for name in ("pytracer_black_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p
 
     @property
@@ -91,8 +91,8 @@ class Core:
     @property
     def box(self) -> Path:
         """This process's file; created now, if there is none yet."""
-        self.lib.pytracer_make_box()
-        return Path(os.fsdecode(self.lib.pytracer_box_path()))
+        self.lib.pytracer_create_black_box()
+        return Path(os.fsdecode(self.lib.pytracer_black_box_path()))
 
     def start(self, directory: Path, flags: int) -> None:
         """Creates the file and installs the handlers.

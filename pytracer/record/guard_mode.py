@@ -90,7 +90,7 @@ def guard_from_environment(box: Core) -> Guard | None:
 
 
 class Settings(ctypes.Structure):
-    """struct pytracer_guard_settings of csrc/recorder/core.h."""
+    """struct pytracer_guard_settings of csrc/core/core.h."""
 
     _fields_ = (
         ("every", ctypes.c_uint64),

@@ -79,7 +79,7 @@ def test_job_does_not_see_the_helper(run: Path) -> None:
     """To the job the helper is no child: there is nothing to wait for."""
     done = launched("children", run=run)
     assert done.stdout == "no child\n"
-    assert not (run / "doorbell").exists()
+    assert not (run / "helper.sock").exists()
 
 
 def test_thread_that_blocks_all_signals_is_stopped_by_ptrace(run: Path) -> None:
@@ -122,17 +122,17 @@ def test_forbidden_ptrace_falls_back_to_the_signal(run: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["nobody", "file", "directory"])
-def test_doorbell_without_a_helper_changes_nothing(damage: str, run: Path) -> None:
+def test_socket_without_a_helper_changes_nothing(damage: str, run: Path) -> None:
     """What a killed launcher left behind, or a foreign file of that name: the signal is used, and soon."""
     run.mkdir()
-    bell = run / "doorbell"
+    place = run / "helper.sock"
     if damage == "nobody":
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
-            left.bind(str(bell))
+            left.bind(str(place))
     elif damage == "file":
-        bell.write_bytes(os.urandom(100))
+        place.write_bytes(os.urandom(100))
     else:
-        bell.mkdir()
+        place.mkdir()
     crash = crash_of(victim(PROGRAM, run=run))
     assert (crash.threads_how, crash.helper_error) == ("signal", errno.ECONNREFUSED)
     assert len(crash.threads) == 3

@@ -33,20 +33,31 @@ def built() -> Path:
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler ({compiler}) to build csrc/testing with")
     BUILT.mkdir(parents=True, exist_ok=True)
-    headers = [p for room in ("blackbox", "recorder", "crashsafe") for p in (CSRC / room).glob("*.h")]
-    common = ["-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    headers = [p for folder in ("blackbox", "core", "crashsafe", "testing") for p in (CSRC / folder).rglob("*.h")]
+    common = [f"-I{CSRC}", "-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
     with (BUILT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        testing, watch = CSRC / "testing" / "testing.cpp", CSRC / "testing" / "watch_allocations.c"
+        watch = CSRC / "testing" / "watch_allocations.c"
+        testing = [
+            CSRC / "testing" / f"{name}.cpp" for name in ("storages", "crashes", "handlers", "reuse", "decisions")
+        ]
         _make(
             BUILT / "libpytracer_testing.so",
-            [testing, *headers],
-            [compiler, "-std=c++20", *common, str(testing), f"-L{PACKAGE}", "-lpytracer_core", f"-Wl,-rpath,{PACKAGE}"],
+            [*testing, *headers],
+            [
+                compiler,
+                "-std=c++20",
+                *common,
+                *map(str, testing),
+                f"-L{PACKAGE}",
+                "-lpytracer_core",
+                f"-Wl,-rpath,{PACKAGE}",
+            ],
         )
-        redact = [CSRC / "testing" / "redact.cpp", CSRC / "crashsafe" / "redact.cpp"]
+        redact = [CSRC / "testing" / "redact.cpp", CSRC / "crashsafe" / "text" / "redact.cpp"]
         _make(
             BUILT / "libredact.so",
-            [*redact, CSRC / "crashsafe" / "secret_words.inc"],
+            [*redact, CSRC / "crashsafe" / "text" / "secret_words.inc"],
             [compiler, "-std=c++20", *common, *map(str, redact)],
         )
         # -fno-builtin: a compiler takes a malloc that is written here for its own

@@ -18,8 +18,8 @@ from tests.support.crash import Ended, traced_run
 
 pytestmark = needs_core
 
-BOX = "path = ctypes.c_char_p(core.pytracer_box_path()).value\n"
-TYPES = "core.pytracer_box_path.restype = ctypes.c_void_p\n"
+BOX = "path = ctypes.c_char_p(core.pytracer_black_box_path()).value\n"
+TYPES = "core.pytracer_black_box_path.restype = ctypes.c_void_p\n"
 
 
 def names(native: Native) -> list[str]:
@@ -158,7 +158,7 @@ for thread in range(20):
 os.unlink(path)
 open(path, "w").close()
 t.testing_hold(40, 20, U64(10), 0)
-core.pytracer_keep_little()
+core.pytracer_trim_at_exit()
 """)
     assert done.status == 0, done.stderr
     (impostor,) = (native.run / "boxes").glob("*.blackbox")

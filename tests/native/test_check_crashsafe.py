@@ -77,6 +77,36 @@ def test_what_is_made_at_run_time_is_named(check: ModuleType, tmp_path: Path) ->
     assert any("early.cpp: something is initialized at run time" in p for p in problems)
 
 
+@pytest.mark.parametrize(
+    ("file", "line", "problem"),
+    [
+        (
+            "crashsafe/handler/steps.cpp",
+            '#include "core/core.h"',
+            "includes core/core.h, which crashsafe/ must not see",
+        ),
+        ("guard/ledger.h", '#include "core/file/journal.h"', "includes core/file/journal.h, which guard/ must not see"),
+        ("core/core.cpp", '#include "guard/ledger.h"', "includes guard/ledger.h, which core/ must not see"),
+        ("core/core.cpp", "  #  include <Python.h>", "includes <Python.h>, which core/ must not see"),
+        ("helper/helper.cpp", '#include "crashsafe/platform/sys.h"', "includes crashsafe/platform/sys.h, which"),
+        ("hooks/a.h", "#include <cuda_runtime_api.h>", "includes <cuda_runtime_api.h>, which hooks/ must not see"),
+        ("new/a.h", '#include "new/b.h"', "MAY_INCLUDE of scripts/check_crashsafe.py has no line for csrc/new"),
+    ],
+)
+def test_include_across_a_border_is_named(
+    check: ModuleType, tmp_path: Path, file: str, line: str, problem: str
+) -> None:
+    """Each folder sees those below it, and the headers of others that are its business."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#pragma once\n#include "{file.split("/")[0]}/own.h"\n#include <cstdint>\n')
+    before = check.check_includes(tmp_path)
+    assert before == [] or file.startswith("new")
+    path.write_text(f"{path.read_text()}{line}\n")
+    (said,) = check.check_includes(tmp_path)
+    assert said.startswith(f"csrc/{file}: {problem}")
+
+
 @pytest.mark.parametrize("line", ["malloc", "malloc must", "malloc perhaps it is fine"])
 def test_line_without_a_reason_is_refused(check: ModuleType, tmp_path: Path, line: str) -> None:
     """Each line says why."""

@@ -1,4 +1,4 @@
-"""What becomes of a signal that met our handler: csrc/crashsafe/decision.h, and the same by real programs."""
+"""What becomes of a signal that met our handler: csrc/crashsafe/signals/decision.h, and the same by real programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,18 @@ from tests.support.crash import ended, environment
 pytestmark = needs_core
 
 DEFAULT, IGNORED, FUNCTION = range(3)
-IGNORE, HOLD_BACK, HANDLER, DIES = range(4)
+IGNORE, DEFER, HANDLER, DIES = range(4)
+NONE, RUNS_HERE, RUNS_ELSEWHERE, LEFT = range(4)
+REPORT, LINE, NOTHING, REPAIR = range(4)
+REPORT_AFTER_REPAIR, KEEP, KEEP_WITH_LINE = range(1, 4)
+ABORT_GOES_ON, REPAIRED, ENDS_SOON, ENDS_NOW = range(4)
+KERNEL, TRANSLATED, TERMINATION, FAULT = range(4)
+
+
+@pytest.fixture(scope="module")
+def decisions(built: Path) -> ctypes.CDLL:
+    """The functions of decision.h."""
+    return ctypes.CDLL(str(built / "libpytracer_testing.so"))
 
 
 def kernels(installed: int, fault: bool, blocked: bool, is_init: bool) -> int:
@@ -26,7 +37,7 @@ def kernels(installed: int, fault: bool, blocked: bool, is_init: bool) -> int:
     if fault and (blocked or installed == IGNORED):
         return DIES
     if blocked:
-        return HOLD_BACK
+        return DEFER
     if installed == FUNCTION:
         return HANDLER
     if installed == IGNORED or (is_init and not fault):
@@ -34,11 +45,90 @@ def kernels(installed: int, fault: bool, blocked: bool, is_init: bool) -> int:
     return DIES
 
 
-def test_signal_is_decided_as_by_the_kernel(built: Path) -> None:
+def test_signal_is_decided_as_by_the_kernel(decisions: ctypes.CDLL) -> None:
     """All 24 cases."""
-    library = ctypes.CDLL(str(built / "libpytracer_testing.so"))
     cases = list(itertools.product((DEFAULT, IGNORED, FUNCTION), (False, True), (False, True), (False, True)))
-    assert {case: library.testing_decide(*map(int, case)) for case in cases} == {case: kernels(*case) for case in cases}
+    assert {case: decisions.testing_decide(*map(int, case)) for case in cases} == {
+        case: kernels(*case) for case in cases
+    }
+
+
+@pytest.mark.parametrize(
+    ("handler", "may_be_abort", "expected"),
+    [
+        (NONE, 0, REPORT),
+        (NONE, 1, REPORT),
+        (RUNS_HERE, 0, NOTHING),
+        (RUNS_HERE, 1, NOTHING),
+        (RUNS_ELSEWHERE, 0, LINE),
+        (RUNS_ELSEWHERE, 1, LINE),
+        (LEFT, 0, REPAIR),
+        (LEFT, 1, REPORT),
+    ],
+)
+def test_handled_signal_is_reported_once(
+    decisions: ctypes.CDLL, handler: int, may_be_abort: int, expected: int
+) -> None:
+    """A handler that runs keeps its report; one left by a jump has repaired its signal, unless abort() goes on."""
+    assert decisions.testing_report_of_handled(handler, may_be_abort) == expected
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [(NONE, REPORT), (RUNS_HERE, KEEP), (RUNS_ELSEWHERE, KEEP_WITH_LINE), (LEFT, REPORT_AFTER_REPAIR)],
+)
+def test_death_keeps_the_report_of_its_cause(decisions: ctypes.CDLL, handler: int, expected: int) -> None:
+    """A death while a handler runs is a consequence of the signal that the handler got."""
+    assert decisions.testing_report_of_death(handler) == expected
+
+
+@pytest.mark.parametrize(
+    ("preloaded", "is_default", "fault", "raised", "expected"),
+    [
+        # Preloaded, the program's own sigaction is seen: only the default action ends the process.
+        (1, 0, 0, 0, REPAIRED),
+        (1, 0, 0, 1, REPAIRED),
+        (1, 0, 1, 0, REPAIRED),
+        (1, 0, 1, 1, REPAIRED),
+        (1, 1, 0, 0, REPAIRED),
+        (1, 1, 0, 1, ENDS_SOON),
+        (1, 1, 1, 0, ENDS_SOON),
+        (1, 1, 1, 1, ENDS_SOON),
+        # Otherwise the action that the program put back may be ours: a signal that was raised ends it.
+        (0, 0, 0, 0, REPAIRED),
+        (0, 0, 0, 1, ENDS_NOW),
+        (0, 0, 1, 0, REPAIRED),
+        (0, 0, 1, 1, ENDS_NOW),
+        (0, 1, 0, 0, REPAIRED),
+        (0, 1, 0, 1, ENDS_NOW),
+        (0, 1, 1, 0, ENDS_NOW),
+        (0, 1, 1, 1, ENDS_NOW),
+    ],
+)
+def test_return_of_a_handler(
+    decisions: ctypes.CDLL, preloaded: int, is_default: int, fault: int, raised: int, expected: int
+) -> None:
+    """The process goes on, or the signal comes once more; abort() decides for itself in every case."""
+    assert decisions.testing_after_handler(0, preloaded, is_default, fault, raised) == expected
+    assert decisions.testing_after_handler(1, preloaded, is_default, fault, raised) == ABORT_GOES_ON
+
+
+def test_action_goes_where_the_program_sees_no_difference(decisions: ctypes.CDLL) -> None:
+    """All 24 calls of sigaction: our handler stays only where it is installed, in our own process, below preload."""
+    kinds = {(0, 0): TRANSLATED, (0, 1): TERMINATION, (1, 0): FAULT}
+    for (kind, kept), flags in itertools.product(kinds.items(), itertools.product((0, 1), repeat=3)):
+        preloaded, installed, own_process = flags
+        if kind == (0, 0):
+            expected = kept if preloaded else KERNEL
+        else:
+            expected = kept if preloaded and installed and own_process else KERNEL
+        assert decisions.testing_route_of(*kind, *flags) == expected
+
+
+def test_interrupted_call_restarts_as_without_us(decisions: ctypes.CDLL) -> None:
+    """The default action interrupts no system call; a handler does, unless it was installed with SA_RESTART."""
+    cases = itertools.product((DEFAULT, FUNCTION), (0, 1))
+    assert [decisions.testing_restarts_calls(*case) for case in cases] == [1, 1, 0, 1]
 
 
 SEEN = """

@@ -24,7 +24,7 @@ pytestmark = needs_core
 
 STEPS = {step.name for step in Step}
 # own_stack.h promises that measured use stays below a quarter of this.
-(_KIB,) = re.findall(r"kOwnStackBytes = (\d+) << 10", (CSRC / "crashsafe/own_stack.h").read_text())
+(_KIB,) = re.findall(r"kOwnStackBytes = (\d+) << 10", (CSRC / "crashsafe/unwind/own_stack.h").read_text())
 ALTERNATE_STACK_BYTES = int(_KIB) << 10
 WAYS = {
     "null": ("t.testing_null()", -11),

@@ -1,7 +1,7 @@
 """The launcher's helper against callers that lie: it serves who asks, for its own threads, and nobody else.
 
-Here the test is the launcher, and its children are the job. They speak the protocol of csrc/crashsafe/doorbell.h in
-bytes of their own.
+Here the test is the launcher, and its children are the job. They speak the protocol of
+csrc/crashsafe/threads/helper_protocol.h in bytes of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAGIC = 0x32706C6568727470
 def ring():
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.settimeout(5)
-    s.connect("doorbell")
+    s.connect("helper.sock")
     return s
 def hello(s):
     magic, number = struct.unpack("<QQ", s.recv(1000))
@@ -214,7 +214,7 @@ def test_another_user_is_refused(helper: Helper) -> None:
     for parent in helper.directory.parents:
         if parent.stat().st_mode & 0o005 != 0o005 and str(parent).startswith("/tmp"):
             parent.chmod(0o755)
-    (helper.directory / "doorbell").chmod(0o666)
+    (helper.directory / "helper.sock").chmod(0o666)
     assert helper.run("os.setuid(65534); s = ring(); print(s.recv(100), runs())") == "b'' True\n"
 
 
@@ -222,7 +222,7 @@ def test_helper_takes_the_place_of_what_was_left(tmp_path: Path) -> None:
     """A socket of a helper that was killed, and a file of another kind, are replaced; the path may be long."""
     directory = tmp_path / ("d" * 100) / ("e" * 100)
     directory.mkdir(parents=True)
-    (directory / "doorbell").write_text("left")
+    (directory / "helper.sock").write_text("left")
     for _ in range(2):
         one = Helper(directory)
         assert one.run(SERVED).startswith("True t False")

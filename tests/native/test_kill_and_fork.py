@@ -140,7 +140,7 @@ def test_killed_while_it_gives_blocks_back_leaves_a_readable_box(native: Native)
     ended = 0
     for _ in range(KILLS):
         child = native.start(
-            f"t.testing_background({THREADS}, 64)\ncore.pytracer_keep_little()\nprint('go', flush=True)\nos._exit(0)"
+            f"t.testing_background({THREADS}, 64)\ncore.pytracer_trim_at_exit()\nprint('go', flush=True)\nos._exit(0)"
         )
         assert child.stdout is not None and child.stdout.readline() == b"go\n"
         time.sleep(chance.uniform(0.0, 0.002))

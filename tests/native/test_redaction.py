@@ -36,7 +36,7 @@ WORDS = st.lists(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join), mi
 
 @pytest.fixture(scope="module")
 def redact(built: Path) -> Redact:
-    """csrc/crashsafe/redact.cpp by itself."""
+    """csrc/crashsafe/text/redact.cpp by itself."""
     call = ctypes.CDLL(str(built / "libredact.so")).testing_redact
     call.restype = ctypes.c_size_t
 

@@ -167,16 +167,16 @@ class Birth(ctypes.Structure):
     _fields_ = [(name, U64) for name in ("addr", "nbytes", "identity", "file_offset")] + [("file", ctypes.c_char_p)]
     _fields_ += [(name, ctypes.c_uint32) for name in ("origin", "who_id", "who_where", "older")]
 nobody = ctypes.CFUNCTYPE(U64, ctypes.c_bool)(lambda large: 0)
-core.pytracer_foreign_allocated.restype = U64
+core.pytracer_external_allocated.restype = U64
 numbers = {}
 with open({history!r}) as file:
     history = json.load(file)
 for word, life in history:
     if word == "end":
-        core.pytracer_foreign_freed(U64(numbers[life]), nobody)
+        core.pytracer_external_freed(U64(numbers[life]), nobody)
     else:
         birth = Birth({base} + life // 2 * 24, life, life, life, b"/data/%d" % life, 16 + life % 6, 0, 0, life % 2)
-        numbers[life] = core.pytracer_foreign_allocated(ctypes.byref(birth))
+        numbers[life] = core.pytracer_external_allocated(ctypes.byref(birth))
 """
 
 
@@ -243,7 +243,7 @@ def test_long_name_of_a_file_keeps_its_end(native: Native) -> None:
     code = FOREIGN.replace("{base}", "0")
     path = "/" + "x" * 200 + "/shard-17.bin"
     code += f"""
-core.pytracer_foreign_allocated(ctypes.byref(Birth(0x600000000000, 64, 1, 0, {path!r}.encode(), 17, 0, 0, 0)))
+core.pytracer_external_allocated(ctypes.byref(Birth(0x600000000000, 64, 1, 0, {path!r}.encode(), 17, 0, 0, 0)))
 """
     (storage,) = box_after(native, code, []).storages
     assert storage.origin == "MAPPED_FILE"
@@ -256,7 +256,7 @@ def test_forked_child_inherits_foreign_storages(native: Native, tmp_path: Path) 
     code += """
 pid = os.fork()
 if pid == 0:
-    core.pytracer_foreign_freed(U64(numbers[2]), nobody)
+    core.pytracer_external_freed(U64(numbers[2]), nobody)
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """

@@ -1,6 +1,6 @@
 """`counters.<host>` of a run directory: the number of processes, and those that could not be recorded.
 
-The file is that of csrc/crashsafe/run_counters.h. Every process of the job may forge it: it is read once, as a whole,
+The file is that of csrc/crashsafe/file/run_counters.h. Every process of the job may forge it: it is read once, as a whole,
 and used only for text.
 """
 

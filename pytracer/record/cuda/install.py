@@ -31,7 +31,7 @@ def install(box: Core, native: ModuleType, level: str) -> None:
             f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found",
         )
         return
-    _native_cuda.set_who(native.who_address())
+    _native_cuda.set_call_site(native.call_site_address())
     from pytracer.record.cuda import graphs, streams
 
     graphs.install(box, _native_cuda)

@@ -62,7 +62,7 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
             "dataset": type(dataset).__qualname__ if dataset is not None else None,
         },
     )
-    box.lib.pytracer_keep_little()
+    box.lib.pytracer_trim_at_exit()
     if not box.preloaded:
         _note_exit(box)
     kinds: Any = importlib.import_module("torch.utils.data")._DatasetKind

@@ -1,7 +1,7 @@
 """Names for FSDP: the units, their parameters in order, and the addresses of this rank's shards.
 
 The addresses of unsharded parameters, gradients and communication buffers are recorded without private attributes: by
-the operators and ranges of FSDP2 (csrc/hooks/fsdp.cpp, ranges.cpp), and for FSDP1 by the collectives themselves. The
+the operators and ranges of FSDP2 (csrc/hooks/distributed/fsdp.cpp, ranges.cpp), and for FSDP1 by the collectives themselves. The
 names come from private attributes: those of torch 2.11 to 2.14 are supported. Unexpected attributes are recorded as
 notes, and names are then missing.
 """

@@ -29,7 +29,7 @@ def _try(box: Any) -> bool:
 def _try_here(box: Any, torch: Any) -> bool:
     first, alive = _probe(torch, offset=91, shape=(3, 413))
     second, alive_too = _probe(torch, offset=67, shape=(7, 83))
-    known = bool(box.lib.pytracer_learn_torch(first, second))
+    known = bool(box.lib.pytracer_probe_torch_layout(first, second))
     del alive, alive_too  # until now
     return known
 
@@ -53,6 +53,6 @@ def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[bytes, list
         *(leaf._cdata, gradient._cdata),
         *(result._cdata, id(function), id(next_function), kept.untyped_storage().data_ptr()),
     )
-    # `pytracer_torch_probe` of csrc/recorder/core.h
+    # `pytracer_torch_probe` of csrc/core/core.h
     probe = struct.pack(f"{len(addresses)}Q", *addresses)
     return probe, [tensor, storage, leaf, gradient, kept, result, function, next_function]

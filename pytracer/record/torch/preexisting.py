@@ -19,7 +19,7 @@ BUDGET_NS = 200_000_000
 def follow(box: Core, native: ModuleType, objects: list[object]) -> None:
     """Adds those among `objects`, the garbage collector's, to the tables; a note counts what was left out."""
     begin = time.monotonic_ns()
-    looked_at, followed, not_followed = native.follow_older(objects, BUDGET_NS)
+    looked_at, followed, not_followed = native.follow_preexisting(objects, BUDGET_NS)
     total = len(objects)
     if not not_followed and looked_at == total:
         return

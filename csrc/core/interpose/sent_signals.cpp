@@ -1,0 +1,157 @@
+#include "core/interpose/sent_signals.h"
+
+#include "core/file/box_trim.h"
+#include "core/file/journal.h"
+#include "core/interpose/libc.h"
+#include "core/interpose/masks.h"
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/handler/dying.h"
+#include "crashsafe/platform/open_file.h"
+#include "crashsafe/signals/actions.h"
+#include "crashsafe/text/redact.h"
+#include "crashsafe/unwind/own_stack.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace pytracer::core {
+namespace {
+
+using crashsafe::Outcome;
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
+constexpr size_t kLongestCommand = 512;
+constexpr int kNotedAtMost = 200;  // a program may use them for purposes of its own
+
+std::atomic<int> noted{0};
+
+void write_entry(int signal, const siginfo_t* info, bool handled) {
+  if (noted.fetch_add(1, std::memory_order_relaxed) >= kNotedAtMost) return;
+  blackbox::SignalEntry entry{signal, info->si_code, info->si_pid, info->si_uid, crashsafe::sys_gettid(), handled, 0, 0};
+  if (info->si_code > 0) entry.sender_pid = 0;  // the kernel: a terminal, a limit
+  char command[kLongestCommand], path[48];
+  if (entry.sender_pid > 0) {
+    snprintf(path, sizeof path, "/proc/%d/cmdline", entry.sender_pid);  // one integer: glibc allocates nothing
+    crashsafe::OpenFile file(path);
+    long n = file.opened() ? file.read(command, sizeof command) : 0;
+    crashsafe::Redacted words = crashsafe::redact_words(command, n > 0 ? static_cast<size_t>(n) : 0);
+    entry.command_nbytes = static_cast<uint32_t>(words.nbytes);
+    std::atomic_ref(g_box.header->redacted).fetch_add(words.count, std::memory_order_relaxed);
+  }
+  Piece pieces[] = {{&entry, sizeof entry}, {command, entry.command_nbytes}};
+  append(blackbox::EntryKind::kSignalSeen, pieces, 2);
+}
+
+struct Arrived {
+  int signal;
+  const siginfo_t* info;
+  bool handled;
+};
+
+void write_arrived(long, void* raw_arrived, void*) {
+  auto* arrived = static_cast<Arrived*>(raw_arrived);
+  write_entry(arrived->signal, arrived->info, arrived->handled);
+}
+
+// The program's alternate stack may have room for its handler and no more. No signal may interrupt this: the kernel would put its frame
+// on top of that stack, over this signal's frame, while we run on another stack.
+void write_on_own_stack(int signal, const siginfo_t* info, bool handled) {
+  Arrived arrived{signal, info, handled};
+  uint64_t every = ~0ull, before = 0;
+  crashsafe::sys_mask(SIG_BLOCK, &every, &before);
+  crashsafe::pytracer_on_own_stack(0, &arrived, nullptr, write_arrived);
+  crashsafe::sys_mask(SIG_SETMASK, &before, nullptr);
+}
+
+// The default action with the original siginfo, when our handler returns.
+void end_as_default(int signal, siginfo_t* info) {
+  crashsafe::KernelAction action{}, now{};
+  crashsafe::sys_action(signal, nullptr, &now);
+  action.flags = now.flags & 0x04000000;  // SA_RESTORER
+  action.restorer = now.restorer;
+  crashsafe::sys_action(signal, &action, nullptr);
+  if (syscall(SYS_rt_tgsigqueueinfo, crashsafe::sys_getpid(), crashsafe::sys_gettid(), signal, info) != 0)
+    syscall(SYS_tgkill, crashsafe::sys_getpid(), crashsafe::sys_gettid(), signal);
+}
+
+void on_sent(int signal, siginfo_t* info, void* context);
+
+// The action that the kernel gets: the flags and the mask of the program's decide how system calls are interrupted.
+struct sigaction in_kernel(const struct sigaction& action) {
+  struct sigaction ours = action;
+  if (action.sa_handler == SIG_IGN) return ours;
+  ours.sa_mask = to_kernel(action.sa_mask);
+  ours.sa_sigaction = on_sent;
+  ours.sa_flags = (action.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
+  return ours;
+}
+
+void on_sent(int signal, siginfo_t* info, void* context) {
+  int saved_errno = errno;
+  struct sigaction action = crashsafe::action_of(signal);
+  bool own_process = crashsafe::sys_getpid() == g_box_pid;
+  Outcome outcome = crashsafe::decide({crashsafe::disposition_of(action), false, false, own_process && g_box_pid == 1});
+  if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler);
+  if (outcome == Outcome::kDefault) {
+    if (own_process) trim_at_exit(1);
+    end_as_default(signal, info);
+  }
+  if (outcome != Outcome::kHandler) {
+    errno = saved_errno;
+    return;
+  }
+  if (action.sa_flags & static_cast<int>(SA_RESETHAND)) crashsafe::reset_action(signal, action);
+  errno = saved_errno;
+  if (action.sa_flags & SA_SIGINFO)
+    action.sa_sigaction(signal, info, context);
+  else
+    action.sa_handler(signal);
+}
+
+}  // namespace
+
+bool asks_to_end(int signal) noexcept {
+  for (int ours : kSignals)
+    if (signal == ours) return true;
+  return false;
+}
+
+void watch_sent_signals() noexcept {
+  for (int signal : kSignals) {
+    struct sigaction action{};
+    if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) continue;
+    crashsafe::exchange_action(signal, action, nullptr);  // before ours is live
+    struct sigaction ours = in_kernel(action);
+    if (action.sa_handler == SIG_DFL) ours.sa_flags |= SA_RESTART;
+    PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
+  }
+}
+
+void unwatch_sent_signals() noexcept {
+  for (int signal : kSignals) {
+    struct sigaction now{};
+    if (PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction != on_sent) continue;
+    struct sigaction action = crashsafe::action_of(signal);
+    PYTRACER_REAL(sigaction)(signal, &action, nullptr);
+  }
+}
+
+int set_sent_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept {
+  struct sigaction before = crashsafe::action_of(signal);
+  if (act != nullptr) {
+    struct sigaction answer = as_libc_answers(*act);
+    crashsafe::exchange_action(signal, answer, &before);
+    struct sigaction ours = in_kernel(*act);
+    int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
+    if (error != 0) {
+      crashsafe::exchange_action(signal, before, nullptr);
+      return error;
+    }
+  }
+  if (old != nullptr) *old = before;
+  return 0;
+}
+
+}  // namespace pytracer::core

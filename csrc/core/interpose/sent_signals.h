@@ -1,0 +1,19 @@
+// Signals that ask a process to end: their senders are recorded. Below preload only, where the program's own handlers are known.
+#pragma once
+#include <csignal>
+
+namespace pytracer::core {
+
+/// SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU.
+bool asks_to_end(int signal) noexcept;
+
+/// Records each of them from now on. The program's actions remain in effect.
+void watch_sent_signals() noexcept;
+
+/// Restores the actions, unless others were installed since.
+void unwatch_sent_signals() noexcept;
+
+/// The program's sigaction for one of them: kept, while the kernel gets our function.
+int set_sent_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept;
+
+}  // namespace pytracer::core

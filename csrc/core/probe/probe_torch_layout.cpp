@@ -1,0 +1,93 @@
+#include "core/probe/probe_torch_layout.h"
+
+#include "crashsafe/python/python_objects.h"
+#include "crashsafe/torch/torch_objects.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+
+namespace pytracer::core {
+namespace {
+
+using crashsafe::TorchOffsets;
+using crashsafe::word_at;
+
+constexpr uint32_t kObjectBytes = 64, kImplBytes = 256, kStorageBytes = 96, kMetaBytes = 256, kNodeBytes = 512;
+
+// First word of an object that holds `value`; `limit` when none does.
+uint32_t find(uint64_t object, uint64_t value, uint32_t limit) {
+  uint32_t at = 8;  // the first word is a vtable or a reference count
+  while (at < limit && word_at(object + at) != value) at += 8;
+  return at;
+}
+
+// Behind a pointer: AutogradMeta of a TensorImpl, the first edge of a node.
+bool find_behind(uint64_t object, uint64_t value, uint32_t limit, uint32_t limit_behind, uint32_t first_behind, uint32_t& outer, uint32_t& inner) {
+  for (outer = 8; outer < limit; outer += 8) {
+    uint64_t behind = word_at(object + outer);
+    if (behind % 8 != 0) continue;
+    for (inner = first_behind; inner < limit_behind; inner += 8)
+      if (word_at(behind + inner) == value) return true;
+  }
+  return false;
+}
+
+bool keeps(uint64_t node, uint64_t data) {
+  for (uint32_t at = 8; at < kNodeBytes; at += 8)
+    if (crashsafe::base_of_word(word_at(node + at)) == data) return true;
+  return false;
+}
+
+bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
+  uint32_t unused = 0;
+  out.tensor_type = probe.tensor_type;
+  out.function_type = probe.function_type;
+  out.impl_vtable = word_at(probe.impl);
+  out.object_impl = find(probe.object, probe.impl, kObjectBytes);
+  out.impl_storage = find(probe.impl, probe.storage_impl, kImplBytes);
+  out.impl_numel = find(probe.impl, probe.numel, kImplBytes);
+  out.impl_offset = find(probe.impl, probe.offset, kImplBytes);
+  out.storage_data = find(probe.storage_impl, probe.data, kStorageBytes);
+  if (out.object_impl == kObjectBytes || out.impl_storage == kImplBytes || out.impl_numel == kImplBytes || out.impl_offset == kImplBytes ||
+      out.storage_data == kStorageBytes)
+    return false;
+  if (!find_behind(probe.leaf_impl, probe.grad_impl, kImplBytes, kMetaBytes, 8, out.impl_meta, out.meta_grad)) return false;
+  // A node's Python object holds the node right behind its head, as a tensor's holds the TensorImpl.
+  out.function_node = out.object_impl;
+  uint64_t node = word_at(probe.function + out.function_node), next = word_at(probe.next_function + out.function_node);
+  uint64_t meta = word_at(probe.result_impl + out.impl_meta);
+  if (node == 0 || next == 0 || meta == 0) return false;
+  out.meta_function = find(meta, node, kMetaBytes);
+  return out.meta_function != kMetaBytes && find_behind(node, next, kNodeBytes, 8, 0, out.node_edges, unused);
+}
+
+bool fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
+  crashsafe::TensorView tensor{}, grad{};
+  uint64_t node = word_at(probe.function + torch.function_node);
+  return crashsafe::derives_from(crashsafe::type_of(probe.object), torch.tensor_type) && crashsafe::look_at_tensor(probe.object, tensor) &&
+         tensor.impl == probe.impl && tensor.storage_impl == probe.storage_impl && tensor.base == probe.data && tensor.numel == probe.numel &&
+         tensor.offset == probe.offset && crashsafe::look_at_impl(probe.leaf_impl, grad) && word_at(grad.meta + torch.meta_grad) == probe.grad_impl &&
+         word_at(word_at(probe.result_impl + torch.impl_meta) + torch.meta_function) == node &&
+         word_at(word_at(node + torch.node_edges)) == word_at(probe.next_function + torch.function_node) && keeps(node, probe.saved_data);
+}
+
+// glibc writes the size of a block before it; another malloc may not, and then the end of a node is not known.
+bool chunk_is_sized(uint64_t node) {
+  auto usable = reinterpret_cast<size_t (*)(void*)>(dlsym(RTLD_DEFAULT, "malloc_usable_size"));
+  return usable != nullptr && usable(reinterpret_cast<void*>(node)) == (word_at(node - 8) & ~7ull) - 8;
+}
+
+}  // namespace
+
+bool probe_torch_layout(const pytracer_torch_probe& first, const pytracer_torch_probe& second) noexcept {
+  TorchOffsets offsets{};
+  if (crashsafe::python_objects() == nullptr || !learn(first, offsets)) return false;
+  offsets.chunks_are_sized =
+      chunk_is_sized(word_at(first.function + offsets.function_node)) && chunk_is_sized(word_at(second.function + offsets.function_node));
+  crashsafe::trust_torch(offsets);
+  bool right = fits(first, offsets) && fits(second, offsets);
+  if (!right) crashsafe::distrust_torch();
+  return right;
+}
+
+}  // namespace pytracer::core

@@ -1,0 +1,37 @@
+// Starts and stops recording in this process, and carries it over fork.
+#pragma once
+#include "core/file/run_directory.h"
+
+#include <cstdint>
+
+namespace pytracer::core {
+
+inline constexpr uint32_t kAnnounce = 1;
+inline constexpr uint32_t kDebugged = 2;  // a debugger traces the process
+
+inline constexpr uint32_t kMostBoxes = 4096;  ///< of a run, unless it is given another number
+
+/// Prepares the black box, writes the first facts, arms this thread's alternate stack, installs the handlers. Without preload, and for the
+/// first process of a run, the black box is created at once, otherwise when there is something to record. True with a `failure`: it could
+/// not be created. `preloaded_into`: main()'s arguments, null without preload.
+bool start(const char* directory, uint32_t flags, const char* const* preloaded_into, uint32_t most_boxes, Failure& failure) noexcept;
+
+/// disable() and enable() of the program: handlers uninstalled and installed, in the same black box.
+void stop() noexcept;
+void resume() noexcept;
+bool stopped() noexcept;
+
+/// Nothing is recorded any more, for good, and nothing is written to the black box. Stores only: no system call is made.
+void abandon_recording() noexcept;
+bool recording() noexcept;
+
+/// Whether a crash is announced on stderr.
+bool announces() noexcept;
+
+/// Creates the black box now, whatever the budget of the run. False when there is none.
+bool create_black_box() noexcept;
+
+/// Whether a debugger traces this process.
+bool is_debugged() noexcept;
+
+}  // namespace pytracer::core

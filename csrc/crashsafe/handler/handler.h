@@ -1,0 +1,15 @@
+// The signal handler: recovers from faults of our own, and acts on those of the program as decision.h decides. Entered by
+// pytracer_enter_fault (unwind/own_stack.h).
+#pragma once
+#include <ucontext.h>
+
+namespace pytracer::crashsafe {
+
+/// Writes the stacks of this thread, which ends the process, outside a signal handler. `context`: where that is done; only its
+/// callers are shown. Nothing is written when something crashed before, or another thread reports.
+void write_exit(ucontext_t* context) noexcept;
+
+/// In a forked child: no thread reports or dies.
+void forget_reports() noexcept;
+
+}  // namespace pytracer::crashsafe

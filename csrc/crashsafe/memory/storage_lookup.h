@@ -1,0 +1,10 @@
+// The storages at an address: live ones from the tables, freed ones from the rings of freed storages, as they are at this moment.
+#pragma once
+#include <cstdint>
+
+namespace pytracer::crashsafe {
+
+/// Crash step: one pass over live and freed storages; writes STORAGE_HITS. Above 2^19 slots it is left to the reader.
+void write_storage_hits(uint64_t addr) noexcept;
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,22 @@
+// Loaded shared objects and the memory map.
+#pragma once
+#include <cstdint>
+
+namespace pytracer::crashsafe {
+
+/// Whether glibc can look up loaded images without a lock (2.35 and later).
+bool images_are_known() noexcept;
+
+/// Whether `addr` lies in a loaded shared object or in the program.
+bool in_image(uint64_t addr) noexcept;
+
+/// Crash step: path, load bias and build-id of every image that has a frame of the crashed thread.
+void write_frame_images() noexcept;
+
+/// Crash step: /proc/self/maps as it is.
+void write_maps() noexcept;
+
+/// Crash step, after write_maps: the same for everything else that is loaded.
+void write_loaded_images() noexcept;
+
+}  // namespace pytracer::crashsafe

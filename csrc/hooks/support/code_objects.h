@@ -1,0 +1,23 @@
+// Python's code objects as entries of the journal, by address while they are alive.
+#pragma once
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pytracer::hooks {
+
+constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with the flag: its file belongs to torch or to us
+
+/// Changes when a code object is destroyed: caches of ids expire.
+extern std::atomic<uint32_t> code_generation;
+
+/// The journal id of a running code object, with kInLibrary; 0: the journal is full. Keeps no reference and needs no GIL.
+uint32_t intern_code(PyCodeObject* code);
+
+/// Notes the directories of libraries, and follows the destruction of code objects. With the GIL held. False when they are followed already.
+bool follow_code_objects(const std::vector<std::string>& library_directories);
+
+}  // namespace pytracer::hooks

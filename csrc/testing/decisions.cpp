@@ -1,0 +1,26 @@
+// Test-only: the functions of crashsafe/signals/decision.h, for tests/native/test_decisions.py.
+#include "crashsafe/signals/decision.h"
+
+#include "testing/testing.h"
+
+using namespace pytracer::crashsafe;
+
+EXPORT int testing_decide(int disposition, int fault, int blocked, int is_init) {
+  return static_cast<int>(decide({static_cast<Disposition>(disposition), fault != 0, blocked != 0, is_init != 0}));
+}
+
+EXPORT int testing_report_of_handled(int handler, int may_be_abort) {
+  return static_cast<int>(report_of_handled(static_cast<ReportedHandler>(handler), may_be_abort != 0));
+}
+
+EXPORT int testing_report_of_death(int handler) { return static_cast<int>(report_of_death(static_cast<ReportedHandler>(handler))); }
+
+EXPORT int testing_after_handler(int by_abort, int preloaded, int is_default, int fault, int raised) {
+  return static_cast<int>(after_handler({by_abort != 0, preloaded != 0, is_default != 0, fault != 0, raised != 0}));
+}
+
+EXPORT int testing_route_of(int handled, int termination, int preloaded, int installed, int own_process) {
+  return static_cast<int>(route_of({handled != 0, termination != 0, preloaded != 0, installed != 0, own_process != 0}));
+}
+
+EXPORT int testing_restarts_calls(int disposition, int asked) { return restarts_calls(static_cast<Disposition>(disposition), asked != 0); }
