@@ -2,21 +2,17 @@
 
     python scripts/check_crashsafe.py       exit 1 with one line per problem
 
-Three things are compared: the undefined symbols of the objects of csrc/crashsafe with csrc/crashsafe/symbols.allow;
-those objects with the rule that nothing in them is initialized or guarded at run time; and pytracer/libpytracer_core.so
-with what a preloaded library may be: no library but libc, nothing bound lazily, never unloaded,
-thread-locals in the static block. Objects come from build/ when they are newer than the sources, else they are compiled
-as setup.py would.
+Three things are compared, as they were built: the undefined symbols of the objects of csrc/crashsafe with
+csrc/crashsafe/symbols.allow; those objects with the rule that nothing in them is initialized or guarded at run time;
+and libpytracer_core.so with what a preloaded library may be: no library but libc, nothing bound lazily, never unloaded,
+thread-locals in the static block.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import os
-import subprocess
+import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +23,8 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
 ROOT = Path(__file__).resolve().parent.parent
-CSRC = ROOT / "csrc"
-ALLOW = CSRC / "crashsafe" / "symbols.allow"
-CORE = ROOT / "pytracer" / "libpytracer_core.so"
+CRASHSAFE = ROOT / "csrc" / "crashsafe"
+ALLOW = CRASHSAFE / "symbols.allow"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
 LIBRARIES = ("libc.so.", "libdl.so.", "libpthread.so.", "ld-linux")
 LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
@@ -76,41 +71,14 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def core_flags() -> list[str]:
-    """The compiler flags of the core, out of setup.py: running it would build."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"VERSION": "0"}
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id in ("COMMON", "CORE")
-        ):
-            exec(compile(ast.Module([node], []), "setup.py", "exec"), names)  # noqa: S102
-    if "CORE" not in names:
-        raise SystemExit("setup.py has no CORE: scripts/check_crashsafe.py takes the compiler flags from there")
-    return [str(flag).replace('\\"', '"') for flag in names["CORE"]]
-
-
-def built_objects() -> list[Path]:
-    """The objects of the last build, when they are all there and newer than every source that they may include."""
-    newest = max(p.stat().st_mtime for room in ("blackbox", "crashsafe") for p in (CSRC / room).iterdir())
-    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core/crashsafe")):
-        objects = [build / f"{source.name}.o" for source in sorted((CSRC / "crashsafe").glob("*.cpp"))]
-        if all(o.exists() and o.stat().st_mtime >= newest for o in objects):
-            return objects
-    return []
-
-
-def compile_objects(into: Path) -> list[Path]:
-    """Compiles csrc/crashsafe for this check alone."""
-    objects = []
-    for source in sorted((CSRC / "crashsafe").glob("*.cpp")):
-        objects.append(into / f"{source.name}.o")
-        command = [os.environ.get("CC", "gcc"), *core_flags(), "-c", str(source), "-o", str(objects[-1])]
-        if subprocess.run(command, check=False).returncode != 0:
-            raise SystemExit(f"{name_of(source)} does not compile: the compiler's message is above")
-    return objects
+def built_objects(build: Path) -> list[Path]:
+    """The core's objects of csrc/crashsafe, of which CMake has left a list."""
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    return [
+        Path(command["directory"], command["output"])
+        for command in commands
+        if Path(command["file"]).is_relative_to(CRASHSAFE) and "pytracer_core.dir" in command["output"]
+    ]
 
 
 def symbols(elf: Any, section: str = ".symtab") -> Iterator[Any]:
@@ -190,13 +158,13 @@ def check_core(path: Path) -> list[str]:
 def main() -> int:
     """Prints one line per problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--core", type=Path, default=CORE, help="the library to look at")
-    core = parser.parse_args().core
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "native", help="the build folder to look at")
+    build = parser.parse_args().build.resolve()
+    core = build / "csrc" / "libpytracer_core.so"
     if not core.exists():
         raise SystemExit(f"{name_of(core)} is not built: make build")
     allowed, problems = read_allowed(ALLOW)
-    with tempfile.TemporaryDirectory() as directory:
-        problems += check_objects(built_objects() or compile_objects(Path(directory)), allowed)
+    problems += check_objects(built_objects(build), allowed)
     problems += check_core(core)
     for problem in problems:
         print(problem, file=sys.stderr)
