@@ -43,7 +43,7 @@ help:
 	@echo "make test-asan  the same below AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
-	@echo "make build-aarch64  the core for aarch64; needs g++-aarch64-linux-gnu"
+	@echo "make build-aarch64  cross-compile the core for aarch64; needs g++-aarch64-linux-gnu"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
 	@echo "make docs    generate what is generated"
@@ -114,8 +114,7 @@ test-asan: build
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
 	    -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
-# Nothing runs here: that it compiles without a warning, and that the crash path calls there what it may. clang will not do: it
-# has no __builtin_setjmp for aarch64.
+# Compiles without warnings, and checks the crash path's symbols; nothing is run. gcc only: clang has no __builtin_setjmp for aarch64.
 build-aarch64: build
 	@command -v aarch64-linux-gnu-g++ >/dev/null || \
 	    { echo "there is no C++ compiler for aarch64: apt-get install g++-aarch64-linux-gnu" >&2; exit 1; }

@@ -1,8 +1,10 @@
-"""Builds the native half by CMake into the package: CMakeLists.txt has how. Metadata: pyproject.toml.
+"""Runs CMake, which builds the native half (CMakeLists.txt), into the package. Metadata: pyproject.toml.
 
-pip install --no-build-isolation -e .              needs torch, setuptools, cmake, ninja and a C++ compiler
-PYTRACER_WITHOUT_TORCH=1 pip install ...           the core alone: traces any Python process
-PYTRACER_PRESET=dev ...                            by another preset of CMakePresets.json
+    pip install --no-build-isolation -e .              needs torch, setuptools, cmake, ninja and a C++ compiler
+    PYTRACER_WITHOUT_TORCH=1 pip install ...           the core alone: traces any Python process
+    PYTRACER_PRESET=dev ...                            with another preset of CMakePresets.json
+
+CC and CXX select the compilers.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 def find_torch() -> Path:
-    """The package of the installed torch, or a clear refusal. Not imported: that takes seconds and CUDA's libraries."""
+    """The directory of the installed torch, or a clear refusal. An import would take seconds and CUDA's libraries."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise SystemExit(
@@ -57,7 +59,7 @@ def cuda_headers() -> Path | None:
 
 
 def tool(name: str) -> str:
-    """The program `name`: of PyPI's package, or else of the machine, whose may be older."""
+    """The program `name`: from the PyPI package if installed, because the system's may be too old."""
     module = importlib.import_module(name) if importlib.util.find_spec(name) else None
     places = [getattr(module, "CMAKE_BIN_DIR", ""), getattr(module, "BIN_DIR", ""), os.environ.get("PATH", os.defpath)]
     found = shutil.which(name, path=os.pathsep.join(filter(None, places)))
@@ -67,7 +69,7 @@ def tool(name: str) -> str:
 
 
 def forget_other_compilers() -> None:
-    """CMake keeps the compilers of its first run, and loses all else when told of new ones: then it starts anew."""
+    """Removes CMake's cache if CC or CXX has changed: CMake ignores them later, and -DCMAKE_CXX_COMPILER drops -D's."""
     cache = BUILD / "CMakeCache.txt"
     known = cache.read_text(encoding="utf-8") if cache.is_file() else ""
     for variable, language in (("CC", "C"), ("CXX", "CXX")):
@@ -78,7 +80,7 @@ def forget_other_compilers() -> None:
 
 
 def run(command: list[str], failed: str, *, quiet: bool = True) -> None:
-    """Runs it; CMake says on stderr what is wrong, and on stdout how it goes."""
+    """Runs a command. CMake writes errors to stderr, progress to stdout."""
     if subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL if quiet else None).returncode != 0:
         raise SystemExit(f"pytracer {failed}")
 
@@ -97,7 +99,7 @@ class BuildWithCMake(build_ext):
             "core": True,
             "native": False,
         }
-        # All of them each time, the empty ones too: CMake remembers what it is not told.
+        # The empty ones are passed, too: CMake would keep the values of the build before.
         settings = {
             "CMAKE_MAKE_PROGRAM": tool("ninja"),
             "PYTRACER_PYTHON_INCLUDE": sysconfig.get_path("include"),

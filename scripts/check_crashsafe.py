@@ -72,7 +72,7 @@ def name_of(path: Path) -> str:
 
 
 def built_objects(build: Path) -> list[Path]:
-    """The core's objects of csrc/crashsafe, of which CMake has left a list."""
+    """The core's objects of csrc/crashsafe, as listed by CMake."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     return [
         Path(command["directory"], command["output"])
@@ -158,7 +158,7 @@ def check_core(path: Path) -> list[str]:
 def main() -> int:
     """Prints one line per problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "native", help="the build folder to look at")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "native", help="the build directory to check")
     build = parser.parse_args().build.resolve()
     core = build / "csrc" / "libpytracer_core.so"
     if not core.exists():

@@ -2,8 +2,8 @@
 
     python tests/fakecuda/stubs.py --torch SITE/torch --out DIR
 
-In it is every function that torch's libraries refer to, and returns 0: all must exist, since Python loads extensions
-with RTLD_NOW. They are weak: what `libraries/` defines takes their place.
+It defines every function that torch's libraries refer to, to return 0: all must exist, since Python loads extensions
+with RTLD_NOW. They are weak: a definition in `libraries/` takes precedence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOT_SUPPORTED = 801  # of the driver's calls that are not written out
 
 
 def main() -> None:
-    """Writes what is needed, and removes what was."""
+    """Replaces what `--out` holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", type=Path, required=True, help="directory of the installed torch package")
     parser.add_argument("--out", type=Path, required=True)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def write(out: Path, soname: str, symbols: dict[str, str | None]) -> None:
-    """SONAME.c, and SONAME.map where torch asks for the symbols with a version."""
+    """Writes SONAME.c, and SONAME.map if torch needs the symbols with a version."""
     result = NOT_SUPPORTED if soname == DRIVER else 0
     lines = [f"__attribute__((weak)) long {name}(void) {{ return {result}; }}\n" for name in sorted(symbols)]
     (out / f"{soname}.c").write_text("".join(lines), encoding="utf-8")

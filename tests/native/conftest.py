@@ -17,7 +17,7 @@ BUILT = ROOT / "build" / "native" / "testing"
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    """Where the libraries of csrc/testing are."""
+    """The directory of the libraries of csrc/testing."""
     if not (BUILT / "libpytracer_testing.so").exists():
         pytest.fail("the libraries of csrc/testing are not built: make build")
     return BUILT
