@@ -16,18 +16,19 @@ CUDA_VENV ?= .venv-cuda
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := CXX="$(CXX)" PYTRACER_PRESET=dev $(PIP) install --no-build-isolation
 CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
 TORCH_STAMP := $(VENV)/.torch-$(subst /,_,$(subst =,_,$(firstword $(TORCH))))
 CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
 CUDA_TREE := build/cuda-tree
-FAKECUDA := build/fakecuda
 ASAN_TREE := build/asan-tree
 TSAN_TREE := build/tsan-tree
-SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
+SOURCES := $(shell find csrc -type f) CMakeLists.txt CMakePresets.json setup.py pyproject.toml
+BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +43,7 @@ help:
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
+	@echo "make build-aarch64  cross-compile the core for aarch64; needs g++-aarch64-linux-gnu"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  ruff and clang-format"
 	@echo "make docs    write the generated files"
@@ -81,21 +83,19 @@ test-distributed: build
 
 # Built in a second tree: one tree holds the build for one torch.
 test-cuda: build-cuda
-	cd $(CUDA_TREE) && PYTHONPATH="$$PWD" PYTRACER_FAKECUDA="$(abspath $(FAKECUDA))" \
+	cd $(CUDA_TREE) && PYTHONPATH="$$PWD" PYTRACER_FAKECUDA="$$PWD/build/native/fakecuda" \
 	    $(abspath $(CUDA_VENV))/bin/python -m pytest tests/cuda -n $(JOBS) $(ARGS)
 
 build-cuda: $(CUDA_STAMP)
-	@site=$$($(CUDA_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-	    $(CUDA_VENV)/bin/python tests/fakecuda/build.py --torch "$$site/torch" --headers $(CUDA_VENV)/headers/nvidia/cu13/include --out $(FAKECUDA)
-	@$(CUDA_VENV)/bin/python scripts/second_tree.py $(CUDA_TREE)
-	cd $(CUDA_TREE) && CXX="$(CXX)" PYTRACER_CUDA_HEADERS="$(abspath $(CUDA_VENV))/headers/nvidia/cu13/include" \
-	    LD_LIBRARY_PATH="$(abspath $(FAKECUDA))" $(abspath $(CUDA_VENV))/bin/python setup.py -q build_ext --inplace
+	$(CUDA_VENV)/bin/python scripts/second_tree.py $(CUDA_TREE)
+	cd $(CUDA_TREE) && CXX="$(CXX)" PYTRACER_PRESET=fakecuda PYTRACER_CUDA_HEADERS="$(abspath $(CUDA_VENV))/headers/nvidia/cu13/include" \
+	    $(abspath $(CUDA_VENV))/bin/python setup.py -q build_ext --inplace
 
 $(CUDA_STAMP): | tools
 	$(PYTHON) -m venv $(CUDA_VENV)
 	$(CUDA_PIP) install --no-deps $(CUDA_TORCH)
 	$(CUDA_PIP) install filelock typing-extensions sympy networkx jinja2 fsspec \
-	    click msgspec pyelftools rich capstone "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26" pytest==9.2.0 pytest-timeout==2.4.0 pytest-xdist==3.8.0
+	    click msgspec pyelftools rich capstone $(BUILD_TOOLS) "numpy>=1.26" pytest==9.2.0 pytest-timeout==2.4.0 pytest-xdist==3.8.0
 	@# Aside: a real libcudart among the installed packages would be found before the fake one.
 	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
 	@rm -f $(CUDA_VENV)/.torch-* && touch $@
@@ -105,14 +105,23 @@ $(CUDA_STAMP): | tools
 # when they are built for the first time. Two tests that take a minute each are about how much the tables hold, not about other code.
 test-tsan: build
 	$(BIN)/python scripts/second_tree.py $(TSAN_TREE)
-	cd $(TSAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_SANITIZE=thread $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd $(TSAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_PRESET=tsan $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd $(TSAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers $(ARGS)
 
 test-asan: build
 	$(BIN)/python scripts/second_tree.py $(ASAN_TREE)
-	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_SANITIZE=address $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_PRESET=asan $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
 	    -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
+
+# Compiles without warnings, and checks the crash path's symbols; nothing is run. gcc only: clang has no __builtin_setjmp for aarch64.
+build-aarch64: build
+	@command -v aarch64-linux-gnu-g++ >/dev/null || \
+	    { echo "there is no C++ compiler for aarch64: apt-get install g++-aarch64-linux-gnu" >&2; exit 1; }
+	PATH="$(abspath $(BIN)):$$PATH" cmake --preset aarch64
+	$(BIN)/cmake --build build/aarch64
+	readelf -h build/aarch64/csrc/libpytracer_core.so | grep 'Machine: *AArch64'
+	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
 
 # Each input in a process with 5 s and 512 MiB. What fails lies in build/fuzz, with a line how to replay it.
 fuzz: build
@@ -160,7 +169,7 @@ instructions: build
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache $(VENV)/.built
-	rm -f pytracer/*.so pytracer/_build_info.json
+	rm -f pytracer/*.so pytracer/_helper pytracer/_build_info.json
 	find pytracer scripts tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 tools:
@@ -178,21 +187,21 @@ $(VENV)/.python: | tools
 	@touch $@
 
 $(TORCH_STAMP): | $(VENV)/.python
-	$(PIP) install $(TORCH) "setuptools>=77" "ninja>=1.11" wheel "numpy>=1.26"
+	$(PIP) install $(TORCH) $(BUILD_TOOLS) "numpy>=1.26"
 	@rm -f $(VENV)/.torch-* && touch $@
 
 $(VENV)/.built: $(TORCH_STAMP) $(SOURCES)
-	CXX="$(CXX)" $(PIP) install --no-build-isolation -e ".[test,disasm,symbols]"
+	$(INSTALL) -e ".[test,disasm,symbols]"
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.built
-	$(PIP) install --no-build-isolation -e ".[bench]"
+	$(INSTALL) -e ".[bench]"
 	@touch $@
 
 $(VENV)/.peers: pyproject.toml | $(VENV)/.built
-	$(PIP) install --no-build-isolation -e ".[test,peers]"
+	$(INSTALL) -e ".[test,peers]"
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml | $(VENV)/.built
-	$(PIP) install --no-build-isolation -e ".[lint]"
+	$(INSTALL) -e ".[lint]"
 	@touch $@

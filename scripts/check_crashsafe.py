@@ -4,20 +4,16 @@
 
 Four things are compared: the includes of csrc/ with the table below; the undefined symbols of the objects of
 csrc/crashsafe with csrc/crashsafe/symbols.allow; those objects with the rule that nothing in them is initialized or
-guarded at run time; and pytracer/libpytracer_core.so with what a preloaded library may be: no library but libc, nothing
-bound lazily, never unloaded, thread-locals in the static block. Objects come from build/ when they are newer than the
-sources, else they are compiled as setup.py would.
+guarded at run time; and libpytracer_core.so with what a preloaded library may be: no library but libc, nothing bound
+lazily, never unloaded, thread-locals in the static block.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import os
+import json
 import re
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +26,8 @@ from elftools.elf.sections import SymbolTableSection
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
 SELF = "scripts/check_crashsafe.py"
-ALLOW = CSRC / "crashsafe" / "symbols.allow"
-CORE = ROOT / "pytracer" / "libpytracer_core.so"
+CRASHSAFE = CSRC / "crashsafe"
+ALLOW = CRASHSAFE / "symbols.allow"
 # libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
 LIBRARIES = ("libc.so.", "libdl.so.", "libpthread.so.", "ld-linux")
 LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
@@ -101,47 +97,14 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def core_flags() -> list[str]:
-    """The compiler flags of the core, out of setup.py: running it would build."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {"VERSION": "0", "CSRC": CSRC}
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id in ("COMMON", "CORE")
-        ):
-            exec(compile(ast.Module([node], []), "setup.py", "exec"), names)  # noqa: S102
-    if "CORE" not in names:
-        raise SystemExit("setup.py has no CORE: scripts/check_crashsafe.py takes the compiler flags from there")
-    return [str(flag).replace('\\"', '"') for flag in names["CORE"]]
-
-
-def sources() -> list[Path]:
-    """What runs while a process dies."""
-    return sorted((CSRC / "crashsafe").rglob("*.cpp"))
-
-
-def built_objects() -> list[Path]:
-    """The objects of the last build, when they are all there and newer than every source that they may include."""
-    newest = max(p.stat().st_mtime for folder in ("blackbox", "crashsafe") for p in (CSRC / folder).rglob("*.*"))
-    for build in sorted((ROOT / "build").glob("ninja-*/libpytracer_core")):
-        objects = [build / f"{source.relative_to(CSRC)}.o" for source in sources()]
-        if all(o.exists() and o.stat().st_mtime >= newest for o in objects):
-            return objects
-    return []
-
-
-def compile_objects(into: Path) -> list[Path]:
-    """Compiles csrc/crashsafe for this check alone."""
-    objects = []
-    for source in sources():
-        objects.append(into / f"{source.relative_to(CSRC)}.o")
-        objects[-1].parent.mkdir(parents=True, exist_ok=True)
-        command = [os.environ.get("CC", "gcc"), *core_flags(), "-c", str(source), "-o", str(objects[-1])]
-        if subprocess.run(command, check=False).returncode != 0:
-            raise SystemExit(f"{name_of(source)} does not compile: the compiler's message is above")
-    return objects
+def built_objects(build: Path) -> list[Path]:
+    """The core's objects of csrc/crashsafe, as listed by CMake."""
+    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    return [
+        Path(command["directory"], command["output"])
+        for command in commands
+        if Path(command["file"]).is_relative_to(CRASHSAFE) and "pytracer_core.dir" in command["output"]
+    ]
 
 
 def source_of(path: Path) -> str:
@@ -242,14 +205,14 @@ def check_core(path: Path) -> list[str]:
 def main() -> int:
     """Prints one line per problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--core", type=Path, default=CORE, help="the library to look at")
-    core = parser.parse_args().core
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "native", help="the build directory to check")
+    build = parser.parse_args().build.resolve()
+    core = build / "csrc" / "libpytracer_core.so"
     if not core.exists():
         raise SystemExit(f"{name_of(core)} is not built: make build")
     allowed, problems = read_allowed(ALLOW)
     problems += check_includes(CSRC)
-    with tempfile.TemporaryDirectory() as directory:
-        problems += check_objects(built_objects() or compile_objects(Path(directory)), allowed)
+    problems += check_objects(built_objects(build), allowed)
     problems += check_core(core)
     for problem in problems:
         print(problem, file=sys.stderr)

@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("csrc", "pytracer", "scripts", "tests", "examples", "setup.py", "pyproject.toml", "README.md")
+NEEDED = (
+    *("csrc", "pytracer", "scripts", "tests", "examples"),
+    *("CMakeLists.txt", "CMakePresets.json", "setup.py", "pyproject.toml", "README.md"),
+)
 BUILT = (".so", ".pyc")
-BUILT_NAMES = ("_helper", "_stress", "_build_info.json")
+BUILT_NAMES = ("_helper", "_build_info.json")
 
 
 def main(target: Path) -> None:

@@ -36,7 +36,7 @@ needs_core = pytest.mark.skipif(
     not (PACKAGE / "libpytracer_core.so").exists(), reason="libpytracer_core.so is not built: make build"
 )
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-STRESS = PACKAGE / "_stress"
+STRESS = PACKAGE.parent / "build" / "native" / "testing" / "stress"
 needs_stress = pytest.mark.skipif(not STRESS.exists(), reason="built by make test-tsan and make test-asan")
 needs_native = pytest.mark.skipif(not list(PACKAGE.glob("_native*.so")), reason="pytracer was built without torch")
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

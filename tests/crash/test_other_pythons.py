@@ -27,9 +27,9 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "_build_info.json")
         )
-    for name in ("setup.py", "pyproject.toml"):
+    for name in ("CMakeLists.txt", "CMakePresets.json", "setup.py", "pyproject.toml"):
         shutil.copy(ROOT / name, tree / name)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ninja
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # cmake, ninja
     build = subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=tree, check=False,
         env=environment(PYTRACER_WITHOUT_TORCH="1", PATH=path, PYTHONPATH=""), capture_output=True, text=True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,57 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.harness import CSRC, PACKAGE, Native
+from tests.native.harness import Native
 from tests.support.cli import ROOT
 
-BUILT = ROOT / "build" / "testing"
-
-
-def _make(target: Path, sources: list[Path], command: list[str]) -> None:
-    if target.exists() and all(s.stat().st_mtime <= target.stat().st_mtime for s in sources):
-        return
-    aside = target.with_suffix(f".{os.getpid()}")
-    env = {**os.environ, "LD_PRELOAD": ""}
-    subprocess.run([*command, "-o", str(aside)], check=True, env=env)
-    aside.rename(target)
+BUILT = ROOT / "build" / "native" / "testing"
 
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    """build/testing with its libraries; made once, whichever worker comes first."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no C++ compiler ({compiler}) to build csrc/testing with")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    headers = [p for folder in ("blackbox", "core", "crashsafe", "testing") for p in (CSRC / folder).rglob("*.h")]
-    common = [f"-I{CSRC}", "-O2", "-g1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
-    with (BUILT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        watch = CSRC / "testing" / "watch_allocations.c"
-        testing = [
-            CSRC / "testing" / f"{name}.cpp" for name in ("storages", "crashes", "handlers", "reuse", "decisions")
-        ]
-        _make(
-            BUILT / "libpytracer_testing.so",
-            [*testing, *headers],
-            [
-                compiler,
-                "-std=c++20",
-                *common,
-                *map(str, testing),
-                f"-L{PACKAGE}",
-                "-lpytracer_core",
-                f"-Wl,-rpath,{PACKAGE}",
-            ],
-        )
-        redact = [CSRC / "testing" / "redact.cpp", CSRC / "crashsafe" / "text" / "redact.cpp"]
-        _make(
-            BUILT / "libredact.so",
-            [*redact, CSRC / "crashsafe" / "text" / "secret_words.inc"],
-            [compiler, "-std=c++20", *common, *map(str, redact)],
-        )
-        # -fno-builtin: a compiler takes a malloc that is written here for its own
-        _make(BUILT / "libwatch.so", [watch], [compiler, "-xc", "-fno-builtin", *common, str(watch)])
+    """The directory of the libraries of csrc/testing."""
+    if not (BUILT / "libpytracer_testing.so").exists():
+        pytest.fail("the libraries of csrc/testing are not built: make build")
     return BUILT
 
 

@@ -1,7 +1,7 @@
 """`counters.<host>` of a run directory: the number of processes, and those that could not be recorded.
 
-The file is that of csrc/crashsafe/file/run_counters.h. Every process of the job may forge it: it is read once, as a whole,
-and used only for text.
+The file is that of csrc/crashsafe/file/run_counters.h. Every process of the job may forge it: it is read once, as a
+whole, and used only for text.
 """
 
 from __future__ import annotations

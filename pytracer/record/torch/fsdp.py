@@ -1,9 +1,9 @@
 """Names for FSDP: the units, their parameters in order, and the addresses of this rank's shards.
 
 The addresses of unsharded parameters, gradients and communication buffers are recorded without private attributes: by
-the operators and ranges of FSDP2 (csrc/hooks/distributed/fsdp.cpp, ranges.cpp), and for FSDP1 by the collectives themselves. The
-names come from private attributes: those of torch 2.11 to 2.14 are supported. Unexpected attributes are recorded as
-notes, and names are then missing.
+the operators and ranges of FSDP2 (csrc/hooks/distributed/), and for FSDP1 by the collectives themselves. The names
+come from private attributes: those of torch 2.11 to 2.14 are supported. Unexpected attributes are recorded as notes,
+and names are then missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """After an optimizer's step: counts steps, and now and then records names again.
 
-The hook itself is native (csrc/hooks/execution/optimizer_step.cpp). It counts the steps of the first optimizer, unless the
-program calls pytracer.step() itself, and calls back for an unknown optimizer and when the time has come. Of optimizers
-that step within one graph of torch.compile, the last is recorded once for each run of the graph.
+The hook itself is native (csrc/hooks/execution/optimizer_step.cpp). It counts the steps of the first optimizer, unless
+the program calls pytracer.step() itself, and calls back for an unknown optimizer and when the time has come. Of
+optimizers that step within one graph of torch.compile, the last is recorded once for each run of the graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scopes: what a thread is doing while it calls collectives. FSDP2's are its ranges (csrc/hooks/distributed/ranges.cpp)."""
+"""Scopes: what a thread is doing while it calls collectives. FSDP2's are ranges (csrc/hooks/distributed/ranges.cpp)."""
 
 from __future__ import annotations
 
