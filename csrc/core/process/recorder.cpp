@@ -37,12 +37,14 @@
 #include <cstring>
 
 namespace pytracer::core {
+
+std::atomic<bool> g_recording{false}, g_facts_are_parents{false};
+
 namespace {
 
 using namespace blackbox;
 
-std::atomic<bool> recording_{false}, stopped_{false};
-std::atomic<bool> facts_are_parents{false};  // command line and environment of the parent, which may differ
+std::atomic<bool> stopped_{false};
 bool process_hooks_set = false;
 bool announce = false;
 
@@ -82,17 +84,17 @@ void abandon_parents_box() {
 
 // Of a black box that another thread moves during the fork the child would have half.
 void before_fork() {
-  if (recording_.load(std::memory_order_relaxed) && !crashsafe::has_box()) crashsafe::close_gate();
+  if (g_recording.load(std::memory_order_relaxed) && !crashsafe::has_box()) crashsafe::close_gate();
 }
 void after_fork_in_parent() { crashsafe::open_gate(); }
 
 void after_fork_in_child() {
   crashsafe::forget_reports();
-  if (!recording_.load(std::memory_order_relaxed)) return;
+  if (!g_recording.load(std::memory_order_relaxed)) return;
   bool copied = false, had_tables = crashsafe::box_mapping_count.load(std::memory_order_relaxed) != 0;
   if (!leave_box_to_parent(copied)) return abandon_parents_box();
   if (had_tables) forget_tables();  // a shell's children have none, and would pay for each page that is written
-  facts_are_parents.store(!copied, std::memory_order_relaxed);
+  g_facts_are_parents.store(!copied, std::memory_order_relaxed);
   if (copied) write_process(nullptr);
 }
 
@@ -110,11 +112,10 @@ void set_process_hooks() {
 
 bool announces() noexcept { return announce; }
 bool stopped() noexcept { return stopped_.load(std::memory_order_acquire); }
-bool recording() noexcept { return recording_.load(std::memory_order_acquire); }
 bool is_debugged() noexcept { return crashsafe::read_status("/proc/self/status").debugged; }
 
 void abandon_recording() noexcept {
-  recording_.store(false, std::memory_order_release);
+  g_recording.store(false, std::memory_order_release);
   crashsafe::refuse_boxes();
   // What is used without a look at recording(): the tables of storages.
   g_box.newest.store(nullptr, std::memory_order_release);
@@ -134,7 +135,7 @@ bool start(const char* directory, uint32_t flags, const char* const* preloaded_i
     failure = crashsafe::box_failure();
     if (!preloaded) return false;  // with preload there may be room when it matters
   }
-  recording_.store(true, std::memory_order_release);
+  g_recording.store(true, std::memory_order_release);
   set_process_hooks();
   arm_this_thread();
   crashsafe::set_helper_directory(run_directory());
@@ -159,10 +160,8 @@ void resume() noexcept {
   if (g_box.header->preloaded != 0) watch_sent_signals();
 }
 
-bool create_black_box() noexcept {
-  if (!crashsafe::ensure_box(crashsafe::Need::kMust)) return false;
-  if (facts_are_parents.load(std::memory_order_relaxed) && facts_are_parents.exchange(false)) write_process(nullptr);
-  return true;
+void replace_parents_facts() noexcept {
+  if (g_facts_are_parents.exchange(false)) write_process(nullptr);
 }
 
 }  // namespace pytracer::core

@@ -1,7 +1,9 @@
 // Starts and stops recording in this process, and carries it over fork.
 #pragma once
 #include "core/file/run_directory.h"
+#include "crashsafe/file/create_file.h"
 
+#include <atomic>
 #include <cstdint>
 
 namespace pytracer::core {
@@ -23,13 +25,24 @@ bool stopped() noexcept;
 
 /// Nothing is recorded any more, for good, and nothing is written to the black box. Stores only: no system call is made.
 void abandon_recording() noexcept;
-bool recording() noexcept;
+
+/// Inline, for every record. Hidden here, too: -fvisibility is for definitions.
+extern std::atomic<bool> g_recording __attribute__((visibility("hidden")));
+inline bool recording() noexcept { return g_recording.load(std::memory_order_acquire); }
 
 /// Whether a crash is announced on stderr.
 bool announces() noexcept;
 
+/// Command line and environment in the black box are the parent's, which may differ from this process's.
+extern std::atomic<bool> g_facts_are_parents __attribute__((visibility("hidden")));
+void replace_parents_facts() noexcept;
+
 /// Creates the black box now, whatever the budget of the run. False when there is none.
-bool create_black_box() noexcept;
+inline bool create_black_box() noexcept {
+  if (!crashsafe::ensure_box(crashsafe::Need::kMust)) return false;
+  if (g_facts_are_parents.load(std::memory_order_relaxed)) replace_parents_facts();
+  return true;
+}
 
 /// Whether a debugger traces this process.
 bool is_debugged() noexcept;

@@ -11,8 +11,9 @@ namespace pytracer::hooks {
 
 constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with the flag: its file belongs to torch or to us
 
-/// Changes when a code object is destroyed: caches of ids expire.
-extern std::atomic<uint32_t> code_generation;
+/// Changes when a code object is destroyed: caches of ids expire. Hidden here, too: -fvisibility is for definitions, and a storage's path
+/// would load the address first.
+extern std::atomic<uint32_t> code_generation __attribute__((visibility("hidden")));
 
 /// The journal id of a running code object, with kInLibrary; 0: the journal is full. Keeps no reference and needs no GIL.
 uint32_t intern_code(PyCodeObject* code);
