@@ -73,8 +73,12 @@ struct Holes {
 
 void trim_when_done() noexcept { trims_when_done_ = true; }
 
+bool has_recorded() noexcept {
+  return crashsafe::has_box() && (g_box.tier_count.load() != 0 || g_box.external.load() != nullptr || g_box.chunk_count.load() != 0);
+}
+
 void trim_at_exit(int code) noexcept {
-  bool recorded = g_box.tier_count.load() != 0 || g_box.external.load() != nullptr || g_box.chunk_count.load() != 0;
+  bool recorded = has_recorded();
   if (!crashsafe::has_box() || g_box.crash.data->state != 0) return;
   if (recorded && (!trims_when_done_ || code != 0)) return;
   Opened fd(open_own_box());

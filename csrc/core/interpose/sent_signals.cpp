@@ -6,6 +6,7 @@
 #include "core/interpose/masks.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/handler/dying.h"
+#include "crashsafe/handler/handler.h"
 #include "crashsafe/platform/open_file.h"
 #include "crashsafe/signals/actions.h"
 #include "crashsafe/text/redact.h"
@@ -48,17 +49,20 @@ struct Arrived {
   int signal;
   const siginfo_t* info;
   bool handled;
+  ucontext_t* stopped;  // what a signal interrupts that ends the process; else null
 };
 
+// A process that somebody ends because it stands still: where it stood says why. Not worth a file of its own.
 void write_arrived(long, void* raw_arrived, void*) {
   auto* arrived = static_cast<Arrived*>(raw_arrived);
   write_entry(arrived->signal, arrived->info, arrived->handled);
+  if (arrived->stopped != nullptr && g_box.header->python_minor != 0 && has_recorded()) crashsafe::write_stop(arrived->stopped);
 }
 
 // The program's alternate stack may have room for its handler and no more. No signal may interrupt this: the kernel would put its frame
 // on top of that stack, over this signal's frame, while we run on another stack.
-void write_on_own_stack(int signal, const siginfo_t* info, bool handled) {
-  Arrived arrived{signal, info, handled};
+void write_on_own_stack(int signal, const siginfo_t* info, bool handled, ucontext_t* stopped) {
+  Arrived arrived{signal, info, handled, stopped};
   uint64_t every = ~0ull, before = 0;
   crashsafe::sys_mask(SIG_BLOCK, &every, &before);
   crashsafe::pytracer_on_own_stack(0, &arrived, nullptr, write_arrived);
@@ -93,7 +97,8 @@ void on_sent(int signal, siginfo_t* info, void* context) {
   struct sigaction action = crashsafe::action_of(signal);
   bool own_process = crashsafe::sys_getpid() == g_box_pid;
   Outcome outcome = crashsafe::decide({crashsafe::disposition_of(action), false, false, own_process && g_box_pid == 1});
-  if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler);
+  auto* stopped = outcome == Outcome::kDefault ? static_cast<ucontext_t*>(context) : nullptr;
+  if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler, stopped);
   if (outcome == Outcome::kDefault) {
     if (own_process) trim_at_exit(1);
     end_as_default(signal, info);

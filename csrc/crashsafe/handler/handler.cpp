@@ -104,17 +104,21 @@ void forget_reports() noexcept {
   forget_dying();
 }
 
-void write_exit(ucontext_t* context) noexcept {
+void write_stop(ucontext_t* context) noexcept {
   auto before = static_cast<CrashState>(g_box.crash.data->state);
   if (!handlers_installed() || (before != CrashState::kNone && before != CrashState::kLive) || !room_for_report() || !claim_at_once()) return;
   uint64_t old_mask = 0;
   sys_mask(SIG_BLOCK, nullptr, &old_mask);
-  set_pc(context, reinterpret_cast<uint64_t>(__builtin_return_address(0)));  // the walk begins at our caller
   siginfo_t none{};
   begin_report(0, &none, context, CrashState::kExit);
   run_steps(Step::kSignal, Step::kImages, context, installed_action(SIGSEGV));
   release_claim();
   sys_mask(SIG_SETMASK, &old_mask, nullptr);
+}
+
+void write_exit(ucontext_t* context) noexcept {
+  set_pc(context, reinterpret_cast<uint64_t>(__builtin_return_address(0)));  // the walk begins at our caller
+  write_stop(context);
 }
 
 }  // namespace pytracer::crashsafe
