@@ -40,7 +40,7 @@ help:
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
 	@echo "make test-tsan  threads on all that is published without locks, below ThreadSanitizer"
 	@echo "make test-asan  the same below AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
-	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
+	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  let ruff and clang-format write"
