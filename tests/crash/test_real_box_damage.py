@@ -12,7 +12,6 @@ import pytest
 
 from pytracer.blackbox import codec, schema
 from pytracer.cli import main
-from pytracer.decode.symbols import source_lines
 from tests.conditions import needs_core, needs_native
 from tests.support.crash import EXAMPLES, ended, preloaded
 
@@ -20,12 +19,6 @@ pytestmark = [needs_core, needs_native]
 
 COMMANDS = pytest.mark.parametrize("command", ["inspect", "dump"])
 HEADER = codec.layout(schema.FILE_HEADER).nbytes
-
-
-@pytest.fixture(autouse=True)
-def no_source_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The box is read 400 times, and a child that reads debug information takes 0.2 s."""
-    monkeypatch.setattr(source_lines, "is_available", lambda: False)
 
 
 @pytest.fixture(scope="module")
