@@ -23,16 +23,18 @@ CUDA_TREE := build/cuda-tree
 FAKECUDA := build/fakecuda
 ASAN_TREE := build/asan-tree
 TSAN_TREE := build/tsan-tree
+ALL_TESTS := not full_matrix and not every_job and not every_row
 SOURCES := $(shell find csrc -type f) setup.py pyproject.toml
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-all test-crash test-harm test-peers test-distributed test-cuda build-cuda test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
-	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
+	@echo "make test    the same set-up, then the quick tests    (ARGS='-k name', JOBS=$(JOBS))"
+	@echo "make test-all  the slow ones, too                       (the same)"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
 	@echo "make test-peers  other people's tests and programs      (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
@@ -61,6 +63,10 @@ demo: build
 
 test: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+
+# What no target below runs by itself.
+test-all: build
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "$(ALL_TESTS)" $(ARGS)
 
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
@@ -112,7 +118,7 @@ test-asan: build
 	$(BIN)/python scripts/second_tree.py $(ASAN_TREE)
 	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_SANITIZE=address $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
-	    -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
+	    -m "$(ALL_TESTS)" -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
 # Each input in a process with 5 s and 512 MiB. What fails lies in build/fuzz, with a line how to replay it.
 fuzz: build

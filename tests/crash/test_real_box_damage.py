@@ -61,6 +61,7 @@ def test_whole_box_is_read(whole: bytes, tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(out)["damage"] == []
 
 
+@pytest.mark.slow
 def test_box_may_be_cut_off_anywhere(whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """At every offset either the report tells of the cut, or one line tells why there is none. Never a traceback."""
     box = tmp_path / "node.1.blackbox"
