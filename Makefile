@@ -23,17 +23,19 @@ CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
 CUDA_TREE := build/cuda-tree
 ASAN_TREE := build/asan-tree
 TSAN_TREE := build/tsan-tree
+ALL_TESTS := not full_matrix and not every_job and not every_row
 SOURCES := $(shell find csrc -type f) CMakeLists.txt CMakePresets.json setup.py pyproject.toml
 BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-crash test-harm test-peers test-distributed test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-harm test-peers test-distributed test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
-	@echo "make test    the same set-up, then all tests          (ARGS='-k name', JOBS=$(JOBS))"
+	@echo "make test    the same set-up, then the quick tests    (ARGS='-k name', JOBS=$(JOBS))"
+	@echo "make test-slow  the tests that make test leaves out      (the same); make test-all: both"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
 	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
@@ -41,7 +43,7 @@ help:
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
 	@echo "make test-tsan  the lock-free structures with real threads, with ThreadSanitizer"
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
-	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--minutes 60')"
+	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make build-aarch64  cross-compile the core for aarch64; needs g++-aarch64-linux-gnu"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
@@ -63,6 +65,12 @@ demo: build
 
 test: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(ARGS)
+
+# What no target below runs by itself.
+test-slow: build
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "slow and $(ALL_TESTS)" $(ARGS)
+
+test-all: test test-slow
 
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
@@ -112,7 +120,7 @@ test-asan: build
 	$(BIN)/python scripts/second_tree.py $(ASAN_TREE)
 	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_PRESET=asan $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
-	    -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
+	    -m "$(ALL_TESTS)" -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
 # Compiles without warnings, and checks the crash path's symbols; nothing is run. gcc only: clang has no __builtin_setjmp for aarch64.
 build-aarch64: build

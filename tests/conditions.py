@@ -48,6 +48,7 @@ needs_memory_lock = pytest.mark.skipif(
     os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY,
     reason="a program may not lock all its memory here (ulimit -l)",
 )
+needs_atheris = pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 needs_core_files = pytest.mark.skipif(
     not _dumps_beside(),
     reason="core dumps do not go beside the program here: core_pattern is no plain name, or limit 0",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import compileall
 import signal
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
 
 # Below nohup, and in the background of a script, these are ignored, and children would inherit that: no program of ours
 # would end by them, traced or not.
@@ -11,3 +16,29 @@ for _number, _action in (
 ):  # fmt: skip
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, _action)
+
+
+LEFT_OUT = ("full_matrix", "every_job", "every_row")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the package once: most tests start it in processes that keep no bytecode, each a third longer."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(__file__).resolve().parents[1] / "pytracer", quiet=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`quick(n)`: of the parameters of a test, n that lie apart stay in `make test`, the last first."""
+    tests = defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("quick")
+        if marker and not any(map(item.get_closest_marker, LEFT_OUT)):
+            tests[item.nodeid.partition("[")[0], marker.args[0]].append(item)
+    for (_, count), cells in tests.items():
+        apart = max(1, len(cells) // count)
+        # In steps of one more, so that of two crossed parameters each value has its turn.
+        stay = {len(cells) - 1 - i * apart - i % apart for i in range(count)}
+        for number, item in enumerate(cells):
+            if number not in stay:
+                item.add_marker("slow")

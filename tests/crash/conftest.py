@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.crash import compiled
+from tests.support.debug_information import debug_information_is_parsed_once
+
+__all__ = ["debug_information_is_parsed_once"]
 
 
 @pytest.fixture(scope="session", autouse=True)

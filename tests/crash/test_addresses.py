@@ -16,6 +16,7 @@ pytestmark = [needs_core, needs_native, needs_compiler]
 
 @needs_capstone
 @pytest.mark.parametrize("index", [-3000, -(1 << 31), 1 << 31])
+@pytest.mark.quick(1)
 def test_overrun_is_told_from_the_pointer_that_was_indexed(index: int, run: Path) -> None:
     """A few pages before a tensor of 64 MiB, or gigabytes away from it."""
     ended = victim("overrun.py", str(index), run=run)

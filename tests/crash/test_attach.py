@@ -20,7 +20,7 @@ from tests.support.cli import only_line, pytracer
 from tests.support.crash import PROGRAMS, environment, torchrun, traced_run
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
-pytestmark = [needs_native, pytest.mark.slow]
+pytestmark = [needs_native]
 
 
 @contextlib.contextmanager
@@ -53,6 +53,7 @@ def waits(run: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_attach_says_who_has_not_come(tmp_path: Path) -> None:
     """Rank 0 is inside the fourth all_reduce, rank 1 sleeps before it; the job is not disturbed."""
     run = tmp_path / "run"
@@ -85,6 +86,7 @@ def test_attach_shows_the_line_that_each_rank_is_at(tmp_path: Path) -> None:
             assert words in lines[frames[0]["line"] - 1]
 
 
+@pytest.mark.slow
 def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
     """The report comes while the job stands; then the job ends as it would have."""
     run = tmp_path / "run"
@@ -99,6 +101,7 @@ def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
     assert kept["waits"][0]["not_arrived"] == [1]
 
 
+@pytest.mark.slow
 def test_job_that_moves_is_never_called_standing(tmp_path: Path) -> None:
     """Steps of half a second, a patience of five."""
     code = (
@@ -120,6 +123,7 @@ def test_attach_to_an_ended_run_is_one_line(tmp_path: Path) -> None:
 
 
 @needs_py_spy
+@pytest.mark.slow
 def test_py_spy_shows_what_is_not_recorded(tmp_path: Path) -> None:
     """A process without a black box."""
     with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:

@@ -51,8 +51,8 @@ def test_nothing_went_wrong(ended: dict[str, Ended]) -> None:
     assert box.counts["hook_errors"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["optimizer_step", "own_optimizer_in_one_graph"])
+@pytest.mark.quick(1)
 def test_compiled_steps_are_counted(scenario: str, tmp_path: Path) -> None:
     """Also where nothing but a graph runs."""
     box = victim(PROGRAM, scenario, run=tmp_path / "run", way="enable").box

@@ -28,6 +28,7 @@ def dump_of(program: str, way: str, directory: Path) -> tuple[Ended, Path | None
 @needs_gdb
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.quick(2)
 def test_core_dump_is_that_of_the_fault(program: str, way: str, tmp_path: Path) -> None:
     """There is a dump as without pytracer; its siginfo is the one in the box, and its first frame is the victim's."""
     plain, plain_core = dump_of(program, "untraced", tmp_path / "plain")

@@ -46,6 +46,7 @@ def entries(done: Ended) -> list[tuple[int, str, str]]:
         ("pthread_exit", "", ""),
     ],
 )
+@pytest.mark.quick(2)
 def test_uncaught_exception_is_in_the_box(way: str, type_name: str, what: str, library: str, run: Path) -> None:
     """Type and words, cut to 4 KiB, of the thread that aborts; status and stderr are those of the untraced program."""
     plain = victim(PROGRAM, way, run=run, way="untraced", TERMINATE_LIBRARY=library)
@@ -86,6 +87,7 @@ def test_words_that_terminate_themselves_do_not_go_round(library: str, run: Path
         ("disabled", 0),
     ],
 )
+@pytest.mark.quick(1)
 def test_handler_of_the_program_is_respected(before: str, expected: int, library: str, run: Path) -> None:
     """One that was set later stays outermost, and decides whether ours is asked; disable() takes ours back."""
     way = "runtime_error"

@@ -11,7 +11,7 @@ import pytest
 from tests.conditions import needs_core, needs_debug_detail_crash, needs_native
 from tests.support.crash import EXAMPLES, Ended, torchrun, traced_run
 
-pytestmark = [needs_core, needs_native, needs_debug_detail_crash]
+pytestmark = [needs_core, needs_native, needs_debug_detail_crash, pytest.mark.slow]
 
 EXAMPLE = EXAMPLES / "ddp_debug_detail.py"
 

@@ -121,6 +121,7 @@ def test_no_writable_directory_at_all_is_one_line(run: Path) -> None:
 
 
 @needs_native
+@pytest.mark.slow
 def test_enabled_again_records_all_that_it_did(run: Path) -> None:
     """Hooks find the calls that an earlier recording had led to them, and none says that it is not installed."""
     code = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,14 +79,17 @@ def finding(report: Report, rule: str) -> Finding | None:
 
 
 @pytest.fixture(scope="module")
-def training(runs: Callable[[], Path]) -> dict[str, Ended]:
-    """guard_training.py untraced, with one thread and with two."""
-    return {
-        threads: victim("guard_training.py", threads, run=runs(), way="untraced", OMP_NUM_THREADS=threads)
-        for threads in ("1", "2")
-    }
+def training(runs: Callable[[], Path]) -> Callable[[str], str]:
+    """What guard_training.py prints untraced, by its number of threads; run once for each."""
+
+    @functools.cache
+    def printed(threads: str) -> str:
+        return victim("guard_training.py", threads, run=runs(), way="untraced", OMP_NUM_THREADS=threads).stdout
+
+    return printed
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("program", "arguments", "more", "verdict", "access", "born", "freed"), SILENT, ids=NAMES)
 def test_silent_error_faults_at_the_access_under_guard(
     program: str, arguments: list[str], more: str, verdict: str, access: str, born: str, freed: str | None, run: Path
@@ -132,6 +136,7 @@ def test_stacks_have_more_than_one_line(run: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", ["1", "3"])
+@pytest.mark.quick(1)
 def test_write_into_the_slack_is_found_when_the_storage_is_freed(steps: str, run: Path) -> None:
     """1000 floats leave 32 bytes to the page: nothing faults and nothing dies, and the report says what was written."""
     done = guarded("guard_overrun.py", "1000", steps, run=run)
@@ -171,6 +176,7 @@ def test_damage_before_the_storage_is_found_too(tmp_path: Path, run: Path) -> No
     assert "side:underrun" in (done.report.verdict.advice or "" if done.report.verdict else "")
 
 
+@pytest.mark.slow
 def test_sampling_catches_an_error_that_happens_again_and_again(run: Path) -> None:
     """One storage in twenty is guarded: the first of the bad ones among them ends the run, most were never guarded."""
     done = guarded("guard_overrun.py", "1024", "5000", run=run, words="sample:20")
@@ -196,6 +202,7 @@ def test_sampling_guards_one_in_so_many(tmp_path: Path, run: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "verdict"), [("guard_overrun.py", "out-of-bounds"), ("guard_use_after_free.py", "use-after-free")]
 )
+@pytest.mark.quick(1)
 def test_without_markers_pages_are_protected(program: str, verdict: str, run: Path) -> None:
     """Where the kernel has no MADV_GUARD_INSTALL, mprotect does the same; the signal's code is another one."""
     done = guarded(program, "1024", run=run, words="all,mprotect")
@@ -225,12 +232,13 @@ def test_memory_that_is_locked_later_stays_guarded(run: Path) -> None:
     ("words", "kind"),
     [("all,bytes:100K", "bytes"), ("all,mprotect,mappings:20", "mappings"), ("all,mappings:0", "mappings")],
 )
+@pytest.mark.quick(1)
 def test_used_up_budget_leaves_storages_unguarded_and_says_so(
-    words: str, kind: str, training: dict[str, Ended], run: Path
+    words: str, kind: str, training: Callable[[str], str], run: Path
 ) -> None:
     """The program runs on as without guards; the report counts what nobody looked at."""
     done = guarded("guard_training.py", "1", run=run, words=words)
-    assert (done.status, done.stdout, done.stderr) == (0, training["1"].stdout, "")
+    assert (done.status, done.stdout, done.stderr) == (0, training("1"), "")
     guard = guard_of(done)
     assert guard.unguarded is not None and guard.unguarded[kind] > 0
     assert sum(count for name, count in guard.unguarded.items() if name != kind) == 0
@@ -238,6 +246,7 @@ def test_used_up_budget_leaves_storages_unguarded_and_says_so(
     assert any("went unguarded: the budget of" in note for note in process.notes or [])
 
 
+@pytest.mark.slow
 def test_budget_bounds_memory_and_mappings(tmp_path: Path, run: Path) -> None:
     """As many live storages as the budgets allow are guarded, and no more."""
     program = tmp_path / "alive.py"
@@ -257,16 +266,20 @@ def test_budget_bounds_memory_and_mappings(tmp_path: Path, run: Path) -> None:
     ("words", "threads"),
     [
         *[("all", "1"), ("all", "2"), ("sample:5", "1"), ("sample:5", "2")],
-        *[("all,mprotect", "1"), ("all,side:underrun", "2"), ("all,align:16", "1"), ("min-bytes:16K", "2")],
+        *[("all,mprotect", "1"), ("all,side:underrun", "2"), ("min-bytes:16K", "2"), ("all,align:16", "1")],
     ],
 )
-def test_numbers_are_the_same_to_the_last_bit(words: str, threads: str, training: dict[str, Ended], run: Path) -> None:
+@pytest.mark.quick(1)
+def test_numbers_are_the_same_to_the_last_bit(
+    words: str, threads: str, training: Callable[[str], str], run: Path
+) -> None:
     """Losses and weights of a training do not depend on guards."""
     done = guarded("guard_training.py", threads, run=run, words=words, OMP_NUM_THREADS=threads)
-    assert (done.status, done.stdout, done.stderr) == (0, training[threads].stdout, "")
+    assert (done.status, done.stdout, done.stderr) == (0, training(threads), "")
     assert (guard_of(done).guarded or 0) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["all", "all,mprotect"])
 def test_whatever_handles_storages_works_as_before(words: str, run: Path) -> None:
     """share_memory_, resize_, set_, load, NumPy, DLPack, mkldnn, the memory profiler: the same output."""
@@ -278,6 +291,7 @@ def test_whatever_handles_storages_works_as_before(words: str, run: Path) -> Non
 
 
 @pytest.mark.parametrize("words", ["all", "all,mprotect"])
+@pytest.mark.quick(1)
 def test_guards_hold_in_a_forked_child(words: str, run: Path) -> None:
     """What the parent freed faults in the child, whose own box names both lines; both go on guarding."""
     done = guarded("guard_fork.py", run=run, words=words)
@@ -290,6 +304,7 @@ def test_guards_hold_in_a_forked_child(words: str, run: Path) -> None:
     assert line(storage.freed.python, "guard_fork.py") == line_of("guard_fork.py", "    cache = None")
 
 
+@pytest.mark.slow
 def test_dataloader_workers_are_guarded(run: Path) -> None:
     """They deliver what they deliver; a transform that writes too far is named with its worker and sample."""
     plain = victim("guard_loader.py", run=run, way="untraced")

@@ -60,6 +60,7 @@ def test_healthy_box_has_no_crash_and_its_report_is_clean(traced: Ended) -> None
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.quick(1)
 def test_numbers_are_the_same_to_the_last_bit(level: str, plain: Ended, run: Path) -> None:
     """Losses, dropout and final weights do not depend on whether and how much is recorded."""
     done = victim(PROGRAM, run=run, PYTRACER_LEVEL=level)
@@ -70,6 +71,7 @@ def test_numbers_are_the_same_to_the_last_bit(level: str, plain: Ended, run: Pat
     assert level != "light" or "NODE" not in kinds
 
 
+@pytest.mark.slow
 def test_two_ranks_train_the_same_numbers_with_and_without_tracing(tmp_path: Path) -> None:
     """DDP over gloo: losses and weights of both ranks are the same bits, and stdout is byte-identical."""
     command = torchrun(PROGRAMS / "healthy_ddp_training.py")

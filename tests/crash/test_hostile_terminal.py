@@ -48,6 +48,7 @@ def on_terminal(command: list[str], cwd: Path) -> str:
 
 
 @pytest.mark.parametrize("how", ["fault", "exception", "signal", "assertion"])
+@pytest.mark.quick(2)
 def test_report_on_a_terminal_is_harmless(how: str, tmp_path: Path) -> None:
     """Of a real death, with colours, and by `run` and `inspect`; what the job itself writes is its own affair."""
     job = ["sh", "-c", f"exec {sys.executable} {PROGRAM} {how} 2>/dev/null"]

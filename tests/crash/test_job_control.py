@@ -25,7 +25,7 @@ from tests.support.terminal import SHELL, Terminal
 pytestmark = [
     needs_core,
     pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed"),
-    pytest.mark.parametrize("traced", [False, True], ids=["untraced", "traced"]),
+    pytest.mark.parametrize("traced", [pytest.param(False, marks=pytest.mark.slow), True], ids=["untraced", "traced"]),
 ]
 
 LISTENER = f"{sys.executable} {PROGRAMS / 'hears_signals.py'}"

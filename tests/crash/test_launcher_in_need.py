@@ -30,6 +30,7 @@ needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namesp
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -SEGV $$", 139)])
+@pytest.mark.quick(4)
 def test_closed_and_full_streams_change_nothing(closed: str, script: str, status: int, tmp_path: Path) -> None:
     """The status is the command's, also when the report has nowhere to go; nothing of it lands on stdout."""
     done = call("sh", "-c", f"{RUN} -- sh -c '{script}' {closed}", cwd=tmp_path)
@@ -53,6 +54,7 @@ def test_reader_of_the_output_that_has_gone_changes_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("limit", [5, 6, 7, 9, 12, 20])
+@pytest.mark.quick(2)
 def test_few_descriptors_are_enough(limit: int, tmp_path: Path) -> None:
     """Python needs five to start; with one more the run is recorded, and its status comes with any number."""
     done = call("sh", "-c", f"ulimit -n {limit}; exec {RUN} --no-report -- sh -c 'exit 3'", cwd=tmp_path)

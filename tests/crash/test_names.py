@@ -73,6 +73,7 @@ def crashed(case: str, run: Path, way: str = "preload") -> tuple[Ended, ProcessR
     return done, process, fault
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("case", NAMES)
 def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
     """The name of what lies at that byte, and how far into it the byte is."""
@@ -89,6 +90,7 @@ def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("case", FREED)
+@pytest.mark.quick(1)
 def test_freed_storage_keeps_the_name_that_it_had(case: str, run: Path) -> None:
     """What was recorded while it lived is told after the tensor moved, or died."""
     _, _, fault = crashed(case, run)
@@ -99,6 +101,7 @@ def test_freed_storage_keeps_the_name_that_it_had(case: str, run: Path) -> None:
     assert (named.name, named.offset_bytes, named.how) == (FREED[case], OFFSET, "recorded")
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", HOLDERS)
 def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
     """As one writes it in Python, with the line that its frame was at."""
@@ -119,6 +122,7 @@ def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize(("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")])
+@pytest.mark.quick(1)
 def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, run: Path) -> None:
     """Nobody holds it but the graph."""
     done, _, fault = crashed(case, run)
@@ -145,6 +149,7 @@ def test_thread_without_python_is_told_what_others_hold(run: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["parameter", "optimizer_state", "local"])
+@pytest.mark.quick(1)
 def test_names_need_no_launcher(case: str, run: Path) -> None:
     """The same after pytracer.enable() in the program."""
     _, _, fault = crashed(case, run, way="enable")
@@ -156,6 +161,7 @@ def test_names_need_no_launcher(case: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["untraced", "preload", "enable"])
+@pytest.mark.quick(1)
 def test_names_keep_nothing_alive_and_change_nothing(way: str, run: Path) -> None:
     """Reference counts, weak references, swapping, subclasses, hooks after disable(): as without us."""
     done = victim("names_change_nothing.py", run=run, way=way)
@@ -176,6 +182,7 @@ def test_name_without_torch_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", ["handler", "mask"])
+@pytest.mark.quick(1)
 def test_looking_at_names_is_safe_without_our_handler(how: str, run: Path) -> None:
     """A library takes SIGSEGV, or a thread blocks it: dead tensors end nothing, live ones are followed."""
     done = victim("names_below_other_handlers.py", how, run=run, way="enable")

@@ -30,6 +30,7 @@ def names(events: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("level", ["default", "ops"])
+@pytest.mark.quick(1)
 def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, run: Path) -> None:
     """In order, once each, by their short names; of autograd.grad() the nodes up to its inputs, which are not run."""
     done, truth = ran("nodes", run, level=level)
@@ -50,6 +51,7 @@ def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, 
 
 
 @pytest.mark.parametrize(("level", "seen"), [("light", "after"), ("default", "after"), ("ops", "before after")])
+@pytest.mark.quick(1)
 def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str, run: Path) -> None:
     """Before, optimizers would pay for theirs; level ops records them from the start.
 

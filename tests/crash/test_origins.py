@@ -150,6 +150,7 @@ def check(case: Case, done: Ended) -> StorageReport:
     return storage
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.parametrize("case", [*LIVE, *FREED], ids=str)
 def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_library: str, run: Path) -> None:
@@ -167,6 +168,7 @@ def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_l
 
 
 @pytest.mark.parametrize("way", ["preload", "enable"])
+@pytest.mark.quick(1)
 def test_program_sees_no_difference(way: str, blob_library: str, run: Path) -> None:
     """Owners live as long as before, deleters run once and then, what is shared stays shared, numbers are the same."""
     plain = victim("foreign_semantics.py", run=run, way="untraced", BLOB_LIBRARY=blob_library)
@@ -176,6 +178,7 @@ def test_program_sees_no_difference(way: str, blob_library: str, run: Path) -> N
     assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", OLDER, ids=str)
 def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path) -> None:
     """What was there when enable() was called is found, and the report says that nobody knows who made it."""
@@ -185,6 +188,7 @@ def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path
     assert storage.allocated is None
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", IN_ANOTHER, ids=str)
 def test_fault_in_memory_of_an_allocator_of_the_programs_own_names_the_storage(
     case: Case, another_allocator: str, run: Path
@@ -208,6 +212,7 @@ def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str,
 
 @pytest.mark.parametrize("kind", ["torchs", "blob"])
 @pytest.mark.parametrize("way", ["preload", "enable"])
+@pytest.mark.quick(1)
 def test_storage_that_outlives_python_ends_as_before(way: str, kind: str, blob_library: str, run: Path) -> None:
     """Nothing of the interpreter is read when it has ended: its memory is filled with garbage as it is given back."""
     more: dict[str, Any] = {"BLOB_LIBRARY": blob_library, "MALLOC_PERTURB_": "165"}

@@ -44,6 +44,7 @@ def crash_with(tree: Path, run: Path) -> Ended:
     return ended([*command, PROGRAMS / "null_dereference.py"], environment(PYTHONPATH=str(tree)), run)
 
 
+@pytest.mark.slow
 def test_core_without_torch_is_one_library(without_torch: Path) -> None:
     """There is no _native, and the build says so; the core needs neither torch nor libstdc++ nor Python."""
     package = without_torch / "pytracer"
@@ -57,6 +58,7 @@ def test_core_without_torch_is_one_library(without_torch: Path) -> None:
     assert "libstdc++" not in needed
 
 
+@pytest.mark.slow
 def test_core_without_torch_traces_a_plain_python_process(without_torch: Path, run: Path) -> None:
     """A Python process that dies in ctypes has its verdict, its line, and the shell's status."""
     done = crash_with(without_torch, run)
@@ -67,6 +69,7 @@ def test_core_without_torch_traces_a_plain_python_process(without_torch: Path, r
     assert "read_field" in done.stderr
 
 
+@pytest.mark.slow
 def test_core_without_torch_says_so_to_a_job_with_torch(without_torch: Path, run: Path) -> None:
     """Under `import torch` nothing breaks; the box notes why tensors are not recorded, and how to change that."""
     pytest.importorskip("torch")

@@ -134,6 +134,7 @@ def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> No
 
 
 @needs_native
+@pytest.mark.slow
 def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
     """The rank that died of SIGSEGV comes first; the other one and the parent are consequences."""
     done = victim("rank_of_mp_spawn.py", "fault", new_store(run), run=run)
@@ -149,6 +150,7 @@ def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
 
 @needs_native
 @pytest.mark.parametrize("way", ["preload", "enable"])
+@pytest.mark.quick(1)
 def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
     """Its box tells its role and the sample's line; the exception in the main process is the consequence."""
     program = "dataloader_worker_fault.py"
@@ -172,6 +174,7 @@ def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
 
 
 @needs_native
+@pytest.mark.slow
 def test_child_that_is_forked_beside_a_collective_calls_its_own(run: Path) -> None:
     """Another thread is counting its collective at the fork, and does not exist in the child: nobody waits for it."""
     done = victim("fork_beside_collectives.py", run=run, way="enable")

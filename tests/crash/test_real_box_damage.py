@@ -12,7 +12,6 @@ import pytest
 
 from pytracer.blackbox import codec, schema
 from pytracer.cli import main
-from pytracer.decode.symbols import source_lines
 from tests.conditions import needs_core, needs_native
 from tests.support.crash import EXAMPLES, ended, preloaded
 
@@ -20,12 +19,6 @@ pytestmark = [needs_core, needs_native]
 
 COMMANDS = pytest.mark.parametrize("command", ["inspect", "dump"])
 HEADER = codec.layout(schema.FILE_HEADER).nbytes
-
-
-@pytest.fixture(autouse=True)
-def no_source_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The box is read 400 times, and a child that reads debug information takes 0.2 s."""
-    monkeypatch.setattr(source_lines, "is_available", lambda: False)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +61,7 @@ def test_whole_box_is_read(whole: bytes, tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(out)["damage"] == []
 
 
+@pytest.mark.slow
 def test_box_may_be_cut_off_anywhere(whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """At every offset either the report tells of the cut, or one line tells why there is none. Never a traceback."""
     box = tmp_path / "node.1.blackbox"

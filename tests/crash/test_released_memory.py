@@ -27,6 +27,7 @@ WAYS = [
 @needs_capstone
 @needs_compiler
 @pytest.mark.parametrize(("way", "rule", "says", "line"), WAYS, ids=[way for way, *_ in WAYS])
+@pytest.mark.quick(3)
 def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
     way: str, rule: str, says: str, line: str, run: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
     assert freed is not None and freed.line == line_of("stale_address.py", line)
 
 
+@pytest.mark.slow
 def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> None:
     """gloo gives the address to the kernel, which refuses it: the abort on gloo's thread is only the consequence."""
     program = "resized_in_collective.py"
@@ -61,6 +63,7 @@ def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> Non
 
 @needs_compiler
 @pytest.mark.parametrize(("way", "line"), [("numpy", "torch.from_numpy"), ("buffer", "torch.frombuffer")])
+@pytest.mark.quick(1)
 def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: str, run: Path) -> None:
     """The tensor is alive; where it was made is known."""
     report = victim("owner_unmapped.py", way, run=run).report

@@ -81,6 +81,7 @@ def result(command: list[str | Path], cwd: Path, **variables: str) -> tuple[int,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.quick(3)
 def test_program_with_a_sanitizer_runs_as_untraced(kind: str, build: Build, tmp_path: Path) -> None:
     """Status, output and the sanitizer's own verdict, whether it ends well, finds an error, forks or starts threads."""
     program = build(kind)
@@ -106,6 +107,7 @@ def test_child_of_an_ordinary_program_may_have_a_sanitizer(way: list[str], build
 
 @pytest.mark.parametrize("freed", [False, True], ids=["sound", "use after free"])
 @pytest.mark.parametrize("way", [LAUNCHER, [str(SCRIPT)]], ids=["pytracer run", "pytracer-run"])
+@pytest.mark.quick(1)
 def test_extension_with_a_preloaded_runtime_works_in_python(
     way: list[str], freed: bool, build: Build, tmp_path: Path
 ) -> None:

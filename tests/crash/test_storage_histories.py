@@ -78,6 +78,7 @@ def player(request: pytest.FixtureRequest, runs: Callable[[], Path]) -> Iterator
 
 @given(history=st.lists(words, max_size=40))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.quick(1)
 def test_box_has_the_storages_that_live(player: Player, history: list[tuple[object, ...]]) -> None:
     """After any history, and again when everything was dropped."""
     assert player.play(history) == player.new()

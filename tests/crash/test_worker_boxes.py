@@ -22,7 +22,10 @@ def sizes(done: Ended) -> dict[int, int]:
     return {read_box(path).pid: path.stat().st_blocks * 512 for path in (done.run / "boxes").glob("*.blackbox")}
 
 
-@pytest.mark.parametrize(("method", "way"), [("fork", "preload"), ("spawn", "preload"), ("fork", "enable")])
+@pytest.mark.parametrize(
+    ("method", "way"),
+    [("fork", "preload"), pytest.param("spawn", "preload", marks=pytest.mark.slow), ("fork", "enable")],
+)
 def test_worker_that_ends_well_gives_its_disk_blocks_back(method: str, way: str, run: Path) -> None:
     """What is left says who it was, how it ended and what it loaded last; the trainer's box stays whole."""
     done = victim(PROGRAM, method, run=run, way=way)

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.debug_information import debug_information_is_parsed_once
+
+__all__ = ["debug_information_is_parsed_once"]
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:

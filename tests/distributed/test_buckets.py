@@ -62,6 +62,7 @@ def _sent(done: Faulted, op: str = "all_reduce") -> list[str]:
     return found.buffer.names or []
 
 
+@pytest.mark.slow
 def test_hook_of_the_users_own(run: Path) -> None:
     """A fault in the tensor that a hook made of a bucket: hook and bucket are named, and the offset in that tensor."""
     done = faulted("buckets", "own_hook", run)

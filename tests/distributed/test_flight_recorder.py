@@ -14,7 +14,7 @@ from tests.distributed.jobs import PROGRAMS
 from tests.support.cli import pytracer
 from tests.support.crash import Ended, environment, torchrun, traced_run
 
-pytestmark = [needs_core, needs_native, pytest.mark.slow]
+pytestmark = [needs_core, needs_native]
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,7 @@ def analyze(directory: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
     """A pickle or JSON beside the boxes is found by its name; nothing in it is new, and nothing is doubled."""
     before = load_runs(job.run / "boxes")
@@ -45,6 +46,7 @@ def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
     assert all("not known whether they failed" in use.notes[0] for use in merged.flight)
 
 
+@pytest.mark.slow
 def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
     """The reason to write ours: the group of every entry is missing from `pg_config`."""
     (job.run / "comm_lib_trace_rank_2").rename(job.run.parent / "json")

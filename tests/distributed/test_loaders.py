@@ -10,10 +10,11 @@ from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import Ended, torchrun, traced_run, victim
 
-pytestmark = [needs_core, needs_native, pytest.mark.slow]
+pytestmark = [needs_core, needs_native]
 
 
 @pytest.mark.parametrize("function", ["segfault", "killed"])
+@pytest.mark.quick(1)
 def test_worker_is_named_with_rank_and_samples(function: str, run: Path) -> None:
     """Sample 13 is the second of its batch; worker 1 had batches 1 and 3."""
     done = traced_run(*torchrun(PROGRAMS / "workers.py", function), run=run)
@@ -29,8 +30,9 @@ def test_worker_is_named_with_rank_and_samples(function: str, run: Path) -> None
     assert done.report.findings[0].ranks == [1]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("way", ["preload", "untraced"])
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("way", ["untraced", "preload"])
+@pytest.mark.quick(1)
 def test_loading_is_recorded_and_not_changed(method: str, way: str, run: Path) -> None:
     """Batches, an iterable dataset, samples without batches, keys that are words: the same output as untraced."""
     done: Ended = victim(PROGRAMS / "loaders.py", method, run=run, way=way)

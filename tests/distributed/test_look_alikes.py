@@ -16,6 +16,7 @@ MARKS = {True: [], False: [pytest.mark.every_job]}
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(s, id=str(s), marks=MARKS[s.often]) for s in FINE])
+@pytest.mark.quick(1)
 def test_nothing_is_found(scenario: Scenario, run: Path) -> None:
     """The verdict is clean and there is no finding; every collective was seen to complete."""
     done = traced(scenario, run)

@@ -84,6 +84,7 @@ def test_every_collective_once(run: Path) -> None:
         assert {Path(item.caller.file).name for item in items if item.caller} == {PROGRAM.name}
 
 
+@pytest.mark.slow
 def test_messages_are_numbered_by_peer_and_direction(run: Path) -> None:
     """Peer and tag of each; a receive from anybody has no peer."""
     first, second = both(spawned("messages", run))
@@ -114,6 +115,7 @@ def test_groups_count_on_their_own(run: Path) -> None:
         assert (mirror.ranks, mirror.index) == ((1, 0), 1)
 
 
+@pytest.mark.slow
 def test_functional_asynchronous_and_inference_mode(run: Path) -> None:
     """However a collective is called, it is recorded once."""
     for items in both(spawned("other_ways", run)):

@@ -39,6 +39,7 @@ def _buffers(done: Faulted) -> dict[str | None, tuple[str | None, str | None]]:
 @pytest.mark.parametrize(
     "function", [pytest.param(item, marks=[] if item in OFTEN else [pytest.mark.every_job]) for item in LIVE]
 )
+@pytest.mark.quick(1)
 def test_live_storage_is_named(function: str, run: Path) -> None:
     """Unit, parameter, what the storage is for, offsets and state are the truth that the rank printed."""
     done = faulted("sharding", function, run)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conditions import needs_native
 from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import healthy, traced_run
 
-pytestmark = needs_native
+pytestmark = [needs_native, pytest.mark.slow]
 
 
 def sweep(run: Path, *arguments: str) -> list[str]:

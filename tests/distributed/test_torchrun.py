@@ -18,7 +18,7 @@ from tests.distributed.scenarios import WRONG
 from tests.support.cli import ROOT
 from tests.support.crash import ended, environment, torchrun, traced_run
 
-pytestmark = [needs_core, needs_native, pytest.mark.slow]
+pytestmark = [needs_core, needs_native]
 DEATHS = PROGRAMS / "deaths.py"
 
 
@@ -28,6 +28,7 @@ def rows(stderr: str) -> dict[int, str]:
     return {int(m[1]): m[0] for m in re.finditer(r"rank +: (\d+).*?(?=\n-----|\n\[|\n=|\Z)", table, re.DOTALL)}
 
 
+@pytest.mark.slow
 def test_table_names_what_a_signal_hid(run: Path) -> None:
     """The victim's row says why and where, the other's that it follows; the exit code is the one without pytracer."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
@@ -47,6 +48,7 @@ def test_table_names_what_a_signal_hid(run: Path) -> None:
     assert content["extraInfo"]["timestamp"].isdigit()
 
 
+@pytest.mark.slow
 def test_table_is_torchs_own_when_the_report_cannot_be_made(run: Path) -> None:
     """The sentence is missing then, a note says why, and nothing else changes."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
@@ -79,6 +81,7 @@ def test_restarts_are_attempts(run: Path) -> None:
     assert "attempt 0: Rank 1 wrote" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_restart_that_helped_is_no_death(run: Path) -> None:
     """Clean, and the attempt that failed is still told."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "go on")
@@ -91,6 +94,7 @@ def test_a_restart_that_helped_is_no_death(run: Path) -> None:
     assert [a.verdict.rank for a in report.attempts or [] if a.verdict] == [1]
 
 
+@pytest.mark.slow
 def test_two_agents_with_a_directory_each_are_one_job(run: Path) -> None:
     """Two nodes, played by two agents: each report alone misses a half, both together blame the right rank."""
     scenario = next(s for s in WRONG if s.start == "agents")

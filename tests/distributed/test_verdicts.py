@@ -15,8 +15,15 @@ pytestmark = [needs_core, needs_native]
 
 
 def _parameters() -> list[object]:
-    marks = {True: [], False: [pytest.mark.every_job]}
-    return [pytest.param(scenario, id=str(scenario), marks=marks[scenario.often]) for scenario in _often_first()]
+    return [pytest.param(scenario, id=str(scenario), marks=_marks(scenario)) for scenario in _often_first()]
+
+
+def _marks(scenario: Scenario) -> list[pytest.MarkDecorator]:
+    """`make test` runs the first of each program."""
+    if not scenario.often:
+        return [pytest.mark.every_job]
+    same = [other for other in _often_first() if other.program == scenario.program]
+    return [] if scenario == same[0] else [pytest.mark.slow]
 
 
 def _often_first() -> list[Scenario]:

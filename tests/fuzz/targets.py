@@ -1,4 +1,4 @@
-"""What the fuzzer calls: each target makes an input from a number, and reads it as the command line would.
+"""What the fuzzer calls: each target damages good inputs, and reads them as the command line would.
 
 Reading may refuse an input by InputError; anything else that is raised is a bug.
 """
@@ -36,23 +36,33 @@ from tests.support.synth import Box
 
 
 class Target(NamedTuple):
-    """`make` gives the content for a random number generator, `read` reads it; `folder` is empty before."""
+    """`seeds` are good inputs, `change` damages one, `read` reads what came of it; `folder` is empty before."""
 
-    make: Callable[[random.Random], bytes]
+    seeds: Callable[[], list[bytes]]
+    change: Callable[[random.Random, bytes], bytes]
     read: Callable[[bytes, Path], None]
 
 
-def _some_box(rng: random.Random) -> bytes:
-    content, fields = _box(rng.randrange(2))
-    return (
-        mutations.changed_fields(rng, content, fields) if rng.random() < 0.8 else mutations.changed_bytes(rng, content)
-    )
+@cache
+def _boxes() -> list[bytes]:
+    return [seeds.small_box(), seeds.wide_box()]
 
 
 @cache
-def _box(number: int) -> tuple[bytes, list[mutations.Field]]:
-    content = (seeds.small_box, seeds.wide_box)[number]()
-    return content, mutations.box_fields(content)
+def _box_fields() -> dict[int, list[mutations.Field]]:
+    """By the length of the box: fields stay where they are while nothing is cut or inserted before them."""
+    return {len(box): mutations.box_fields(box) for box in _boxes()}
+
+
+def _change_box(rng: random.Random, content: bytes) -> bytes:
+    known = _box_fields()
+    return _change_fields(rng, content, known.get(len(content)) or known[len(_boxes()[0])])
+
+
+def _change_fields(rng: random.Random, content: bytes, fields: list[mutations.Field]) -> bytes:
+    if rng.random() < 0.8:
+        return mutations.changed_fields(rng, content, fields)
+    return mutations.changed_bytes(rng, content)
 
 
 def _read_box(content: bytes, folder: Path) -> None:
@@ -79,10 +89,12 @@ def _report(path: Path) -> None:
         render_text(report, everything=everything).encode()
 
 
-def _some_run(rng: random.Random) -> bytes:
-    value = mutations.changed_json(rng, seeds.run_file())
-    content = json.dumps(value).encode()
-    return content if rng.random() < 0.8 else mutations.changed_bytes(rng, content)
+def _change_run(rng: random.Random, content: bytes) -> bytes:
+    try:
+        changed = json.dumps(mutations.changed_json(rng, json.loads(content))).encode()
+    except (ValueError, RecursionError):
+        return mutations.changed_bytes(rng, content)
+    return changed if rng.random() < 0.8 else mutations.changed_bytes(rng, changed)
 
 
 def _read_run(content: bytes, folder: Path) -> None:
@@ -103,10 +115,14 @@ def _plain_box() -> bytes:
     return box.collective("nccl:all_reduce", nbytes=64, state="started").content()
 
 
-def _some_dump(rng: random.Random) -> bytes:
-    value = mutations.changed_json(rng, seeds.flight_dump())
-    content = json.dumps(value).encode() if rng.random() < 0.5 else pickle.dumps(value, rng.choice((0, 1, 2, 4)))
-    return content if rng.random() < 0.5 else mutations.changed_bytes(rng, content)
+def _change_dump(rng: random.Random, content: bytes) -> bytes:
+    """A dump as JSON or, half of the time, as a pickle; what is no JSON any more gets other bytes."""
+    try:
+        value = mutations.changed_json(rng, json.loads(content))
+        changed = json.dumps(value).encode() if rng.random() < 0.5 else pickle.dumps(value, rng.choice((0, 1, 2, 4)))
+    except (ValueError, RecursionError):
+        return mutations.changed_bytes(rng, content)
+    return changed if rng.random() < 0.5 else mutations.changed_bytes(rng, changed)
 
 
 def _read_dump(content: bytes, folder: Path) -> None:
@@ -115,18 +131,12 @@ def _read_dump(content: bytes, folder: Path) -> None:
     _report(folder)
 
 
-def _some_core(rng: random.Random) -> bytes:
-    return _some_elf(rng, _seed_core())
+def _change_core(rng: random.Random, content: bytes) -> bytes:
+    return _change_fields(rng, content, _elf_fields(_seed_core()))
 
 
-def _some_image(rng: random.Random) -> bytes:
-    return _some_elf(rng, _seed_image())
-
-
-def _some_elf(rng: random.Random, content: bytes) -> bytes:
-    if rng.random() < 0.2:
-        return mutations.changed_bytes(rng, content)
-    return mutations.changed_fields(rng, content, _elf_fields(content))
+def _change_image(rng: random.Random, content: bytes) -> bytes:
+    return _change_fields(rng, content, _elf_fields(_seed_image()))
 
 
 _seed_core, _seed_image, _elf_fields = cache(seeds.gpu_core), cache(seeds.image), cache(mutations.elf_fields)
@@ -148,10 +158,6 @@ def _read_image(content: bytes, folder: Path) -> None:
         place_in_image(str(image), seeds.BUILD_ID.hex(), addr)
 
 
-def _some_text(rng: random.Random) -> bytes:
-    return mutations.changed_bytes(rng, rng.choice(seeds.NAMES).encode())
-
-
 def _read_text(content: bytes, folder: Path) -> None:
     """Names, patterns of file names, line tables."""
     name = content[:4096].replace(b"\0", b"").decode("utf-8", "replace")
@@ -163,19 +169,20 @@ def _read_text(content: bytes, folder: Path) -> None:
 
 
 TARGETS = {
-    "box": Target(_some_box, _read_box),
-    "report": Target(_some_box, _whole),
-    "run": Target(_some_run, _read_run),
-    "flight": Target(_some_dump, _read_dump),
-    "core": Target(_some_core, _read_core),
-    "image": Target(_some_image, _read_image),
-    "text": Target(_some_text, _read_text),
+    "box": Target(_boxes, _change_box, _read_box),
+    "report": Target(_boxes, _change_box, _whole),
+    "run": Target(lambda: [json.dumps(seeds.run_file()).encode()], _change_run, _read_run),
+    "flight": Target(lambda: [json.dumps(seeds.flight_dump()).encode()], _change_dump, _read_dump),
+    "core": Target(lambda: [_seed_core()], _change_core, _read_core),
+    "image": Target(lambda: [_seed_image()], _change_image, _read_image),
+    "text": Target(lambda: [name.encode() for name in seeds.NAMES], mutations.changed_bytes, _read_text),
 }
 
 
 def input_of(target: str, number: int) -> bytes:
     """The input with this number; always the same one."""
-    return TARGETS[target].make(random.Random(f"{target}:{number}"))
+    rng = random.Random(f"{target}:{number}")
+    return TARGETS[target].change(rng, rng.choice(TARGETS[target].seeds()))
 
 
 def run_one(target: str, content: bytes, folder: Path) -> None:

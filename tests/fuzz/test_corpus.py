@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz import fuzz
-from tests.fuzz.targets import TARGETS, Target, input_of
+from tests.fuzz.targets import TARGETS, input_of
 from tests.support.cli import clean_environment
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -60,10 +61,14 @@ def _die(content: bytes, folder: Path) -> None:
     [(_hang, "more than 5 s"), (_eat, "MemoryError"), (_raise, "KeyError: 'bug' at test_corpus"), (_die, "signal 9")],
 )
 def test_fuzzer_notices_and_goes_on(
-    read: object, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    read: Callable[[bytes, Path], None],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Time, memory, exceptions, deaths: one line each, with the input kept."""
-    monkeypatch.setitem(TARGETS, "text", Target(TARGETS["text"].make, read))  # type: ignore[arg-type]
+    monkeypatch.setitem(TARGETS, "text", TARGETS["text"]._replace(read=read))
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 0 if read is _hang else 5)
     done, failures = fuzz.fuzz(["text"], 7, time.monotonic() + 120, 2, tmp_path)
     assert (done, failures) == (2, 2)

@@ -6,6 +6,7 @@ the same program untraced.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ class Row:
 
     `command` is what is run; its first word is a program of `programs/`, or a path. `status` is the untraced one, as a
     shell has it. `disk_bytes` bounds what one run leaves in its run directory. Where `cost_us` is given, CPU time is
-    compared, too: it may be that much more than 1.1 times the untraced one and 10 ms. `slow` rows are left out of the
-    quick part.
+    compared, too: it may be that much more than 1.1 times the untraced one and 10 ms. `slow` rows are left to
+    `make test-harm`.
     """
 
     command: tuple[str, ...]
@@ -310,8 +311,9 @@ ROWS = (*waits(), *crashes(), *handlers(), *processes(), *limits())
 CELLS = tuple(cells_of(ROWS))
 
 
+@functools.cache
 def covering() -> frozenset[Cell]:
-    """The quick part: each row by environment alone, and once in the next of its other pairs of way and power.
+    """For `make test-all`: each row by environment alone, and once in the next of its other pairs of way and power.
 
     Of `waits` the launcher's half is one row in four: all of them go through the same code there.
     """
@@ -331,3 +333,19 @@ def covering() -> frozenset[Cell]:
         if others and (row.group not in ("waits", "waits.py", "sent") or number % 4 == 0):
             chosen.add(others[number % len(others)])
     return frozenset(chosen)
+
+
+@functools.cache
+def quick() -> frozenset[Cell]:
+    """For `make test`: all of that by environment with the first power, and a quarter of each other pair's.
+
+    Of the rows whose cost is compared, which run up to forty times, those of a single process.
+    """
+    chosen: set[Cell] = set()
+    others: dict[tuple[Way, Power], list[Cell]] = {}
+    for cell in (cell for cell in CELLS if cell in covering() and (cell.row.cost_us or 0) <= 2 * EXEC_US):
+        if (cell.way, cell.power) == ("environment", cell.row.powers[0]):
+            chosen.add(cell)
+        else:
+            others.setdefault((cell.way, cell.power), []).append(cell)
+    return frozenset(chosen.union(*(cells[::4] for cells in others.values())))

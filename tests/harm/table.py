@@ -6,11 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.harm.rows import Row, cells_of, covering
+from tests.harm.rows import Cell, Row, cells_of, covering, quick
 
 
 def parameters(rows: Iterable[Row]) -> list[object]:
-    """The cells of these rows; those beyond the covering subset are marked."""
-    quick = covering()
-    beyond = [pytest.mark.every_row]
-    return [pytest.param(cell, id=str(cell), marks=[] if cell in quick else beyond) for cell in cells_of(rows)]
+    """The cells of these rows; those that `make test`, and those that `make test-all` leaves out are marked."""
+    return [pytest.param(cell, id=str(cell), marks=_marks(cell)) for cell in cells_of(rows)]
+
+
+def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
+    if cell not in covering():
+        return [pytest.mark.every_row]
+    return [] if cell in quick() else [pytest.mark.slow]

@@ -11,6 +11,9 @@ import pytest
 
 from tests.native.harness import Native
 from tests.support.cli import ROOT
+from tests.support.debug_information import debug_information_is_parsed_once
+
+__all__ = ["debug_information_is_parsed_once"]
 
 BUILT = ROOT / "build" / "native" / "testing"
 

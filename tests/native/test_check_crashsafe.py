@@ -37,6 +37,7 @@ def compiled(at: Path, source: str, *flags: str) -> Path:
     return at
 
 
+@pytest.mark.slow
 def test_crash_path_as_built_is_clean() -> None:
     """The objects call what symbols.allow lists, all of it; the core is what a preloaded library may be."""
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)

@@ -123,6 +123,7 @@ def test_handler_neither_allocates_nor_locks(native: Native, way: str) -> None:
 @needs_torch
 @needs_native
 @pytest.mark.parametrize("way", ["null", "abort", "stack overflow"])
+@pytest.mark.quick(1)
 def test_handler_neither_allocates_nor_locks_with_torch(native: Native, way: str) -> None:
     """The same inside torch's backward, where the handler also asks torch for the running autograd node."""
     code, status = WAYS[way]
@@ -220,6 +221,7 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
 @needs_torch
 @needs_native
 @pytest.mark.parametrize("region", [Region.NAMES, Region.HOLDERS], ids=lambda region: region.name)
+@pytest.mark.quick(1)
 def test_fault_in_names_or_holders_costs_that_step_alone(native: Native, region: Region) -> None:
     """The table of names, or the room for what is found, is not accessible."""
     code = f"layer = torch.nn.Linear(3, 3)\nassert t.testing_forbid({region:d})\nt.testing_null()"
@@ -258,6 +260,7 @@ DAMAGES = {
 @needs_native
 @pytest.mark.parametrize("garbage", [0, 1, 0x4141414141414141, 0x7FFFFFFFF000])
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.quick(8)
 def test_damaged_objects_cost_their_holders_alone(native: Native, damage: str, garbage: int) -> None:
     """Python objects and tensors that a wild write has overwritten: the search for holders ends without a fault."""
     code = DAMAGE % DAMAGES[damage] + f"victim({garbage})"

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Snapshot
@@ -32,6 +34,7 @@ def unfinished(box: Snapshot) -> list[str]:
     return [f"{d.offset}: {d.what}" for d in box.damage if "not finished" not in d.what]
 
 
+@pytest.mark.slow
 def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
     """SIGKILL at random: one storage, record and entry per thread may be unfinished and say so; the others are true."""
     chance = random.Random(20261121)
@@ -102,6 +105,7 @@ t.testing_stop()
     assert inherited > FORKS * 60
 
 
+@pytest.mark.slow
 def test_fork_while_the_box_grows_leaves_readable_boxes(native: Native) -> None:
     """Forked while its parent adds tiers and contexts, a child takes what was there, and can grow its own box."""
     done = native.child("""

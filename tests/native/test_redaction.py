@@ -52,6 +52,7 @@ def redact(built: Path) -> Redact:
     return run
 
 
+@pytest.mark.slow
 @given(words=WORDS)
 @settings(max_examples=3000, deadline=None)
 @example(words=[b"curl", b"-u", b"a:b", b"-uc"])

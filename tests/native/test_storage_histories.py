@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,7 @@ def test_table_and_graves_agree_with_the_model(native: Native, history: list[Mov
     assert box.counts["dropped"] == 0
 
 
+@pytest.mark.slow
 @given(history=histories, room=st.integers(-40, 40))
 @settings(bounded, max_examples=8)
 def test_full_table_loses_new_storages_only_and_counts_them(native: Native, history: list[Move], room: int) -> None:

@@ -97,6 +97,7 @@ def test_life_that_moves_between_threads_names_both(native: Native) -> None:
     "work",
     ["t.testing_hold(4, 0, U64(50000), 0)", "t.testing_hold(1, 0, U64(200000), 0)", "t.testing_burst(200, U64(1000))"],
 )
+@pytest.mark.quick(1)
 def test_table_grows_and_loses_nothing(native: Native, work: str) -> None:
     """200 000 live storages, by four threads, by one, by two hundred at once: a tier is added, all are found."""
     box = native.box(work)

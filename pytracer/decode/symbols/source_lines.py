@@ -84,17 +84,24 @@ def _serve(fd: int, seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds + 1, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    Archive: Any = importlib.import_module("symbolic.debuginfo").Archive  # noqa: N806  # half of it is typed
-
-    objects = list(Archive.open(f"/proc/self/fd/{fd}").iter_objects())
-    cache = objects[0].make_symcache()
-    found = {}
-    for address in json.load(sys.stdin):
-        places = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
-        rows = [(item.symbol, item.full_path, item.line) for item in places]
-        if any(file for _, file, _ in rows):
-            found[str(address)] = rows
+    found = rows_at(parsed(fd), json.load(sys.stdin))
     json.dump(found, sys.stdout)
+
+
+def parsed(fd: int) -> Any:
+    """All debug information of an open image, as symbolic's SymCache; in memory, so that the file may change."""
+    Archive: Any = importlib.import_module("symbolic.debuginfo").Archive  # noqa: N806  # half of it is typed
+    return next(iter(Archive.open(f"/proc/self/fd/{fd}").iter_objects())).make_symcache()
+
+
+def rows_at(cache: Any, addresses: Iterable[int]) -> Rows:
+    """What `SourceLines.of` returns, of a SymCache."""
+    found: Rows = {}
+    for address in addresses:
+        places = [item for item in cache.lookup(address)[:_MOST_INLINED] if item.symbol]
+        if any(item.full_path for item in places):
+            found[address] = tuple(_row([item.symbol, item.full_path, item.line]) for item in places)
+    return found
 
 
 if __name__ == "__main__":

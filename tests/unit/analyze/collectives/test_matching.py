@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytracer.analyze.collectives.matching import Matcher, match_job
 from pytracer.analyze.collectives.wait_graph import Waiting, find_waiting
 from tests.support.collectives import Ranks, call
@@ -13,6 +15,7 @@ from tests.support.collectives import Ranks, call
 RANKS, CALLS = 1024, 1000
 
 
+@pytest.mark.slow
 def test_1024_ranks_with_1000_collectives_merge_in_seconds(run: Path) -> None:
     """Only fingerprints are compared, and a number on which all agree is forgotten."""
     job = Ranks(1)

@@ -88,6 +88,7 @@ def odd(job: Job, seed: int) -> Job:
     return replace(job, processes=(replace(process, snapshot=snapshot), *job.processes[1:]))
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("first", range(0, 600, ROUNDS))
 def test_every_odd_crash_has_a_verdict(run: Path, first: int) -> None:
     """One verdict with a class and a confidence, and a text of it."""

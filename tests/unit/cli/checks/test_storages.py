@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytracer.blackbox.schema import Origin
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS
 from pytracer.cli.checks.storages import check_storages, storages
@@ -10,6 +12,7 @@ from tests.conditions import needs_core, needs_native, needs_torch
 ALL = {origin.name for origin in Origin} | {"UNTYPED_STORAGE"}
 
 
+@pytest.mark.slow
 @needs_core
 @needs_torch
 @needs_native

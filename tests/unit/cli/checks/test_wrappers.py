@@ -15,6 +15,7 @@ BUCKETS = Fact(0, 0, "BUCKETS", Buckets(module="Net", generation=0, buckets=()))
 UNIT = Fact(0, 0, "UNIT", Uninterpreted(b""))
 
 
+@pytest.mark.slow
 def test_buckets_and_units_are_recorded_here() -> None:
     """A child wraps a layer in each."""
     check = wrappers.check_wrappers()

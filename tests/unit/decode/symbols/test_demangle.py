@@ -69,6 +69,7 @@ def _cpu_seconds() -> float:
     return sum(item.ru_utime + item.ru_stime for item in used)
 
 
+@pytest.mark.slow
 def test_name_that_would_grow_without_bound_stays_mangled() -> None:
     """Each level doubles the result: 30 of them are 10^9 of the first one."""
     if demangle.demangle("_ZN1a1bEv") == "_ZN1a1bEv":
