@@ -44,9 +44,7 @@ def known_crash(view: ProcessView, verdict_class: VerdictClass | None = None) ->
     if not found:
         return None
     confidence, entry = max(found, key=lambda item: (_STRENGTH.index(item[0]), len(_needs(item[1].facts)), item[1].id))
-    return KnownCrash(
-        entry.id, entry.classes, confidence, entry.what, _cited(entry, confidence), entry.advice
-    )
+    return KnownCrash(entry.id, entry.classes, confidence, entry.what, _cited(entry, confidence), entry.advice)
 
 
 def _needs(facts: Facts) -> list[object]:
