@@ -15,8 +15,9 @@ from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
+from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.rules import RULES
-from pytracer.analyze.rules.base import Judgement, NoFinding, Rule, finding
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, Rule, finding
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import split_attempts
 from pytracer.analyze.view import JobView, ProcessView
@@ -146,7 +147,20 @@ def _weight(job: JobView, item: Conclusion) -> tuple[bool, bool, bool, bool, int
 
 def _finding(job: JobView, item: Conclusion) -> r.Finding:
     rule, judgement = item
-    return finding(rule.id, judgement, rule.describe(job, judgement))
+    words = rule.describe(job, judgement)
+    return finding(rule.id, judgement, _recognized(judgement, words) if _is_cause(item) else words)
+
+
+def _recognized(judgement: Judgement[Any], words: Description) -> Description:
+    """The words about a cause, with what is known about such a crash; class and culprit stay those of the rule.
+
+    The advice of a known crash replaces the general one; a mere possibility is added to it.
+    """
+    known = known_crash(judgement.views[0], judgement.verdict_class)
+    if known is None or known.says in words.evidence:
+        return words
+    advice = f"{words.advice} {known.advice}" if known.confidence == "possible" else known.advice
+    return replace(words, evidence=[known.says, *words.evidence], advice=advice)
 
 
 def _verdict(concluded: Concluded) -> r.Verdict:

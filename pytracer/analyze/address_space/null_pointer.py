@@ -33,7 +33,8 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return "likely"  # null + what this worker was to begin with
     if place.kind not in ("null", "near-null"):
         return None
-    if known_crash(view) is not None or heap_damage(view) is not None:
+    known = known_crash(view)
+    if (known is not None and "null-dereference" not in known.classes) or heap_damage(view) is not None:
         return None
     if place.addr == crash.pc:
         jump = wild_jump(view)

@@ -15,8 +15,8 @@ PLUMBING = (
     "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr",
     "__assert_fail", "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal",
     "__stack_chk_fail", "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail",
-    "__libc_fatal", "unwind_stop", "pthread_exit", "pthread_unwind", "PyThread_exit_thread", "take_gil",
-    "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
+    "__libc_fatal", "unwind_stop", "unwind_cleanup", "pthread_exit", "pthread_unwind", "PyThread_exit_thread",
+    "take_gil", "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
 )  # fmt: skip
 # The C++ runtime's ways from an exception to std::terminate(): nobody catches it, or it meets a noexcept function.
 _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")
@@ -85,8 +85,6 @@ def cpp_exception(view: ProcessView) -> CppException | None:
 
 def terminated_without_exception(view: ProcessView) -> bool:
     """Whether std::terminate() ran although nothing had been thrown."""
-    if (printed(view) or "").startswith("FATAL: exception not rethrown"):
-        return True
     names = functions(view)
     if not any("terminate" in name for name in names):
         return False

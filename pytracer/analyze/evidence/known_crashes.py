@@ -1,86 +1,155 @@
-"""Crashes of PyTorch itself, recognized by their location: fingerprint -> explanation for the user."""
+"""Whether a death is a known crash: one whose facts all hold. The entries are in `known/crashes/`."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native_stack import functions, own_frames
-from pytracer.analyze.platform.signals import SIGABRT, SIGSEGV
+from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
+from pytracer.analyze.known.versions import in_range
+from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import Confidence, VerdictClass
+
+_CITED = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+_KNOWN_AS = {"certain": "known as {}: {}", "likely": "looks like {}: {}", "possible": "possibly {}: {}"}
+_STRENGTH: tuple[Confidence, ...] = ("possible", "likely", "certain")
+# Py_FinalizeEx() is what ends an interpreter; PyThread_exit_thread() is how it ends a thread that wants its GIL.
+_FINALIZERS = ("Py_FinalizeEx", "PyThread_exit_thread")
 
 
 @dataclass(frozen=True)
 class KnownCrash:
-    """The fingerprint: signal, innermost native function, and groups of names, one of each group on the stack.
+    """What is known about a death. `what` is for the headline, `says` for the evidence, which cites an issue."""
 
-    A name of a group is part of a function's or an image's name. `environment` must hold as well. `what` is for the
-    headline, `says` for the evidence.
-    """
-
-    signal: int
-    innermost: str | None
-    stack: tuple[tuple[str, ...], ...]
-    environment: tuple[str, str] | None
+    id: str
+    classes: tuple[VerdictClass, ...]
+    confidence: Confidence
     what: str
     says: str
     advice: str
 
 
-KNOWN_CRASHES = (
-    # torch 2.13.0 (CPU wheel): building DDP over gloo under DETAIL dies with SIGSEGV in every process, 5 of 5 times;
-    # OFF and INFO do not. DETAIL wraps the backend in another class. The small garbage pointer differs from run to run
-    # (0x281, 0x61), so it may also look aligned. Proven by tests/crash (the detail program).
-    KnownCrash(
-        signal=SIGSEGV,
-        innermost="c10d::Logger::set_env_variables",
-        stack=(),
-        environment=("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
-        what="torch's own DDP logger used a garbage pointer",
-        says="torch 2.13 dies here by itself when DDP is built over gloo with TORCH_DISTRIBUTED_DEBUG=DETAIL",
-        advice=(
-            "Unset TORCH_DISTRIBUTED_DEBUG or set it to INFO, which does not crash; the training code is not at fault."
-        ),
-    ),
-    # pytorch/pytorch#190489: a thread of the process group drops its last reference to a Python object while the
-    # The interpreter finalizes; take_gil() ends the thread by pthread_exit(), whose unwinding meets a noexcept
-    # function.
-    KnownCrash(
-        signal=SIGABRT,
-        innermost=None,
-        stack=(
-            ("PyThread_exit_thread", "pthread_exit", "_Unwind_ForcedUnwind", "__pthread_unwind"),
-            ("terminate", "unwind_stop", "__libc_fatal", "__gxx_personality"),
-            ("libtorch", "gloo", "c10", "pybind11"),
-        ),
-        environment=None,
-        what="a thread of torch's was ended while the interpreter was shutting down",
-        says=(
-            "known as pytorch/pytorch#190489: the thread asked for the GIL of an interpreter that was going away, and "
-            "was ended inside a function that must not be left that way"
-        ),
-        advice=(
-            "Call torch.distributed.destroy_process_group() before the program ends. The work itself was done: only "
-            "the shutdown failed."
-        ),
-    ),
-)
+def known_crash(view: ProcessView, verdict_class: VerdictClass | None = None) -> KnownCrash | None:
+    """The known crash that a death is or looks like: the surest one, and of these the one that needs most facts.
+
+    `verdict_class`: only of those that may explain such a verdict.
+    """
+    candidates = [entry for entry in entries() if verdict_class is None or verdict_class in entry.classes]
+    found = [(confidence, entry) for entry in candidates if (confidence := _confidence(entry, view)) is not None]
+    if not found:
+        return None
+    confidence, entry = max(found, key=lambda item: (_STRENGTH.index(item[0]), len(_needs(item[1].facts)), item[1].id))
+    return KnownCrash(entry.id, entry.classes, confidence, entry.what, _cited(entry, confidence), entry.advice)
 
 
-def known_crash(view: ProcessView) -> KnownCrash | None:
-    """The known crash that a death looks like, or None."""
-    return next((crash for crash in KNOWN_CRASHES if _fits(crash, view)), None)
+def _needs(facts: Facts) -> list[object]:
+    """The facts that an entry asks for."""
+    return [value for name in facts.__struct_fields__ if (value := getattr(facts, name)) not in (None, (), {})]
 
 
-def _fits(known: KnownCrash, view: ProcessView) -> bool:
-    if view.crash is None or view.crash.signal != known.signal:
+def _cited(entry: Entry, confidence: Confidence) -> str:
+    source = next((item for item in entry.sources if _CITED.fullmatch(item)), None)
+    return entry.says if source is None else _KNOWN_AS[confidence].format(source, entry.says)
+
+
+def _confidence(entry: Entry, view: ProcessView) -> Confidence | None:
+    """That of the entry, if all facts hold; lower when a version is not known."""
+    facts = entry.facts
+    if not (_died_so(facts, view) and _was_so(facts, view) and _ran_there(facts, view)):
+        return None
+    versions = view.process.snapshot.versions
+    asked = ((facts.torch, versions.torch), (facts.python_version, versions.python), (facts.cuda, versions.cuda))
+    unknown = False
+    for wanted, version in asked:
+        if wanted is not None and version is not None and not in_range(version, wanted):
+            return None
+        unknown = unknown or (wanted is not None and version is None)
+    return "likely" if unknown and entry.confidence == "certain" else entry.confidence
+
+
+def _died_so(facts: Facts, view: ProcessView) -> bool:
+    """Signal, exception and what was printed."""
+    crash = view.crash
+    if facts.signal is not None and (crash is None or view.raised or signal_name(crash.signal) != facts.signal):
         return False
-    if known.innermost is not None and view.function != known.innermost:
+    if facts.abort_text is not None and not re.search(facts.abort_text, (crash and crash.abort_text) or ""):
+        return False
+    return facts.exception is None or _raised(facts.exception, view)
+
+
+def _raised(wanted: Raised, view: ProcessView) -> bool:
+    exception = view.exception
+    if exception is None or not (view.raised or view.crash):
+        return False
+    name = re.split(r"\.|::", exception.type or "")[-1]
+    return (not wanted.type or name in wanted.type) and re.search(wanted.message, exception.message or "") is not None
+
+
+def _was_so(facts: Facts, view: ProcessView) -> bool:
+    """What the process was, and in which surroundings."""
+    process, snapshot = view.process, view.process.snapshot
+    if facts.architecture not in (None, snapshot.arch) or facts.role not in (None, process.role):
+        return False
+    if facts.world_size is not None and (process.world_size or 0) < facts.world_size:
+        return False
+    if facts.process_group not in (None, _process_group(snapshot)):
+        return False
+    if facts.finalizing is not None and facts.finalizing != _finalizing(view):
+        return False
+    variables = snapshot.environment
+    return all(re.search(value, variables.get(name, "")) for name, value in facts.environment.items())
+
+
+def _process_group(snapshot: Snapshot) -> str | None:
+    """Whether there was one; None when torch, which would have told, was not seen."""
+    if snapshot.rank is not None and snapshot.rank.left:
+        return "left"
+    if snapshot.groups or snapshot.collectives or (snapshot.rank is not None and snapshot.rank.backend):
+        return "present"
+    return "none" if snapshot.versions.torch else None
+
+
+def _finalizing(view: ProcessView) -> bool:
+    names = [*functions(view), *_of_other_threads(view)]
+    return any(part in name for part in _FINALIZERS for name in names)
+
+
+def _ran_there(facts: Facts, view: ProcessView) -> bool:
+    """Stacks and libraries."""
+    if facts.innermost is not None and view.function != facts.innermost:
         return False
     names = [function_words(name) for name in functions(view)] + [frame.image or "" for frame in own_frames(view)]
-    if not all(any(part in name for part in group for name in names) for group in known.stack):
+    if not _all_groups(facts.stack, names) or _all_groups((facts.not_on_stack,), names):
         return False
-    if known.environment is None:
-        return True
-    name, value = known.environment
-    return view.process.snapshot.environment.get(name, "").upper() == value
+    if facts.threads and not _all_groups(facts.threads, _of_other_threads(view)):
+        return False
+    stack = (view.exception_stack if view.raised else view.python_stack) or []
+    frames = [((frame.file or ""), (frame.function or "").rsplit(".", 1)[-1]) for frame in stack]
+    if not all(any(file.endswith(end) and name == function for file, name in frames) for end, function in facts.python):
+        return False
+    return all(any(re.search(image, path) for path in _images(view)) for image in facts.images)
+
+
+def _all_groups(groups: Iterable[Iterable[str]], names: list[str]) -> bool:
+    return all(any(part in name for part in group for name in names) for group in groups)
+
+
+def _of_other_threads(view: ProcessView) -> list[str]:
+    """Their names, and those of the functions on their stacks."""
+    threads = view.crash.threads if view.crash is not None else ()
+    return [
+        name for thread in threads for name in (thread.name, *(frame.function or "" for frame in thread.native_stack))
+    ]
+
+
+def _images(view: ProcessView) -> set[str]:
+    """The paths of loaded libraries, as they were asked for and, from the memory map, as they really are."""
+    crash = view.crash
+    if crash is None:
+        return set()
+    return {image.path for image in crash.images} | {mapping.path for mapping in crash.mappings if mapping.path}

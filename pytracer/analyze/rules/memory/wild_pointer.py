@@ -75,7 +75,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
         """See MemoryFaultRule."""
         if not _is_wild(view):
             return None
-        found = _Wild(wild_jump(view), known_crash(view))
+        found = _Wild(wild_jump(view), known_crash(view, "wild-pointer"))
         return Judgement("wild-pointer", _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
@@ -133,7 +133,7 @@ def _is_wild(view: ProcessView) -> bool:
 
 def _confidence(view: ProcessView, found: _Wild) -> Confidence:
     jump = found.jump
-    if found.known is not None:
+    if found.known is not None and found.known.confidence == "certain":
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"

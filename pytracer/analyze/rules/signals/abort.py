@@ -85,6 +85,10 @@ _NOTHING_THROWN = _Way(
     "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
     "program ends.",
 )
+_NOT_RETHROWN = _Way(
+    "a catch (...) swallowed the unwinding by which pthread_exit() ends a thread",
+    "Let the thread end by itself before the program ends: stop what it works for, and join it.",
+)
 # Functions that say how abort() came about, wherever on the stack they are.
 _CERTAIN_FUNCTIONS = (
     ("__cxa_pure_virtual", _PURE),
@@ -110,6 +114,7 @@ _BY_TEXT = (
     ("*** %n in writable segment", _Way("printf() was given a format that writes")),
     ("*** invalid %N$ use detected", _Way("printf() was given a wrong format")),
     ("*** longjmp causes uninitialized", _Way("longjmp() left for a function that had already returned")),
+    ("FATAL: exception not rethrown", _NOT_RETHROWN),
     ("*** bit out of range", _Way("FD_SET() was given a descriptor of FD_SETSIZE (1024) or more")),
 )
 
@@ -128,7 +133,7 @@ class Abort:
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See Rule; the first process stands for all that died alike."""
         view = judgement.views[0]
-        known, way = known_crash(view), _way(view)
+        way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
@@ -139,7 +144,6 @@ class Abort:
                     "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
                     "signal",
                 ),
-                known.says if known else None,
                 printed_evidence(printed(view)),
                 python_evidence(view),
                 collective_evidence(judgement.views),
@@ -159,9 +163,9 @@ def _judge(view: ProcessView) -> Judgement[None] | None:
 
 
 def _way(view: ProcessView) -> _Way:
-    known = known_crash(view)
-    if known is not None:
-        return _Way(known.what, known.advice)
+    known = known_crash(view, "abort")
+    if known is not None and known.confidence != "possible":
+        return _Way(known.what)
     assertion = failed_assertion(view)
     if assertion is not None:
         function = function_words(assertion.function) if assertion.function else None

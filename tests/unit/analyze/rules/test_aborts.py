@@ -142,14 +142,46 @@ SHUTDOWN: Frames = [
 
 def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> None:
     """pytorch/pytorch#190489: a thread of gloo's wants the GIL of an interpreter that is going away."""
-    report = died(run, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
+    rank = Box(pid=101, ppid=99, rank=0)
+    report = died(run, box=rank, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert verdict(report) == ("abort", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) aborted: a thread of torch's was ended while the interpreter was shutting down, "
+        "Rank 0 aborted: a thread of the process group was ended while the interpreter was shutting down, "
         "below PyEval_RestoreThread."
     )
     assert "pytorch/pytorch#190489" in evidence(report)
     assert "destroy_process_group() before the program ends" in advice(report)
+
+
+def test_abort_at_shutdown_is_not_blamed_on_a_process_group_that_never_was(run: Path) -> None:
+    """No process group, no advice about one."""
+    report = died(run, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
+    assert verdict(report) == ("abort", "certain")
+    assert "190489" not in evidence(report)
+
+
+def test_python_thread_inside_torch_at_shutdown_is_to_be_joined(run: Path) -> None:
+    """pytorch/pytorch#38228: a daemon thread comes back from C++ and is ended there."""
+    stack = [
+        *SHUTDOWN[:-1],
+        (TORCH_PYTHON, "THPEngine_run_backward(_object*, _object*, _object*)"),
+        (s.PYTHON, "_PyEval_EvalFrameDefault"),
+        (s.PYTHON, "pythread_wrapper"),
+    ]
+    report = died(run, **ABORT, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="", what="")])
+    assert verdict(report) == ("abort", "certain")
+    assert "a Python thread was inside torch while the interpreter was shutting down" in summary(report)
+    assert "Join the thread" in advice(report)
+    assert "destroy_process_group" not in advice(report)
+
+
+def test_unwinding_that_was_swallowed_is_not_std_terminate(run: Path) -> None:
+    """glibc ends the process itself when a catch (...) does not rethrow."""
+    text = "FATAL: exception not rethrown\n"
+    report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "unwind_cleanup"), (s.VICTIM, "loop()")])
+    assert verdict(report) == ("abort", "certain")
+    assert "swallowed the unwinding by which pthread_exit() ends a thread, below loop" in summary(report)
+    assert "terminate" not in summary(report)
 
 
 def test_thread_that_ends_itself_outside_of_torch_is_not_that_crash(run: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pytracer.analyze.evidence.xid import MEANINGS
-from scripts.gen_docs import TARGET, rules_page
+from scripts.gen_docs import REFERENCE, known_crashes_page, rules_page
 from tests.support.cli import ROOT
 
 
 def test_rules_page_is_current() -> None:
     """Run python scripts/gen_docs.py after changing a rule's docstring."""
-    assert TARGET == ROOT / "docs" / "reference" / "rules.md"
-    assert TARGET.read_text() == rules_page()
+    assert REFERENCE == ROOT / "docs" / "reference"
+    assert (REFERENCE / "rules.md").read_text() == rules_page()
 
 
 def test_every_rule_explains_itself() -> None:
@@ -26,3 +26,8 @@ def test_every_known_xid_is_documented() -> None:
     page = (ROOT / "docs" / "guide" / "gpu.md").read_text(encoding="utf-8")
     for number, meaning in MEANINGS.items():
         assert f"| {number} | {meaning.what} | {meaning.kind} |" in page
+
+
+def test_page_of_known_crashes_is_what_the_registry_says() -> None:
+    """Run python scripts/gen_docs.py after changing an entry."""
+    assert (REFERENCE / "known-crashes.md").read_text() == known_crashes_page()
