@@ -51,7 +51,9 @@ def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
     if crashes:
         signal = SIGNALS["SIGFPE" if without == Part("signal") else facts.signal or "SIGABRT"]
         sent = signal == SIGNALS["SIGABRT"]
-        box.crash(signal=signal, code=-6 if sent else 1, sender_pid=PID if sent else 0, addr=0 if sent else GARBAGE)
+        addr = 0 if sent or "wild-pointer" not in entry.classes else GARBAGE
+        python = _python(facts, without)
+        box.crash(signal=signal, code=-6 if sent else 1, sender_pid=PID if sent else 0, addr=addr, python=python)
     else:
         raised = facts.exception or Raised("")
         name = "OtherError" if without == Part("exception type") else (*raised.type, "RuntimeError")[0]

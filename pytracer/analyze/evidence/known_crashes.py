@@ -18,6 +18,7 @@ from pytracer.report.job import Confidence, VerdictClass
 _CITED = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _KNOWN_AS = {"certain": "known as {}: {}", "likely": "looks like {}: {}", "possible": "possibly {}: {}"}
 _STRENGTH: tuple[Confidence, ...] = ("possible", "likely", "certain")
+_MESSAGE_CHARACTERS = 4000  # the recorder writes no more; an expression may not search a hostile file for ever
 # Py_FinalizeEx() is what ends an interpreter; PyThread_exit_thread() is how it ends a thread that wants its GIL.
 _FINALIZERS = ("Py_FinalizeEx", "PyThread_exit_thread")
 
@@ -86,8 +87,8 @@ def _raised(wanted: Raised, view: ProcessView) -> bool:
     exception = view.exception
     if exception is None or not (view.raised or view.crash):
         return False
-    name = re.split(r"\.|::", exception.type or "")[-1]
-    return (not wanted.type or name in wanted.type) and re.search(wanted.message, exception.message or "") is not None
+    name, message = re.split(r"\.|::", exception.type or "")[-1], (exception.message or "")[:_MESSAGE_CHARACTERS]
+    return (not wanted.type or name in wanted.type) and re.search(wanted.message, message) is not None
 
 
 def _was_so(facts: Facts, view: ProcessView) -> bool:
