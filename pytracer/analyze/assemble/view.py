@@ -53,7 +53,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     access = _access(snapshot.arch, crash, here, instruction)
     place = aimed_at(space, here, instruction, access)
     exception = _exception(process, crash, raised=began_with_exception(process, crash))
-    python_stack, native_stack = _stacks(snapshot, crash, exception)
+    python_stack, native_stack = _stacks(snapshot, crash, exception, signaled=process.status_kind == "signaled")
     return ProcessView(
         index=index,
         process=process,
@@ -77,13 +77,15 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
 _Stacks = tuple[list[r.PythonFrame] | None, list[r.NativeFrame] | None]
 
 
-def _stacks(snapshot: Snapshot, crash: Crash | None, exception: r.ExceptionReport | None) -> _Stacks:
-    """The Python and the native stack of the end: of the crash, of the exception, or of an exit in mid-work."""
+def _stacks(snapshot: Snapshot, crash: Crash | None, exception: r.ExceptionReport | None, *, signaled: bool) -> _Stacks:
+    """The Python and the native stack of the end: of the crash, of the exception, of an exit in mid-work, or of where a
+    signal from outside met the process.
+    """
     if crash is not None:
         return _frames(crash.python_stack, crash.native_stack)
     if exception is not None:
         return exception.python_stack, None
-    ending = ending_in_mid_work(snapshot)
+    ending = snapshot.ending if signaled else ending_in_mid_work(snapshot)
     if ending is None:
         return None, None
     return _frames(ending.python_stack, ending.native_stack)

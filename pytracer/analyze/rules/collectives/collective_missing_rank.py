@@ -18,6 +18,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_words
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView
@@ -52,9 +53,20 @@ class CollectiveMissingRank:
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
             [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_words(job)],
-            f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective.",
+            _advice(item, ranks),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
+
+
+def _advice(item: Absence, ranks: str) -> str:
+    """With the line where the rank was when it ended: there it spent the time, or stood."""
+    frames = [view.python_frame for view in item.views]
+    if len(frames) == 1 and frames[0] is not None and item.fate == "late":
+        return (
+            f"Look at {place_words(frames[0])}, where {ranks} was when it was ended: it is slow, waits for something, "
+            "or is a branch that the other ranks did not take."
+        )
+    return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
 
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:

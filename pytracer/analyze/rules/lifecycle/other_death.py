@@ -32,7 +32,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.evidence.signal_senders import command_evidence, knows_sender, sender_words
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SIGBUS,
     SIGHUP,
@@ -133,7 +133,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "sent": (
             f"was ended by {name}, sent by {sender_words(job, view)}",
-            "Find out why that process sent the signal; the program itself did nothing wrong at this place.",
+            _why_sent(view),
             None,
         ),
         "from-outside": (
@@ -158,6 +158,16 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
     }
     return words[how]
+
+
+def _why_sent(view: ProcessView) -> str:
+    """A signal from outside is seldom the reason: a time limit ends what stands still."""
+    if view.python_frame is None:
+        return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
+    return (
+        f"Find out why that process sent the signal. If it was a time limit: the program was at "
+        f"{place_words(view.python_frame)} then; see the stacks for what it waited for."
+    )
 
 
 def _fault(view: ProcessView) -> _Words:
