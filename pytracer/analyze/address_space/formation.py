@@ -7,8 +7,10 @@ exactly is no accident, with the exceptions that the limits below keep out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -25,6 +27,8 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _NEAR_ADDRESS_BYTES = 1 << 16
+# What a handler keeps is less: 1 KiB of the stack, 128 bytes for each register. A hostile recording may have more.
+_MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,15 @@ def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | 
 
 def _pointers(space: AddressSpace, crash: Crash, addr: int) -> Iterator[tuple[int, tuple[str, Storage]]]:
     """What points into live storages: address -> where it was, and the storage. Registers win over the stack."""
-    for name, value in reversed([*_registers(crash), *stack_words(crash)]):
+    for name, value in reversed(_held(crash)):
         storage = space.live_around(value) if value != addr else None
         if storage is not None:
             yield value, (name, storage)
+
+
+def _held(crash: Crash) -> list[tuple[str, int]]:
+    """Registers, and words of the stack."""
+    return [*_registers(crash), *islice(stack_words(crash), _MOST_STACK_WORDS)]
 
 
 def _registers(crash: Crash) -> list[tuple[str, int]]:
@@ -70,20 +79,22 @@ def _values(space: AddressSpace, crash: Crash, addr: int) -> list[_Value]:
     """Numbers of registers, of the stack, and of the memory of live storages; those in both places first."""
     in_memory = dict(_words_of_storages(space, crash))
     held: dict[int, str] = {}
-    for name, value in (*_registers(crash), *stack_words(crash)):
+    for name, value in _held(crash):
         for number in {signed(value), _signed32(value)}:
             held.setdefault(number, name)
     numbers = [*(number for number in held if number in in_memory), *held, *in_memory]
     found = {number: _Value(number, held.get(number), in_memory.get(number)) for number in numbers}
-    return [item for item in found.values() if not _is_address(space, item.number, addr)]
+    mapped = [(item.start, item.end) for item in crash.mappings]
+    memory = sorted([*mapped, *((item.start, item.end) for item in crash.images)])
+    return [item for item in found.values() if not _is_address(space, memory, item.number, addr)]
 
 
 def _words_of_storages(space: AddressSpace, crash: Crash) -> Iterator[tuple[int, Storage]]:
     """The integers of 8 and of 4 bytes in the memory that was kept, where it belongs to live storages."""
-    for block in crash.memory:
+    for block in crash.memory[:_MOST_BLOCKS]:
         for nbytes in (8, 4):
-            first = -block.addr % nbytes
-            for offset in range(first, len(block.content) - nbytes + 1, nbytes):
+            first, end = -block.addr % nbytes, min(len(block.content), _MOST_BLOCK_BYTES)
+            for offset in range(first, end - nbytes + 1, nbytes):
                 storage = space.live_around(block.addr + offset)
                 if storage is not None:
                     content = block.content[offset : offset + nbytes]
@@ -95,13 +106,13 @@ def _signed32(value: int) -> int:
     return low - (1 << 32) if low >> 31 else low
 
 
-def _is_address(space: AddressSpace, number: int, addr: int) -> bool:
+def _is_address(space: AddressSpace, memory: Sequence[tuple[int, int]], number: int, addr: int) -> bool:
     """Whether the number is itself a pointer: the difference of two pointers fits any address."""
     value = number % _MODULUS
     if abs(value - addr) < _NEAR_ADDRESS_BYTES or space.live_around(value) is not None:
         return True
-    region = space.regions.at(value) if value >= _LEAST_ANYWHERE_BYTES else None
-    return region is not None and region.kind not in ("unmapped", "non-canonical", "null")
+    below = bisect_right(memory, (value, _MODULUS)) - 1
+    return below >= 0 and memory[below][0] <= value < memory[below][1]
 
 
 def _exact(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int) -> Iterator[Formation]:
