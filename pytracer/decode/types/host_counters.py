@@ -6,6 +6,11 @@ Values are bytes, counts and CLOCK_MONOTONIC ns; None is "could not be read", fo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 63)]  # sums and products of larger ones are no numbers any more
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Counters:
     cgroups_why: str | None = None
     vmstat_oom_kill: int | None = None
     vmstat_why: str | None = None
-    psi_memory: dict[str, float] | None = None
+    psi_memory: dict[str, Amount] | None = None
     mem_available: int | None = None
     swap_free: int | None = None
 
@@ -125,8 +130,8 @@ class Usage:
     """What the command and its reaped descendants used. `maxrss` is that of the largest process."""
 
     maxrss: int | None = None
-    user_seconds: float | None = None
-    system_seconds: float | None = None
+    user_seconds: Amount | None = None
+    system_seconds: Amount | None = None
     major_faults: int | None = None
     minor_faults: int | None = None
     core_dumped: bool | None = None
