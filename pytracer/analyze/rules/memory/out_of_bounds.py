@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_words,
 )
+from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -44,6 +45,7 @@ from pytracer.report.job import Confidence
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
 PAGE_BYTES = 4096
+_FAR_BYTES = 1 << 30  # no wrong length or stride leads so far: an index has a wrong value
 
 
 class OutOfBounds(MemoryFaultRule[None]):
@@ -77,7 +79,7 @@ class OutOfBounds(MemoryFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE_32 if _wrapped(view) else _ADVICE,
+            _advice(view),
             [_unproven(view)],
         )
 
@@ -86,6 +88,19 @@ class OutOfBounds(MemoryFaultRule[None]):
         if not any(view.process.snapshot.storages for view in faults):
             return cannot_decide("no storages were recorded")
         return not_found("no fault address lay close to a live storage")
+
+
+def _advice(view: ProcessView) -> str:
+    """By what is known of the index: cut off, far outside of any length, or not known."""
+    if _wrapped(view):
+        return _ADVICE_32
+    count = _count(view)
+    if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
+        return _ADVICE
+    return (
+        f"Check the index and size tensors that {line_words(view)} passes: the function computed the index {count} "
+        "from them and uses it unchecked. min() and max() must lie inside this tensor."
+    )
 
 
 def _confidence(view: ProcessView) -> Confidence:
