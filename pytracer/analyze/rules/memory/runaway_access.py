@@ -1,8 +1,8 @@
 """runaway-access: a loop or a memset() that ran on from a tensor to the end of the memory that it may use.
 
 What: the fault is at the first byte that refuses the access, and from a live storage to there the memory map has no
-gap; a register still points at the storage. A string instruction (`rep stos`, `rep movs`: memset, memcpy) has begin
-and length exactly.
+gap; a register still points at the storage. A string instruction (`rep stos`, `rep movs`: memset, memcpy) has the
+length that was left, and memset() keeps where it began.
 
 Why it happens: a count or length is negative, in bytes instead of elements or the other way round, or of another
 tensor. Everything behind the tensor was passed before the refusal, and overwritten by a write.
@@ -35,6 +35,10 @@ from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence
 
+_MEMSET_KEEPS = (
+    "rdx"  # glibc, sysdeps/x86_64/multiarch/memset-vec-unaligned-erms.S: what it returns, while rep stos runs
+)
+
 
 class RunawayAccess(MemoryFaultRule[Overrun]):
     """Fires when an access ran from a storage to the end of accessible memory without a gap."""
@@ -47,7 +51,7 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
         found = view.place.overrun if view.place is not None else None
         if found is None or wild_jump(view) is not None:
             return None
-        return Judgement("out-of-bounds", _confidence(found), (view,), found)
+        return Judgement("out-of-bounds", _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[Overrun]) -> Description:
         """See MemoryFaultRule."""
@@ -87,10 +91,11 @@ def _way_words(found: Overrun) -> str:
     )
 
 
-def _confidence(found: Overrun) -> Confidence:
-    """A string instruction tells its begin; a loop's registers usually do."""
-    if found.left_bytes is not None:
-        return "certain" if found.sole else "likely"
+def _confidence(view: ProcessView, found: Overrun) -> Confidence:
+    """memset() keeps its beginning in a register; which one a loop does is a guess, and a pointer may lie by chance."""
+    in_memset = found.left_bytes is not None and (view.function or "").startswith("__memset")
+    if in_memset and view.crash is not None and view.crash.registers.get(_MEMSET_KEEPS) == found.start:
+        return "certain"
     return "likely" if found.sole or found.majority else "possible"
 
 

@@ -96,6 +96,24 @@ def test_memset_names_the_tensor_it_began_at_and_the_bytes_asked_for(run: Path) 
 
 
 @needs_capstone
+def test_beginning_that_no_register_of_memset_holds_is_never_certain(run: Path) -> None:
+    """A pointer into a tensor that lies on the way is no proof that the access began there."""
+    library = (HEAP[1], HEAP[1] + 0x4000, "r-xp", 0, "/usr/lib/libother.so")
+    report = faulted(
+        run,
+        Box(pid=101).alloc(BASE, 64),
+        HEAP[1],
+        code=2,
+        error_code=7,
+        registers={"rdi": HEAP[1], "rdx": BASE + 0x800, "r12": BASE, "rcx": 0x1000},
+        code_bytes=FILL,
+        mappings=[PROGRAM, HEAP, library],
+        stack_of=[("/usr/lib/libc.so.6", "__memset_avx2_unaligned_erms")],
+    )
+    assert verdict(report) == ("out-of-bounds", "likely")
+
+
+@needs_capstone
 def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: Path) -> None:
     """No register points into a storage, and there is a gap before the library."""
     library = (HEAP[1] + 0x10000, HEAP[1] + 0x14000, "r-xp", 0, "/usr/lib/libother.so")
