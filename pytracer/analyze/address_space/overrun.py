@@ -8,6 +8,7 @@ the fault there is no gap in the memory map. A string instruction has the length
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.address_space.address_info import Overrun
@@ -21,7 +22,7 @@ _LARGEST_ACCESS_BYTES = 64
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
-_LENGTH_REGISTERS = ("rcx",)
+_LENGTH = "rcx"
 
 
 def find_overrun(
@@ -41,27 +42,19 @@ def find_overrun(
         return None
     low, through_recording = run
     found = list(_beginnings(space, crash, low, addr))
-    if not found:
-        return None
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
-    counts: dict[int, int] = {}
-    for start, _ in found:
-        counts[start] = counts.get(start, 0) + 1
-    most = max(counts.values())
-    favourites = [start for start, count in counts.items() if count == most]
-    left = _left_bytes(instruction, crash)
-    if len(favourites) != 1:
+    counts = Counter(start for start, _, _ in found)
+    (start, most), (_, second) = [*counts.most_common(2), (0, 0), (0, 0)][:2]
+    if most == second:  # nothing, or nothing that stands out
         return None
-    start = favourites[0]
-    storage = _live_at(space, start)
-    holders = tuple(item for item in crash.holders if item.base == start)
+    register, storage = next((name, storage) for at, name, storage in found if at == start)
     return Overrun(
         start=start,
         span_bytes=addr - start,
-        register=next(name for at, name in found if at == start),
+        register=register,
         storage=storage,
-        holders=holders,
-        left_bytes=left,
+        holders=tuple(item for item in crash.holders if item.base == start),
+        left_bytes=_left_bytes(instruction, crash),
         through_recording=through_recording,
         sole=len(counts) == 1,
         majority=most >= 2,
@@ -95,26 +88,23 @@ def _run_below(mappings: Sequence[Mapping], addr: int, needed: str) -> tuple[int
     return low, through_recording
 
 
-def _beginnings(space: AddressSpace, crash: Crash, low: int, addr: int) -> Iterator[tuple[int, str]]:
-    """Registers that point into a storage of the run which ends before the fault: its first byte, and the register."""
+def _beginnings(space: AddressSpace, crash: Crash, low: int, addr: int) -> Iterator[tuple[int, str, Storage | None]]:
+    """Registers that point into a storage of the run which ends before the fault: its first byte, the register, and
+    the storage, if it is still recorded.
+    """
     held = {item.base for item in crash.holders if item.base}
     for name, value in crash.registers.items():
         if name in STATE_REGISTERS or name in STACK_POINTERS or not low <= value < addr:
             continue
         storage = space.live_around(value)
         if storage is not None and storage.base + storage.nbytes <= addr:
-            yield storage.base, name
+            yield storage.base, name, storage
         elif storage is None and value in held:
-            yield value, name
-
-
-def _live_at(space: AddressSpace, start: int) -> Storage | None:
-    storage = space.live_around(start)
-    return storage if storage is not None and storage.base == start else None
+            yield value, name, None
 
 
 def _left_bytes(instruction: Instruction | None, crash: Crash) -> int | None:
     """What `rep stos` and its like had left to do."""
     match = _STRING.match(instruction.text) if instruction is not None else None
-    count = next((crash.registers[name] for name in _LENGTH_REGISTERS if name in crash.registers), None)
+    count = crash.registers.get(_LENGTH)
     return count * _UNIT_BYTES[match[2]] if match is not None and count is not None else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView, is_library_file
 from pytracer.decode.types.snapshot import Holder, PythonFrame
-from pytracer.report import job as report
 
 _MOST_EMPTY = 3
 
@@ -50,7 +50,7 @@ def line_words(view: ProcessView) -> str:
     frame = next((item for item in frames if not is_library_file(item.file)), next(iter(frames), None))
     if frame is None:
         return "the native code"
-    return place_words(report.PythonFrame(function=frame.function, file=frame.file, line=frame.line))
+    return place_words(python_frame(frame))
 
 
 def _words(item: Holder) -> str:

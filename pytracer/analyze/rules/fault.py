@@ -85,3 +85,16 @@ class MemoryFaultRule(FaultRule[F]):
     def fault_words(self) -> str:
         """See FaultRule."""
         return "a memory fault"
+
+
+class StorageFaultRule(MemoryFaultRule[F]):
+    """Those that rest on the recorded storages. Subclasses give `absent`: why no fault was their own."""
+
+    needs: tuple[str, ...] = ("crash", "storages")
+    absent: str
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
+        """See FaultRule."""
+        if not any(view.process.snapshot.storages for view in faults):
+            return cannot_decide("no storages were recorded")
+        return not_found(self.absent)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.guard_pool import FOUND
@@ -21,19 +19,17 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Origin
 
 
-class FreedMemoryRule(MemoryFaultRule[Release | None]):
+class FreedMemoryRule(StorageFaultRule[Release | None]):
     """A use of memory that was released in one of the ways `kinds`; None stands for a release of unknown reason."""
 
-    needs = ("crash", "storages")
     kinds: tuple[str | None, ...]
-    absent: str
 
     def judge(self, view: ProcessView) -> Judgement[Release | None] | None:
         """See FaultRule."""
@@ -67,12 +63,6 @@ class FreedMemoryRule(MemoryFaultRule[Release | None]):
             _advice(view, release),
             [_mapped(view), _overwritten(view)],
         )
-
-    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
-        """See FaultRule."""
-        if not any(view.process.snapshot.storages for view in faults):
-            return cannot_decide("no storages were recorded")
-        return not_found(self.absent)
 
 
 def _confidence(view: ProcessView) -> Confidence:

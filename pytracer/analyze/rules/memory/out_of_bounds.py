@@ -16,7 +16,7 @@ difference of two pointers, of which the other one was wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
@@ -36,8 +36,8 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence
@@ -48,21 +48,21 @@ PAGE_BYTES = 4096
 _FAR_BYTES = 1 << 30  # no wrong length or stride leads so far: an index has a wrong value
 
 
-class OutOfBounds(MemoryFaultRule[None]):
+class OutOfBounds(StorageFaultRule[None]):
     """Fires when the address is in nothing, close to a live storage."""
 
     id = "out-of-bounds"
-    needs = ("crash", "storages")
+    absent = "no fault address lay close to a live storage"
 
     def judge(self, view: ProcessView) -> Judgement[None] | None:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
         if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
             return None
         return Judgement("out-of-bounds", _confidence(view), (view,), None)
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         view = judgement.views[0]
         storage = view.storage
         return Description(
@@ -82,12 +82,6 @@ class OutOfBounds(MemoryFaultRule[None]):
             _advice(view),
             [_unproven(view)],
         )
-
-    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
-        """See MemoryFaultRule."""
-        if not any(view.process.snapshot.storages for view in faults):
-            return cannot_decide("no storages were recorded")
-        return not_found("no fault address lay close to a live storage")
 
 
 def _advice(view: ProcessView) -> str:

@@ -14,8 +14,6 @@ libraries do that only with memory that was freed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer._text import size_words
 from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
@@ -29,19 +27,20 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 
 
-class OversizedTensor(MemoryFaultRule[int]):
+class OversizedTensor(StorageFaultRule[int]):
     """Fires for an address in a live storage that begins in the heap and reaches beyond its end. Found: bytes there."""
 
     id = "oversized-tensor"
     needs = ("crash", "storages", "mappings")
+    absent = "no fault address lay in a storage that reaches beyond the heap it begins in"
 
     def judge(self, view: ProcessView) -> Judgement[int] | None:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
@@ -49,7 +48,7 @@ class OversizedTensor(MemoryFaultRule[int]):
         return Judgement("out-of-bounds", "likely", (view,), there) if there is not None else None
 
     def describe(self, job: JobView, judgement: Judgement[int]) -> Description:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         claimed = size_words(storage.nbytes or 0) if storage is not None else "more"
         made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
@@ -71,9 +70,3 @@ class OversizedTensor(MemoryFaultRule[int]):
             "from_blob, DLPack): they describe more than there is.",
             ["how large that memory really was"],
         )
-
-    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
-        """See MemoryFaultRule."""
-        if not any(view.process.snapshot.storages for view in faults):
-            return cannot_decide("no storages were recorded")
-        return not_found("no fault address lay in a storage that reaches beyond the heap it begins in")

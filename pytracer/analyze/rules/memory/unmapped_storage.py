@@ -16,8 +16,6 @@ torch's own allocator it is merely possible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -27,21 +25,22 @@ from pytracer.analyze.evidence.phrases import (
     storage_words,
 )
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence
 
 
-class UnmappedStorage(MemoryFaultRule[None]):
+class UnmappedStorage(StorageFaultRule[None]):
     """Fires for an address in a live storage and in no mapping, where the memory map is known beyond it."""
 
     id = "unmapped-storage"
     needs = ("crash", "storages", "mappings")
+    absent = "no fault address lay in a live storage without memory"
 
     def judge(self, view: ProcessView) -> Judgement[None] | None:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
@@ -52,7 +51,7 @@ class UnmappedStorage(MemoryFaultRule[None]):
         return Judgement("use-after-free", _confidence(view), (view,), None)
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         view = judgement.views[0]
         storage = view.storage
         made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
@@ -72,12 +71,6 @@ class UnmappedStorage(MemoryFaultRule[None]):
             "clone() the tensor.",
             ["who unmapped the memory"],
         )
-
-    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
-        """See MemoryFaultRule."""
-        if not any(view.process.snapshot.storages for view in faults):
-            return cannot_decide("no storages were recorded")
-        return not_found("no fault address lay in a live storage without memory")
 
 
 def _is_gone(view: ProcessView) -> bool:

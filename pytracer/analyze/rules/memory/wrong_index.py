@@ -16,7 +16,7 @@ two storages fit, neither is named. Pointers are no indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
@@ -31,29 +31,30 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.rules.base import Description, Judgement
+from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence
 
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
-class WrongIndex(MemoryFaultRule[Formation]):
+class WrongIndex(StorageFaultRule[Formation]):
     """Fires when the address is a live storage + scale * index, and the index leads out of the storage."""
 
     id = "wrong-index"
     needs = ("crash", "storages", "registers")
+    absent = "no fault address was the sum of a live storage and a number that was at hand"
 
     def judge(self, view: ProcessView) -> Judgement[Formation] | None:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         found = view.place.formation if view.place is not None else None
         if found is None or wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[Formation]) -> Description:
-        """See MemoryFaultRule."""
+        """See FaultRule."""
         view, found = judgement.views[0], judgement.found
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
@@ -72,12 +73,6 @@ class WrongIndex(MemoryFaultRule[Formation]):
             _advice(view, found),
             [None if found.index_storage is not None else "the tensor that the index came from"],
         )
-
-    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
-        """See MemoryFaultRule."""
-        if not any(view.process.snapshot.storages for view in faults):
-            return cannot_decide("no storages were recorded")
-        return not_found("no fault address was the sum of a live storage and a number that was at hand")
 
 
 def _confidence(found: Formation) -> Confidence:
