@@ -32,12 +32,12 @@ C_TYPES = {
     "char": "char",
 }
 CONSTANTS = [
-    "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "GRAVES_PER_THREAD",
-    "COLLECTIVES", "FOREIGN_STORAGES", "SCOPED_TENSORS",
+    "MAJOR", "MINOR", "HEADER_BYTES", "REGION_LIMIT", "RECORD_BYTES", "RECORDS_PER_THREAD", "FREED_PER_THREAD",
+    "COLLECTIVES", "EXTERNAL_ALLOCATIONS", "SCOPED_TENSORS",
     "THREADS_PER_CHUNK", "LARGE_STORAGE_BYTES", "STORAGE_SLOTS_LOG2", "EPOCH_SLOTS", "JOURNAL_BYTES", "JOURNAL_MAGIC",
     "JOURNAL_FIRST", "REQUEST_SIGNAL", "REQUEST_VALUE",
     "KEY_ADDR_MASK", "KEY_STATE_MASK", "KEY_ORIGIN_SHIFT", "KEY_ORIGIN_MASK", "KEY_EMPTY", "KEY_BUSY", "KEY_LIVE",
-    "DEVICE_BLOCK_SLOTS_LOG2", "DEVICE_GRAVES", "DEVICE_SEGMENTS", "CUDA_GRAPHS", "GRAPH_INPUTS",
+    "DEVICE_BLOCK_SLOTS_LOG2", "DEVICE_FREED", "DEVICE_SEGMENTS", "CUDA_GRAPHS", "GRAPH_INPUTS",
     "CUDA_STREAMS",
     "NATIVE_HEAD_FRAMES", "NATIVE_TAIL_FRAMES", "THREAD_HEAD_FRAMES", "THREAD_TAIL_FRAMES", "THREAD_STACK_FRAMES",
     "NAME_SLOTS",
@@ -45,7 +45,7 @@ CONSTANTS = [
 ENUMS: list[type[IntEnum]] = [
     schema.Level, schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState,
     schema.ThreadsHow, schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin,
-    schema.ForeignState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
+    schema.ExternalState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
     schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
     schema.StreamAction,
 ]  # fmt: skip

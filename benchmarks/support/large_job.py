@@ -71,7 +71,7 @@ def _victim(ranks: int) -> Box:
 def _worked(ranks: int) -> Box:
     """A rank after some steps: four collectives in each, a ring of records, storages, and the names behind them."""
     box = Box(
-        pid=_PIDS, ppid=_PIDS - 1, environment=_environment(ranks), records_per_thread=256, graves_per_thread=1024,
+        pid=_PIDS, ppid=_PIDS - 1, environment=_environment(ranks), records_per_thread=256, freed_per_thread=1024,
         threads_per_chunk=16, slots_log2=16, journal_bytes=2 << 20,
     )  # fmt: skip
     box.versions(python="3.11.7", torch="2.13.0+cpu", cuda=None)

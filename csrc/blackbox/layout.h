@@ -13,9 +13,9 @@ inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
 inline constexpr uint32_t kRecordsPerThread = 256;
-inline constexpr uint32_t kGravesPerThread = 1024;
+inline constexpr uint32_t kFreedPerThread = 1024;
 inline constexpr uint32_t kCollectives = 1024;
-inline constexpr uint32_t kForeignStorages = 4096;
+inline constexpr uint32_t kExternalAllocations = 4096;
 inline constexpr uint32_t kScopedTensors = 0x2000;
 inline constexpr uint32_t kThreadsPerChunk = 16;
 inline constexpr uint32_t kLargeStorageBytes = 0x20000;
@@ -34,7 +34,7 @@ inline constexpr uint64_t kKeyEmpty = 0;
 inline constexpr uint64_t kKeyBusy = 1;
 inline constexpr uint64_t kKeyLive = 2;
 inline constexpr uint32_t kDeviceBlockSlotsLog2 = 15;
-inline constexpr uint32_t kDeviceGraves = 4096;
+inline constexpr uint32_t kDeviceFreed = 4096;
 inline constexpr uint32_t kDeviceSegments = 0x2000;
 inline constexpr uint32_t kCudaGraphs = 1024;
 inline constexpr uint32_t kGraphInputs = 0x4000;
@@ -65,11 +65,11 @@ enum class RegionKind : uint32_t {
   kEpochs = 2,
   kThreads = 3,
   kRecords = 4,
-  kGraves = 5,
+  kFreedStorages = 5,
   kStorages = 6,
   kCollectives = 7,
   kScopedTensors = 12,
-  kForeign = 8,
+  kExternalAllocations = 8,
   kCrash = 16,
   kNativeFrames = 17,
   kPythonThreads = 18,
@@ -83,7 +83,7 @@ enum class RegionKind : uint32_t {
   kThreadStacks = 26,
   kThreadFrames = 27,
   kDeviceBlocks = 48,
-  kDeviceGraves = 49,
+  kDeviceFreed = 49,
   kDeviceSegments = 50,
   kCudaGraphs = 51,
   kGraphInputs = 52,
@@ -205,7 +205,7 @@ enum class Origin : uint32_t {
   kBlob = 21,
 };
 
-enum class ForeignState : uint32_t {
+enum class ExternalState : uint32_t {
   kEmpty = 0,
   kBusy = 1,
   kLive = 2,
@@ -364,8 +364,8 @@ struct ThreadHead {
   uint64_t pthread;
   char name[16];
   uint64_t record_count;
-  uint64_t small_grave_count;
-  uint64_t large_grave_count;
+  uint64_t small_freed_count;
+  uint64_t large_freed_count;
   uint64_t alloc_count;
   uint64_t free_count;
   uint32_t sequence;
@@ -392,8 +392,8 @@ static_assert(offsetof(Epoch, step) == 16);
 struct LiveStorage {
   uint64_t key;
   uint64_t size_thread;
-  uint32_t who_id;
-  uint32_t who_where;
+  uint32_t site_id;
+  uint32_t site_where;
   uint32_t epoch;
   uint32_t sequence;
 };
@@ -402,26 +402,26 @@ static_assert(std::is_standard_layout_v<LiveStorage> && std::is_trivially_copyab
 static_assert(offsetof(LiveStorage, sequence) == 28);
 
 /// A whole allocation lifetime, written when the storage was freed.
-struct Grave {
+struct StorageLifetime {
   uint64_t base;
   uint64_t nbytes;
   uint32_t order;
   uint16_t alloc_thread;
   uint16_t free_thread;
-  uint32_t alloc_who_id;
-  uint32_t alloc_who_where;
-  uint32_t free_who_id;
-  uint32_t free_who_where;
+  uint32_t alloc_site_id;
+  uint32_t alloc_site_where;
+  uint32_t free_site_id;
+  uint32_t free_site_where;
   uint32_t alloc_epoch;
   uint32_t alloc_sequence;
   uint32_t free_epoch;
   uint32_t free_sequence;
   uint32_t origin;
-  uint32_t foreign;
+  uint32_t external;
 };
-static_assert(sizeof(Grave) == 64);
-static_assert(std::is_standard_layout_v<Grave> && std::is_trivially_copyable_v<Grave>);
-static_assert(offsetof(Grave, foreign) == 60);
+static_assert(sizeof(StorageLifetime) == 64);
+static_assert(std::is_standard_layout_v<StorageLifetime> && std::is_trivially_copyable_v<StorageLifetime>);
+static_assert(offsetof(StorageLifetime, external) == 60);
 
 /// One allocation of torch's caching allocator, in the table of live blocks or in the ring of freed ones.
 struct DeviceBlock {
@@ -435,10 +435,10 @@ struct DeviceBlock {
   uint32_t pool_number;
   int32_t alloc_tid;
   int32_t free_tid;
-  uint32_t alloc_who_id;
-  uint32_t alloc_who_where;
-  uint32_t free_who_id;
-  uint32_t free_who_where;
+  uint32_t alloc_site_id;
+  uint32_t alloc_site_where;
+  uint32_t free_site_id;
+  uint32_t free_site_where;
   uint32_t alloc_epoch;
   uint32_t alloc_sequence;
   uint32_t free_epoch;
@@ -479,10 +479,10 @@ struct CudaGraph {
   uint32_t pool_graph;
   uint32_t pool_number;
   uint64_t stream;
-  uint32_t who_id;
-  uint32_t who_where;
-  uint32_t reset_who_id;
-  uint32_t reset_who_where;
+  uint32_t site_id;
+  uint32_t site_where;
+  uint32_t reset_site_id;
+  uint32_t reset_site_where;
   uint64_t captured_ns;
   uint64_t reset_ns;
   uint64_t replays;
@@ -511,14 +511,14 @@ struct GraphInput {
   uint32_t reserved;
   uint64_t addr;
   uint64_t nbytes;
-  uint32_t alloc_who_id;
-  uint32_t alloc_who_where;
-  uint32_t free_who_id;
-  uint32_t free_who_where;
+  uint32_t alloc_site_id;
+  uint32_t alloc_site_where;
+  uint32_t free_site_id;
+  uint32_t free_site_where;
   uint32_t free_epoch;
   uint32_t free_sequence;
-  uint32_t new_who_id;
-  uint32_t new_who_where;
+  uint32_t new_site_id;
+  uint32_t new_site_where;
   uint64_t new_addr;
   uint64_t new_nbytes;
   uint32_t new_epoch;
@@ -569,17 +569,17 @@ struct DeviceOomEntry {
   uint64_t segment_nbytes;
   uint32_t live_count;
   uint32_t segment_count;
-  uint32_t who_id;
-  uint32_t who_where;
+  uint32_t site_id;
+  uint32_t site_where;
 };
 static_assert(sizeof(DeviceOomEntry) == 64);
 static_assert(std::is_standard_layout_v<DeviceOomEntry> && std::is_trivially_copyable_v<DeviceOomEntry>);
-static_assert(offsetof(DeviceOomEntry, who_where) == 60);
+static_assert(offsetof(DeviceOomEntry, site_where) == 60);
 
 /// The live blocks that one call site allocated.
 struct DeviceOomUser {
-  uint32_t who_id;
-  uint32_t who_where;
+  uint32_t site_id;
+  uint32_t site_where;
   uint64_t nbytes;
   uint32_t count;
   uint32_t pool;
@@ -589,7 +589,7 @@ static_assert(std::is_standard_layout_v<DeviceOomUser> && std::is_trivially_copy
 static_assert(offsetof(DeviceOomUser, pool) == 20);
 
 /// An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused.
-struct ForeignStorage {
+struct ExternalAllocation {
   uint32_t state;
   uint32_t generation;
   uint8_t life[64];
@@ -599,9 +599,9 @@ struct ForeignStorage {
   uint32_t reserved;
   char file[160];
 };
-static_assert(sizeof(ForeignStorage) == 256);
-static_assert(std::is_standard_layout_v<ForeignStorage> && std::is_trivially_copyable_v<ForeignStorage>);
-static_assert(offsetof(ForeignStorage, file) == 96);
+static_assert(sizeof(ExternalAllocation) == 256);
+static_assert(std::is_standard_layout_v<ExternalAllocation> && std::is_trivially_copyable_v<ExternalAllocation>);
+static_assert(offsetof(ExternalAllocation, file) == 96);
 
 /// Starts every record. The ring slot of record n is n % RECORDS_PER_THREAD.
 struct RecordHeader {
@@ -674,8 +674,8 @@ struct CollectiveSlot {
   uint64_t output_nbytes;
   char dtype[16];
   uint32_t sizes[6];
-  uint32_t who_id;
-  uint32_t who_where;
+  uint32_t site_id;
+  uint32_t site_where;
   int64_t step;
   uint32_t scope_id;
   uint32_t epoch;
@@ -918,11 +918,11 @@ struct StorageHit {
   uint32_t kind;
   uint32_t thread_index;
   uint64_t reserved;
-  uint8_t grave[64];
+  uint8_t lifetime[64];
 };
 static_assert(sizeof(StorageHit) == 80);
 static_assert(std::is_standard_layout_v<StorageHit> && std::is_trivially_copyable_v<StorageHit>);
-static_assert(offsetof(StorageHit, grave) == 16);
+static_assert(offsetof(StorageHit, lifetime) == 16);
 
 /// A thread that crashed while another crash was being recorded.
 struct AlsoCrashed {
@@ -1017,10 +1017,10 @@ struct GuardedStorage {
   uint32_t state;
   int32_t alloc_tid;
   int32_t free_tid;
-  uint32_t alloc_who_id;
-  uint32_t alloc_who_where;
-  uint32_t free_who_id;
-  uint32_t free_who_where;
+  uint32_t alloc_site_id;
+  uint32_t alloc_site_where;
+  uint32_t free_site_id;
+  uint32_t free_site_where;
   uint32_t alloc_epoch;
   uint32_t free_epoch;
   uint32_t damage_side;

@@ -51,7 +51,7 @@ PYTRACER_API void pytracer_step(int64_t step, uint32_t source);
 /// Adds the table of live storages and a context for this thread. 0 when there is no room.
 PYTRACER_API int pytracer_open_storages(void);
 
-/// The code that allocated or freed: a journal id, and the place inside it (schema.py, LiveStorage.who_where).
+/// The code that allocated or freed: a journal id, and the place inside it (schema.py, LiveStorage.site_where).
 struct pytracer_call_site {
   uint32_t id, where;
 };

@@ -75,8 +75,8 @@ void Ledger::write_birth(uint32_t index, CallSite site) noexcept {
   born.number = slot.number;
   born.allocated_ns = crashsafe::now_ns();
   born.alloc_tid = crashsafe::sys_gettid();
-  born.alloc_who_id = site.id;
-  born.alloc_who_where = site.where;
+  born.alloc_site_id = site.id;
+  born.alloc_site_where = site.where;
   born.alloc_epoch = epoch_now();
   crashsafe::SeqSlot<GuardedStorage, &GuardedStorage::state>(records_[index]).assign(static_cast<uint32_t>(GuardedState::kLive), born);
 }
@@ -86,8 +86,8 @@ void Ledger::write_end(uint32_t index, CallSite site) noexcept {
   GuardedStorage& record = records_[index];
   record.freed_ns = crashsafe::now_ns();
   record.free_tid = crashsafe::sys_gettid();
-  record.free_who_id = site.id;
-  record.free_who_where = site.where;
+  record.free_site_id = site.id;
+  record.free_site_where = site.where;
   record.free_epoch = epoch_now();
   set_state(record, GuardedState::kQuarantined);
 }

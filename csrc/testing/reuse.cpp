@@ -54,7 +54,7 @@ EXPORT uint64_t testing_overtake_collectives(uint32_t threads, uint64_t calls) {
 /// taken, so that the next storage gets the same one. Returns how many storages were gone before their end.
 EXPORT uint64_t testing_free_twice(uint32_t threads, uint64_t lives) {
   pytracer_external birth{};
-  for (uint64_t i = 1; i < kForeignStorages; i++) {
+  for (uint64_t i = 1; i < kExternalAllocations; i++) {
     birth.addr = birth.identity = i << 20;
     birth.nbytes = 4096;
     pytracer_external_allocated(&birth);
@@ -66,7 +66,7 @@ EXPORT uint64_t testing_free_twice(uint32_t threads, uint64_t lives) {
     if (t != 0) return;
     pytracer_external life{};
     for (uint64_t n = 0; n < lives; n++) {
-      life.addr = life.identity = (kForeignStorages + n) << 20;
+      life.addr = life.identity = (kExternalAllocations + n) << 20;
       life.nbytes = 4096;
       uint64_t number = pytracer_external_allocated(&life);
       freed = number;  // too early, for the others

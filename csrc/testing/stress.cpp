@@ -78,11 +78,11 @@ void churn(uint32_t thread) {
 }
 
 void check(const StorageHit& hit) {
-  Grave life;
-  memcpy(&life, hit.grave, sizeof life);
-  if (life.foreign != 0) return expect(life.alloc_who_where == check_of(life.base, life.nbytes), "a foreign storage had parts of two lives");
+  StorageLifetime life;
+  memcpy(&life, hit.lifetime, sizeof life);
+  if (life.external != 0) return expect(life.alloc_site_where == check_of(life.base, life.nbytes), "a foreign storage had parts of two lives");
   bool ended = hit.kind > 3;
-  expect(life.alloc_who_where == check_of(life.base, life.nbytes) && (!ended || life.free_who_where == check_of(life.base, life.nbytes + 1)),
+  expect(life.alloc_site_where == check_of(life.base, life.nbytes) && (!ended || life.free_site_where == check_of(life.base, life.nbytes + 1)),
          "a storage had parts of two lives");
 }
 

@@ -11,7 +11,7 @@ from pytracer.analyze.address_space.references import holders_report
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.devices import DEFAULT_POOL
-from pytracer.decode.types.snapshot import Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot, Who
+from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot
 from pytracer.report import job as r
 
 
@@ -47,12 +47,12 @@ def storage_report(space: AddressSpace, place: Place, clock: RunClock) -> r.Stor
 
 
 def origin_report(
-    snapshot: Snapshot, moment: Moment | None, who: Who | None, tid: int | None, clock: RunClock
+    snapshot: Snapshot, moment: Moment | None, site: CallSite | None, tid: int | None, clock: RunClock
 ) -> r.Origin | None:
     """One end of a storage's life; None when it has not come."""
     if moment is None:
         return None
-    who = who or Who()
+    site = site or CallSite()
     named = [(thread.tid, thread.name) for thread in snapshot.threads]
     if snapshot.crash is not None:
         named.append((snapshot.crash.tid, snapshot.crash.thread_name))
@@ -61,10 +61,10 @@ def origin_report(
         time=clock.relative(snapshot, moment.mono_ns),
         thread=name or (f"thread {tid}" if tid is not None else None),
         step=moment.step,
-        python=python_frame(who.python) if who.python else None,
-        caller=python_frame(who.caller) if who.caller else None,
-        autograd_node=who.node,
-        stack=[python_frame(frame) for frame in who.stack] or None,
+        python=python_frame(site.python) if site.python else None,
+        caller=python_frame(site.caller) if site.caller else None,
+        autograd_node=site.node,
+        stack=[python_frame(frame) for frame in site.stack] or None,
     )
 
 

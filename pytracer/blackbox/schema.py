@@ -23,14 +23,14 @@ RECORD_BYTES = 128
 RECORDS_PER_THREAD = 256
 COLLECTIVES = 1024
 SCOPED_TENSORS = 8192
-FOREIGN_STORAGES = 4096
-GRAVES_PER_THREAD = 1024  # first half: small storages, second half: large ones
+EXTERNAL_ALLOCATIONS = 4096
+FREED_PER_THREAD = 1024  # first half: small storages, second half: large ones
 THREADS_PER_CHUNK = 16
 LARGE_STORAGE_BYTES = 128 * 1024
 STORAGE_SLOTS_LOG2 = 16
 EPOCH_SLOTS = 16384
 DEVICE_BLOCK_SLOTS_LOG2 = 15
-DEVICE_GRAVES = 4096
+DEVICE_FREED = 4096
 DEVICE_SEGMENTS = 8192
 CUDA_GRAPHS = 1024
 GRAPH_INPUTS = 16384
@@ -49,7 +49,7 @@ KEY_ORIGIN_SHIFT = 2
 KEY_ORIGIN_MASK = 0xF
 KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
 
-# `who_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE, SITE or STACK) divided by 8.
+# `site_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE, SITE or STACK) divided by 8.
 
 
 class State(IntEnum):
@@ -69,11 +69,11 @@ class Region(IntEnum):
     EPOCHS = 2
     THREADS = 3
     RECORDS = 4
-    GRAVES = 5
+    FREED_STORAGES = 5
     STORAGES = 6
     COLLECTIVES = 7
     SCOPED_TENSORS = 12
-    FOREIGN = 8
+    EXTERNAL_ALLOCATIONS = 8
     CRASH = 16
     NATIVE_FRAMES = 17
     PYTHON_THREADS = 18
@@ -87,7 +87,7 @@ class Region(IntEnum):
     THREAD_STACKS = 26
     THREAD_FRAMES = 27
     DEVICE_BLOCKS = 48
-    DEVICE_GRAVES = 49
+    DEVICE_FREED = 49
     DEVICE_SEGMENTS = 50
     CUDA_GRAPHS = 51
     GRAPH_INPUTS = 52
@@ -99,7 +99,7 @@ class Region(IntEnum):
 
 
 class Origin(IntEnum):
-    """The origin of a storage's memory. Below 16: in the table of live storages; the others: in FOREIGN.
+    """The origin of a storage's memory. Below 16: in the table of live storages; the others: in EXTERNAL_ALLOCATIONS.
 
     BEFORE_ENABLE: of the CPU allocator, allocated before recording started.
     """
@@ -116,8 +116,8 @@ class Origin(IntEnum):
     BLOB = 21
 
 
-class ForeignState(IntEnum):
-    """`ForeignStorage.state`; stored last."""
+class ExternalState(IntEnum):
+    """`ExternalAllocation.state`; stored last."""
 
     EMPTY = 0
     BUSY = 1
@@ -451,7 +451,7 @@ REGION_ENTRY = Struct(
         _f("offset", "u64", "from the start of the file", "bytes"),
         _f("nbytes", "u64", "size of the region", "bytes"),
         _f("item_count", "u64", "items that fit", "count"),
-        _f("first_thread", "u32", "THREADS, RECORDS, GRAVES: index of the chunk's first thread"),
+        _f("first_thread", "u32", "THREADS, RECORDS, FREED_STORAGES: index of the chunk's first thread"),
         _f("log2_slots", "u32", "STORAGES: log2 of item_count"),
     ),
 )
@@ -466,8 +466,8 @@ THREAD = Struct(
         _f("pthread", "u64", "pthread_self()"),
         _f("name", "char[16]", "thread name when the context was attached"),
         _f("record_count", "u64", "records written to the ring so far", "count"),
-        _f("small_grave_count", "u64", "freed small storages, written to the first half of the ring", "count"),
-        _f("large_grave_count", "u64", "freed large storages, written to the second half of the ring", "count"),
+        _f("small_freed_count", "u64", "freed small storages, written to the first half of the ring", "count"),
+        _f("large_freed_count", "u64", "freed large storages, written to the second half of the ring", "count"),
         _f("alloc_count", "u64", "storages allocated", "count"),
         _f("free_count", "u64", "storages freed", "count"),
         _f("sequence", "u32", "storage records of this thread, wrapping", "count"),
@@ -496,15 +496,15 @@ LIVE_STORAGE = Struct(
     (
         _f("key", "u64", "sequence, address and state, see KEY_*"),
         _f("size_thread", "u64", "[47:0] bytes, [63:48] thread index of the allocation"),
-        _f("who_id", "u32", "site of the allocation"),
-        _f("who_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"),
+        _f("site_id", "u32", "site of the allocation"),
+        _f("site_where", "u32", "CODE: instruction offset in bytes; NODE and SITE: sequence number of the autograd node"),
         _f("epoch", "u32", "when"),
         _f("sequence", "u32", "order within the thread"),
     ),
 )
 
-GRAVE = Struct(
-    "Grave",
+STORAGE_LIFETIME = Struct(
+    "StorageLifetime",
     64,
     "A whole allocation lifetime, written when the storage was freed.",
     (
@@ -513,27 +513,27 @@ GRAVE = Struct(
         _f("order", "u32", "1 + position in the ring; 0 while being written; stored last"),
         _f("alloc_thread", "u16", "thread index"),
         _f("free_thread", "u16", "thread index"),
-        _f("alloc_who_id", "u32", "site of the allocation"),
-        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "site of the free"),
-        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_site_id", "u32", "site of the allocation"),
+        _f("alloc_site_where", "u32", "see LiveStorage.site_where"),
+        _f("free_site_id", "u32", "site of the free"),
+        _f("free_site_where", "u32", "see LiveStorage.site_where"),
         _f("alloc_epoch", "u32", "when allocated"),
         _f("alloc_sequence", "u32", "order within the allocating thread"),
         _f("free_epoch", "u32", "when freed"),
         _f("free_sequence", "u32", "order within the freeing thread"),
         _f("origin", "u32", "see Origin"),
-        _f("foreign", "u32", "1 + its slot in FOREIGN; 0: it was in the table of live storages"),
+        _f("external", "u32", "1 + its slot in EXTERNAL_ALLOCATIONS; 0: it was in the table of live storages"),
     ),
 )
 
-FOREIGN_STORAGE = Struct(
-    "ForeignStorage",
+EXTERNAL_ALLOCATION = Struct(
+    "ExternalAllocation",
     256,
     "An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused.",
     (
-        _f("state", "u32", "see ForeignState"),
+        _f("state", "u32", "see ExternalState"),
         _f("generation", "u32", "how often the slot was assigned", "count"),
-        _f("life", "u8[64]", "a Grave; its second half is set when the storage is freed"),
+        _f("life", "u8[64]", "a StorageLifetime; its second half is set when the storage is freed"),
         _f("identity", "u64", "address of the object that owns the memory; 0: none"),
         _f("file_offset", "u64", "where in the file the storage begins", "bytes"),
         _f("flags", "u32", "bit 0: allocated before recording started, 1: the beginning of `file` did not fit"),
@@ -557,10 +557,10 @@ DEVICE_BLOCK = Struct(
         _f("pool_number", "u32", "second half: torch.cuda.MemPool or graph_pool_handle(); both 0: the default pool"),
         _f("alloc_tid", "i32", "kernel thread id"),
         _f("free_tid", "i32", "kernel thread id"),
-        _f("alloc_who_id", "u32", "site of the allocation"),
-        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "site of the free"),
-        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_site_id", "u32", "site of the allocation"),
+        _f("alloc_site_where", "u32", "see LiveStorage.site_where"),
+        _f("free_site_id", "u32", "site of the free"),
+        _f("free_site_where", "u32", "see LiveStorage.site_where"),
         _f("alloc_epoch", "u32", "when"),
         _f("alloc_sequence", "u32", "order among the events of all devices, from 1"),
         _f("free_epoch", "u32", "when the program freed it"),
@@ -603,10 +603,10 @@ CUDA_GRAPH = Struct(
         _f("pool_graph", "u32", "see DeviceBlock"),
         _f("pool_number", "u32", "see DeviceBlock"),
         _f("stream", "u64", "cudaStream_t of the capture"),
-        _f("who_id", "u32", "call site of the capture"),
-        _f("who_where", "u32", "see LiveStorage.who_where"),
-        _f("reset_who_id", "u32", "call site of the reset"),
-        _f("reset_who_where", "u32", "see LiveStorage.who_where"),
+        _f("site_id", "u32", "call site of the capture"),
+        _f("site_where", "u32", "see LiveStorage.site_where"),
+        _f("reset_site_id", "u32", "call site of the reset"),
+        _f("reset_site_where", "u32", "see LiveStorage.site_where"),
         _f("captured_ns", "u64", "CLOCK_MONOTONIC at the end of the capture", "ns"),
         _f("reset_ns", "u64", "CLOCK_MONOTONIC; 0: not reset", "ns"),
         _f("replays", "u64", "how often it was launched", "count"),
@@ -636,14 +636,14 @@ GRAPH_INPUT = Struct(
         _f("reserved", "u32", "zero"),
         _f("addr", "u64", "address of the block"),
         _f("nbytes", "u64", "its size", "bytes"),
-        _f("alloc_who_id", "u32", "site of the allocation"),
-        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "site of the free"),
-        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_site_id", "u32", "site of the allocation"),
+        _f("alloc_site_where", "u32", "see LiveStorage.site_where"),
+        _f("free_site_id", "u32", "site of the free"),
+        _f("free_site_where", "u32", "see LiveStorage.site_where"),
         _f("free_epoch", "u32", "when"),
         _f("free_sequence", "u32", "order among the events of all devices"),
-        _f("new_who_id", "u32", "REALLOCATED: allocation site of the block that is there now"),
-        _f("new_who_where", "u32", "see LiveStorage.who_where"),
+        _f("new_site_id", "u32", "REALLOCATED: allocation site of the block that is there now"),
+        _f("new_site_where", "u32", "see LiveStorage.site_where"),
         _f("new_addr", "u64", "REALLOCATED: address of that block"),
         _f("new_nbytes", "u64", "its size", "bytes"),
         _f("new_epoch", "u32", "when"),
@@ -697,8 +697,8 @@ DEVICE_OOM_ENTRY = Struct(
         _f("segment_nbytes", "u64", "that this process got from the driver", "bytes"),
         _f("live_count", "u32", "live blocks", "count"),
         _f("segment_count", "u32", "segments", "count"),
-        _f("who_id", "u32", "site of the request"),
-        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("site_id", "u32", "site of the request"),
+        _f("site_where", "u32", "see LiveStorage.site_where"),
     ),
 )
 
@@ -707,8 +707,8 @@ DEVICE_OOM_USER = Struct(
     24,
     "The live blocks that one call site allocated.",
     (
-        _f("who_id", "u32", "site of the allocation"),
-        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("site_id", "u32", "site of the allocation"),
+        _f("site_where", "u32", "see LiveStorage.site_where"),
         _f("nbytes", "u64", "total", "bytes"),
         _f("count", "u32", "blocks", "count"),
         _f("pool", "u32", "1: in a pool other than the default one"),
@@ -791,8 +791,8 @@ COLLECTIVE_SLOT = Struct(
         _f("output_nbytes", "u64", "of all outputs", "bytes"),
         _f("dtype", "char[16]", "of the first tensor: torch's name without the torch. prefix"),
         _f("sizes", "u32[6]", "first dimensions of the first tensor, saturated", "elements"),
-        _f("who_id", "u32", "call site: CODE, NODE or SITE"),
-        _f("who_where", "u32", "see LiveStorage.who_where"),
+        _f("site_id", "u32", "call site: CODE, NODE or SITE"),
+        _f("site_where", "u32", "see LiveStorage.site_where"),
         _f("step", "i64", "step at the call; -1: none"),
         _f("scope_id", "u32", "journal id of the SCOPE of the call; 0: none"),
         _f("epoch", "u32", "epoch that began with it"),
@@ -962,10 +962,10 @@ GUARDED_STORAGE = Struct(
         _f("state", "u32", "see GuardedState; stored last"),
         _f("alloc_tid", "i32", "allocating thread"),
         _f("free_tid", "i32", "freeing thread"),
-        _f("alloc_who_id", "u32", "site of the allocation"),
-        _f("alloc_who_where", "u32", "see LiveStorage.who_where"),
-        _f("free_who_id", "u32", "site of the free"),
-        _f("free_who_where", "u32", "see LiveStorage.who_where"),
+        _f("alloc_site_id", "u32", "site of the allocation"),
+        _f("alloc_site_where", "u32", "see LiveStorage.site_where"),
+        _f("free_site_id", "u32", "site of the free"),
+        _f("free_site_where", "u32", "see LiveStorage.site_where"),
         _f("alloc_epoch", "u32", "when allocated"),
         _f("free_epoch", "u32", "when freed"),
         _f("damage_side", "u32", "0 none, 1 bytes behind the storage had changed, 2 bytes before it"),
@@ -1112,7 +1112,7 @@ STORAGE_HIT = Struct(
         _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above"),
         _f("thread_index", "u32", "the freeing thread; of live storages the allocating one"),
         _f("reserved", "u64", "zero"),
-        _f("grave", "u8[64]", "a Grave; of live storages only the allocation is set"),
+        _f("lifetime", "u8[64]", "a StorageLifetime; of live storages only the allocation is set"),
     ),
 )
 
@@ -1248,7 +1248,7 @@ STRUCTS: tuple[Struct, ...] = (
     THREAD,
     EPOCH,
     LIVE_STORAGE,
-    GRAVE,
+    STORAGE_LIFETIME,
     DEVICE_BLOCK,
     DEVICE_SEGMENT,
     CUDA_GRAPH,
@@ -1257,7 +1257,7 @@ STRUCTS: tuple[Struct, ...] = (
     STREAM_RECORD,
     DEVICE_OOM_ENTRY,
     DEVICE_OOM_USER,
-    FOREIGN_STORAGE,
+    EXTERNAL_ALLOCATION,
     RECORD_HEADER,
     TEXT_RECORD,
     STEP_RECORD,

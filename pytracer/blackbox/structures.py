@@ -79,8 +79,8 @@ class ThreadHead(msgspec.Struct, frozen=True, gc=False):
     pthread: int
     name: str
     record_count: int
-    small_grave_count: int
-    large_grave_count: int
+    small_freed_count: int
+    large_freed_count: int
     alloc_count: int
     free_count: int
     sequence: int
@@ -103,13 +103,13 @@ class LiveStorage(msgspec.Struct, frozen=True, gc=False):
 
     key: int
     size_thread: int
-    who_id: int
-    who_where: int
+    site_id: int
+    site_where: int
     epoch: int
     sequence: int
 
 
-class Grave(msgspec.Struct, frozen=True, gc=False):
+class StorageLifetime(msgspec.Struct, frozen=True, gc=False):
     """A whole allocation lifetime, written when the storage was freed."""
 
     base: int
@@ -117,16 +117,16 @@ class Grave(msgspec.Struct, frozen=True, gc=False):
     order: int
     alloc_thread: int
     free_thread: int
-    alloc_who_id: int
-    alloc_who_where: int
-    free_who_id: int
-    free_who_where: int
+    alloc_site_id: int
+    alloc_site_where: int
+    free_site_id: int
+    free_site_where: int
     alloc_epoch: int
     alloc_sequence: int
     free_epoch: int
     free_sequence: int
     origin: int
-    foreign: int
+    external: int
 
 
 class DeviceBlock(msgspec.Struct, frozen=True, gc=False):
@@ -142,10 +142,10 @@ class DeviceBlock(msgspec.Struct, frozen=True, gc=False):
     pool_number: int
     alloc_tid: int
     free_tid: int
-    alloc_who_id: int
-    alloc_who_where: int
-    free_who_id: int
-    free_who_where: int
+    alloc_site_id: int
+    alloc_site_where: int
+    free_site_id: int
+    free_site_where: int
     alloc_epoch: int
     alloc_sequence: int
     free_epoch: int
@@ -182,10 +182,10 @@ class CudaGraph(msgspec.Struct, frozen=True, gc=False):
     pool_graph: int
     pool_number: int
     stream: int
-    who_id: int
-    who_where: int
-    reset_who_id: int
-    reset_who_where: int
+    site_id: int
+    site_where: int
+    reset_site_id: int
+    reset_site_where: int
     captured_ns: int
     reset_ns: int
     replays: int
@@ -212,14 +212,14 @@ class GraphInput(msgspec.Struct, frozen=True, gc=False):
     reserved: int
     addr: int
     nbytes: int
-    alloc_who_id: int
-    alloc_who_where: int
-    free_who_id: int
-    free_who_where: int
+    alloc_site_id: int
+    alloc_site_where: int
+    free_site_id: int
+    free_site_where: int
     free_epoch: int
     free_sequence: int
-    new_who_id: int
-    new_who_where: int
+    new_site_id: int
+    new_site_where: int
     new_addr: int
     new_nbytes: int
     new_epoch: int
@@ -264,21 +264,21 @@ class DeviceOomEntry(msgspec.Struct, frozen=True, gc=False):
     segment_nbytes: int
     live_count: int
     segment_count: int
-    who_id: int
-    who_where: int
+    site_id: int
+    site_where: int
 
 
 class DeviceOomUser(msgspec.Struct, frozen=True, gc=False):
     """The live blocks that one call site allocated."""
 
-    who_id: int
-    who_where: int
+    site_id: int
+    site_where: int
     nbytes: int
     count: int
     pool: int
 
 
-class ForeignStorage(msgspec.Struct, frozen=True, gc=False):
+class ExternalAllocation(msgspec.Struct, frozen=True, gc=False):
     """An external allocation: a storage whose memory torch did not allocate. A freed one stays until its slot is reused."""
 
     state: int
@@ -355,8 +355,8 @@ class CollectiveSlot(msgspec.Struct, frozen=True, gc=False):
     output_nbytes: int
     dtype: str
     sizes: tuple[int, ...]
-    who_id: int
-    who_where: int
+    site_id: int
+    site_where: int
     step: int
     scope_id: int
     epoch: int
@@ -571,7 +571,7 @@ class StorageHit(msgspec.Struct, frozen=True, gc=False):
     kind: int
     thread_index: int
     reserved: int
-    grave: bytes
+    lifetime: bytes
 
 
 class AlsoCrashed(msgspec.Struct, frozen=True, gc=False):
@@ -660,10 +660,10 @@ class GuardedStorage(msgspec.Struct, frozen=True, gc=False):
     state: int
     alloc_tid: int
     free_tid: int
-    alloc_who_id: int
-    alloc_who_where: int
-    free_who_id: int
-    free_who_where: int
+    alloc_site_id: int
+    alloc_site_where: int
+    free_site_id: int
+    free_site_where: int
     alloc_epoch: int
     free_epoch: int
     damage_side: int

@@ -25,6 +25,7 @@ from pytracer.decode.recording.journal_entries import plain_entry
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.snapshot import (
+    CallSite,
     Collective,
     Event,
     Guarded,
@@ -33,7 +34,6 @@ from pytracer.decode.types.snapshot import (
     PythonFrame,
     Snapshot,
     Storage,
-    Who,
 )
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.render.json import json_text
@@ -177,18 +177,18 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     known = {e.value: e.name for e in Entry}
     for entry in journal.entries.values():
         kind = known.get(entry.kind, f"UNKNOWN_{entry.kind}")
-        who_id = entry.offset // 8
+        site_id = entry.offset // 8
         data: Any = None
         if entry.kind == Entry.CODE:
-            code = journal.code(who_id)
+            code = journal.code(site_id)
             data = code and {"function": code.function, "file": code.file, "first_line": code.first_line}
         elif entry.kind in (Entry.NODE, Entry.SITE, Entry.STACK):
-            data = journal.node(who_id) if entry.kind == Entry.NODE else _who(journal.who(who_id, 0))
+            data = journal.node(site_id) if entry.kind == Entry.NODE else _site(journal.site(site_id, 0))
         elif fact is not None and (fact.mono_ns, fact.epoch, fact.kind) == (entry.mono_ns, entry.epoch, kind):
             data = plain_entry(entry.kind, entry.payload)
             fact = next(facts, None)
         time_ns = entry.mono_ns - snapshot.created_mono_ns
-        yield {"time_ns": time_ns, "epoch": entry.epoch, "kind": kind, "who_id": who_id, "data": data}
+        yield {"time_ns": time_ns, "epoch": entry.epoch, "kind": kind, "site_id": site_id, "data": data}
 
 
 def _last(storages: StorageTable, limit: int) -> Sequence[Storage]:
@@ -206,19 +206,19 @@ def _frame(frame: PythonFrame | None) -> str | None:
     return None if frame is None else f"{frame.function} ({frame.file}:{'?' if frame.line is None else frame.line})"
 
 
-def _who(who: Who) -> dict[str, Any]:
-    found: dict[str, Any] = {"python": _frame(who.python), "caller": _frame(who.caller), "node": who.node}
-    found["node_sequence_nr"] = who.node_sequence_nr
-    found["stack"] = [_frame(frame) for frame in who.stack] or None
+def _site(site: CallSite) -> dict[str, Any]:
+    found: dict[str, Any] = {"python": _frame(site.python), "caller": _frame(site.caller), "node": site.node}
+    found["node_sequence_nr"] = site.node_sequence_nr
+    found["stack"] = [_frame(frame) for frame in site.stack] or None
     return {k: v for k, v in found.items() if v is not None}
 
 
 def _storage(s: Storage, created_ns: int) -> dict[str, Any]:
-    def end(moment: Moment | None, who: Who | None, tid: int | None) -> dict[str, Any] | None:
-        if moment is None or who is None:
+    def end(moment: Moment | None, site: CallSite | None, tid: int | None) -> dict[str, Any] | None:
+        if moment is None or site is None:
             return None
         time_ns = None if moment.mono_ns is None else moment.mono_ns - created_ns
-        return {"epoch": moment.epoch, "time_ns": time_ns, "step": moment.step, "tid": tid, "by": _who(who)}
+        return {"epoch": moment.epoch, "time_ns": time_ns, "step": moment.step, "tid": tid, "by": _site(site)}
 
     return {
         "base": s.base,
@@ -351,7 +351,7 @@ def _record(item: Mapping[str, Any]) -> str:
 
 def _entry(item: Mapping[str, Any]) -> str:
     return (
-        f"{_time(item['time_ns'])} ms  #{item['who_id']} epoch {item['epoch']}  {item['kind']}  {_short(item['data'])}"
+        f"{_time(item['time_ns'])} ms  #{item['site_id']} epoch {item['epoch']}  {item['kind']}  {_short(item['data'])}"
     )
 
 

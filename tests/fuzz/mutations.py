@@ -28,10 +28,11 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 _MOST_PLACES = 20_000
 STRUCTS: dict[int, schema.Struct] = {
-    schema.Region.EPOCHS: schema.EPOCH, schema.Region.THREADS: schema.THREAD, schema.Region.GRAVES: schema.GRAVE,
+    schema.Region.EPOCHS: schema.EPOCH, schema.Region.THREADS: schema.THREAD,
+    schema.Region.FREED_STORAGES: schema.STORAGE_LIFETIME,
     schema.Region.STORAGES: schema.LIVE_STORAGE, schema.Region.COLLECTIVES: schema.COLLECTIVE_SLOT,
-    schema.Region.SCOPED_TENSORS: schema.SCOPED_TENSOR, schema.Region.FOREIGN: schema.FOREIGN_STORAGE,
-    schema.Region.DEVICE_BLOCKS: schema.DEVICE_BLOCK, schema.Region.DEVICE_GRAVES: schema.DEVICE_BLOCK,
+    schema.Region.SCOPED_TENSORS: schema.SCOPED_TENSOR, schema.Region.EXTERNAL_ALLOCATIONS: schema.EXTERNAL_ALLOCATION,
+    schema.Region.DEVICE_BLOCKS: schema.DEVICE_BLOCK, schema.Region.DEVICE_FREED: schema.DEVICE_BLOCK,
     schema.Region.DEVICE_SEGMENTS: schema.DEVICE_SEGMENT, schema.Region.CUDA_GRAPHS: schema.CUDA_GRAPH,
     schema.Region.GRAPH_INPUTS: schema.GRAPH_INPUT, schema.Region.CUDA_STREAMS: schema.CUDA_STREAM,
     schema.Region.GUARD: schema.GUARD_REGION, schema.Region.GUARDED: schema.GUARDED_STORAGE,

@@ -16,7 +16,7 @@ BUILD_ID = b"\x01" * 20
 
 def small_box() -> bytes:
     """Every kind of content, in little room."""
-    shape = {"threads_per_chunk": 2, "records_per_thread": 16, "graves_per_thread": 16, "slots_log2": 4}
+    shape = {"threads_per_chunk": 2, "records_per_thread": 16, "freed_per_thread": 16, "slots_log2": 4}
     box = Box(rank=1, journal_bytes=8192, epoch_slots=64, **shape)  # type: ignore[arg-type]
     box.versions(python="3.11", torch="2.13").group("0", [0, 1]).note("hooks installed")
     box.module("model", [{"fqn": "w", "addr": BASE, "nbytes": 4096}])
@@ -24,7 +24,7 @@ def small_box() -> bytes:
     box.alloc(BASE, 4096, by=("f", "f.py", 9)).alloc(
         BASE + 0x10000, 1 << 20, by=box.site(("g", "g.py", 4), ("h", "h.py", 8), "AddBackward0", 3)
     )
-    box.grave(BASE + 0x20000, 256, by="MulBackward0", freed_by=("f", "f.py", 12), tid=55).busy(BASE + 0x40)
+    box.freed(BASE + 0x20000, 256, by="MulBackward0", freed_by=("f", "f.py", 12), tid=55).busy(BASE + 0x40)
     box.free(BASE + 0x10000, by=("f", "f.py", 13))
     box.step(3).mark("here").event("NODE", "MulBackward0", 7, [BASE])
     box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed").collective("gloo:broadcast", nbytes=4)
@@ -44,7 +44,7 @@ def small_box() -> bytes:
 
 def wide_box() -> bytes:
     """What the other one has not: names, holders, guard mode, devices, FSDP, a signal, groups that ran something."""
-    shape = {"threads_per_chunk": 2, "records_per_thread": 16, "graves_per_thread": 16, "slots_log2": 4}
+    shape = {"threads_per_chunk": 2, "records_per_thread": 16, "freed_per_thread": 16, "slots_log2": 4}
     box = Box(rank=0, journal_bytes=8192, epoch_slots=64, **shape)  # type: ignore[arg-type]
     made, dropped = box.code("make", "m.py", 5), box.code("drop", "m.py", 6)
     box.guard().guarded(BASE, 100, made, dropped, freed=True, damage=(1, 4, b"\x07" * 4))

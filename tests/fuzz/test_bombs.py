@@ -51,7 +51,7 @@ def storages(nbytes: int) -> bytes:
     return with_regions((6, 32, b"".join(slots), 0))
 
 
-def graves(nbytes: int) -> bytes:
+def freed_storages(nbytes: int) -> bytes:
     some = b"".join(
         struct.pack("<QQIHH8IQ", BASE + n * 64, 64, n + 1, 0, 0, 2, n & 255, 2, n & 255, 1, n, 1, n, 0)
         for n in range(MIB // 64)
@@ -92,7 +92,7 @@ def sparse(nbytes: int) -> bytes:
 
 
 BOXES: dict[str, Callable[[int], bytes]] = {
-    "storages": storages, "graves": graves, "records": records, "journal": journal, "sparse": sparse,
+    "storages": storages, "freed_storages": freed_storages, "records": records, "journal": journal, "sparse": sparse,
     "guarded": region_of_ones(41, 128), "names": region_of_ones(44, 136),
 }  # fmt: skip
 DUMPS = {  # beginning, what is repeated, end

@@ -194,7 +194,7 @@ def steps_us(box: Snapshot) -> dict[str, int]:
         (f"assert t.testing_forbid({Region.PYTHON_THREADS:d})", {"PYTHON_STACK"}),
         (f"assert t.testing_forbid({Region.PYTHON_FRAMES:d})", {"PYTHON_STACK"}),
         (f"assert t.testing_forbid({Region.STORAGES:d})", {"STORAGE_LOOKUP"}),
-        (f"t.testing_marks(1, U64(1)); assert t.testing_forbid({Region.GRAVES:d})", {"STORAGE_LOOKUP"}),
+        (f"t.testing_marks(1, U64(1)); assert t.testing_forbid({Region.FREED_STORAGES:d})", {"STORAGE_LOOKUP"}),
         (f"assert t.testing_forbid({Region.NATIVE_FRAMES:d})", {"NATIVE_STACK", "NATIVE_FALLBACK"}),
         (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES", "LOADED_IMAGES"}),
         (f"assert t.testing_forbid({Region.MEMORY:d})", {"MEMORY"}),
@@ -202,7 +202,16 @@ def steps_us(box: Snapshot) -> dict[str, int]:
         (f"{ONE_MORE_THREAD}; assert t.testing_forbid({Region.THREAD_FRAMES:d})", set()),
     ],
     ids=[
-        *("threads", "node probe", "Python threads", "Python frames", "storages", "graves", "native frames", "images"),
+        *(
+            "threads",
+            "node probe",
+            "Python threads",
+            "Python frames",
+            "storages",
+            "freed storages",
+            "native frames",
+            "images",
+        ),
         *("memory", "thread stacks", "thread frames"),
     ],
 )

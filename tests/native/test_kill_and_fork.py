@@ -99,7 +99,7 @@ t.testing_stop()
         assert own == {base_of(16, i, False) for i in range(20)}
         assert [mark.text for mark in data_of(box.events, Text)] == ["0 0", "0 1", "0 2"]
         assert box.ppid == done.pid
-        assert all(s.state == "live" for s in box.storages)  # graves are the parent's
+        assert all(s.state == "live" for s in box.storages)  # freed ones are the parent's
         inherited += sum(thread_of(s) < 2 for s in box.storages)
         assert box.counts["torn_entries"] <= 2
     assert inherited > FORKS * 60

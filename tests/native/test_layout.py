@@ -46,7 +46,7 @@ def test_every_field_lies_where_the_codec_reads_it(built: Path, tmp_path: Path) 
             word = "k" + "".join(part.capitalize() for part in item.name.split("_"))
             lines.append(f'printf("{name}::{word} %u 0\\n", static_cast<unsigned>({name}::{word}));')
             expected[f"{name}::{word}"] = (int(item), 0)
-    for name in ("RECORDS_PER_THREAD", "GRAVES_PER_THREAD", "THREADS_PER_CHUNK", "JOURNAL_BYTES", "HEADER_BYTES"):
+    for name in ("RECORDS_PER_THREAD", "FREED_PER_THREAD", "THREADS_PER_CHUNK", "JOURNAL_BYTES", "HEADER_BYTES"):
         word = "k" + "".join(part.capitalize() for part in name.split("_"))
         lines.append(f'printf("{word} %zu 0\\n", static_cast<size_t>({word}));')
         expected[word] = (getattr(schema, name), 0)

@@ -21,9 +21,9 @@ from tests.native.harness import Native, base_of, inconsistent, size_of
 
 pytestmark = needs_core
 
-GRAVES = 512
+FREED_STORAGES = 512
 SLOTS = 1 << 16
-FOREIGN_SLOTS = 4096
+EXTERNAL_SLOTS = 4096
 FOREIGN_BASE = 0x6000_0000_0008  # foreign memory begins anywhere
 bounded = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -118,18 +118,18 @@ def box_after(native: Native, code: str, history: object) -> Snapshot:
 
 @given(history=histories)
 @bounded
-def test_table_and_graves_agree_with_the_model(native: Native, history: list[Move]) -> None:
-    """What lives is in the table with its own size; the last 512 small and 512 large lives are in the graves."""
+def test_table_and_freed_storages_agree_with_the_model(native: Native, history: list[Move]) -> None:
+    """What lives is in the table with its own size; the last 512 small and 512 large lifetimes are in the rings."""
     model, told = played(history)
     box = box_after(native, CHILD, [told, 0, 0])
     assert {s.base: s.nbytes for s in box.storages if s.state == "live"} == model.known
     assert inconsistent(box.storages) == []
     for large in (False, True):
-        dead = [item for item in model.dead if (item[1] >= 128 * 1024) == large][-GRAVES:]
-        graves = sorted(
+        dead = [item for item in model.dead if (item[1] >= 128 * 1024) == large][-FREED_STORAGES:]
+        freed = sorted(
             (s for s in box.storages if s.state == "freed" and (s.nbytes >= 128 * 1024) == large), key=lambda s: s.order
         )
-        assert [(s.base, s.nbytes) for s in graves] == dead
+        assert [(s.base, s.nbytes) for s in freed] == dead
     assert box.counts["stale_storages"] == model.stale
     assert box.counts["unknown_frees"] == model.unknown
     assert box.counts["dropped"] == 0
@@ -161,13 +161,13 @@ def test_full_table_loses_new_storages_only_and_counts_them(native: Native, hist
     assert {(s.base, s.nbytes) for s in box.storages if s.state == "freed"} <= set(model.dead)
 
 
-# ---- foreign storages ----
+# ---- external allocations ----
 
 FOREIGN = """
 import json
 class Birth(ctypes.Structure):
     _fields_ = [(name, U64) for name in ("addr", "nbytes", "identity", "file_offset")] + [("file", ctypes.c_char_p)]
-    _fields_ += [(name, ctypes.c_uint32) for name in ("origin", "who_id", "who_where", "older")]
+    _fields_ += [(name, ctypes.c_uint32) for name in ("origin", "site_id", "site_where", "older")]
 nobody = ctypes.CFUNCTYPE(U64, ctypes.c_bool)(lambda large: 0)
 core.pytracer_external_allocated.restype = U64
 numbers = {}
@@ -183,7 +183,7 @@ for word, life in history:
 
 
 @st.composite
-def foreign_histories(draw: st.DrawFn) -> list[tuple[str, int]]:
+def external_histories(draw: st.DrawFn) -> list[tuple[str, int]]:
     """Many begin, some end, in any order; life n begins at the address of life n - 1 when n is odd."""
     history, live, life = [], OrderedDict[int, None](), 0
     for begins, ends in draw(
@@ -203,16 +203,16 @@ def foreign_histories(draw: st.DrawFn) -> list[tuple[str, int]]:
     return history
 
 
-@given(history=foreign_histories())
+@given(history=external_histories())
 @settings(bounded, max_examples=15)
-def test_foreign_storages_agree_with_the_model(native: Native, history: list[tuple[str, int]]) -> None:
+def test_external_allocations_agree_with_the_model(native: Native, history: list[tuple[str, int]]) -> None:
     """A live one is never evicted; new ones are lost, and counted, only while 4096 others live."""
     live: dict[int, None] = {}
     dead: set[int] = set()
     lost = 0
     for word, life in history:
         if word == "begin":
-            if len(live) < FOREIGN_SLOTS:
+            if len(live) < EXTERNAL_SLOTS:
                 live[life] = None
             else:
                 lost += 1
@@ -223,7 +223,7 @@ def test_foreign_storages_agree_with_the_model(native: Native, history: list[tup
     found = {state: {s.nbytes for s in box.storages if s.state == state} for state in ("live", "freed")}
     assert found["live"] == set(live)
     assert found["freed"] <= dead
-    assert len(found["freed"]) == min(len(live) + len(dead), FOREIGN_SLOTS) - len(live)
+    assert len(found["freed"]) == min(len(live) + len(dead), EXTERNAL_SLOTS) - len(live)
     assert box.counts["foreign_dropped"] == lost
     for s in box.storages:
         life = s.nbytes
@@ -252,7 +252,7 @@ core.pytracer_external_allocated(ctypes.byref(Birth(0x600000000000, 64, 1, 0, {p
     assert storage.file == "..." + path[-159:]
 
 
-def test_forked_child_inherits_foreign_storages(native: Native, tmp_path: Path) -> None:
+def test_forked_child_inherits_external_allocations(native: Native, tmp_path: Path) -> None:
     """The child's table has what lived at the fork, and its own ends; the parent's is not touched by it."""
     code = with_history(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), [("begin", 2), ("begin", 4)])
     code += """

@@ -1,4 +1,4 @@
-"""The table of live storages and the graves, under work at speed."""
+"""The table of live storages and the freed-storage rings, under work at speed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.native.harness import Native, base_of, inconsistent, life_of, size_of
 
 pytestmark = needs_core
 
-GRAVES = 512  # per thread and kind of size
+FREED_STORAGES = 512  # per thread and kind of size
 
 
 def live(box: Snapshot) -> dict[int, int]:
@@ -51,7 +51,7 @@ t.testing_let_go({threads}, 0, U64(1000), 0)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_graves_hold_the_last_lives_of_each_thread_in_order(native: Native, threads: int) -> None:
+def test_freed_storage_rings_hold_the_last_lifetimes_of_each_thread_in_order(native: Native, threads: int) -> None:
     """Of each thread the last 512 small and 512 large lives are kept; epoch and sequence put them in their order."""
     lives = 20_000
     box = native.box(f"t.testing_churn({threads}, U64({lives}), 8, 0); t.testing_churn({threads}, U64({lives}), 8, 1)")
@@ -63,13 +63,13 @@ def test_graves_hold_the_last_lives_of_each_thread_in_order(native: Native, thre
             own = [s for s in freed if thread_of(s) == thread and bool(s.nbytes >> 40) == large]
             own.sort(key=lambda s: s.order)
             modulo = lives if large else 8000
-            assert [life_of(s) for s in own] == [n % modulo for n in range(lives - GRAVES, lives)]
+            assert [life_of(s) for s in own] == [n % modulo for n in range(lives - FREED_STORAGES, lives)]
             assert len({s.freed_thread for s in own}) == 1
             assert [s.allocated.epoch for s in own] == sorted(s.allocated.epoch for s in own)
     assert box.counts["dropped"] == box.counts["torn_graves"] == 0
 
 
-def test_large_graves_survive_any_number_of_small_ones(native: Native) -> None:
+def test_large_freed_storages_survive_any_number_of_small_ones(native: Native) -> None:
     """Small churn does not push a large freed storage out of its ring."""
     box = native.box("""
 t.testing_allocate(U64(0x500080000000), U64(1 << 40))
@@ -79,14 +79,14 @@ for i in range(2000):
     t.testing_release(U64(0x500000000000), U64(1))
 """)
     assert [s.nbytes for s in box.storages if s.base == 0x500080000000] == [1 << 40]
-    assert len(box.storages) == GRAVES + 1
+    assert len(box.storages) == FREED_STORAGES + 1
 
 
 def test_life_that_moves_between_threads_names_both(native: Native) -> None:
     """Allocated on one thread and freed on another, a life names the right thread at each end, and none is lost."""
     box = native.box("t.testing_hand_over(U64(20000))")
     freed = sorted((s for s in box.storages if s.state == "freed"), key=lambda s: s.order)
-    assert [life_of(s) for s in freed] == list(range(20000 - GRAVES, 20000))
+    assert [life_of(s) for s in freed] == list(range(20000 - FREED_STORAGES, 20000))
     assert inconsistent(box.storages) == []
     assert len({(s.allocated_thread, s.freed_thread) for s in freed}) == 1
     assert all(s.allocated_thread != s.freed_thread for s in freed)
@@ -132,7 +132,7 @@ def test_missed_free_is_taken_over_and_counted(native: Native) -> None:
 
 
 def test_unknown_free_is_counted_and_leaves_nothing(native: Native) -> None:
-    """A storage from before the recording leaves no grave, only a number."""
+    """A storage from before the recording leaves no record of its lifetime, only a count."""
     box = native.box("t.testing_release(U64(0x700000000000), U64(17))")
     assert box.storages == ()
     assert box.counts["unknown_frees"] == 1

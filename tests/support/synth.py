@@ -46,7 +46,7 @@ REGISTERS = (
 
 
 class By(NamedTuple):
-    """Who did it: `who_id` and `who_where` of a storage."""
+    """Who did it: `site_id` and `site_where` of a storage."""
 
     id: int = 0
     where: int = 0
@@ -76,8 +76,8 @@ class Life:
     freed_epoch: int = 0
     freed_sequence: int = 0
 
-    def grave(self, order: int) -> bytes:
-        """The 64 bytes of a grave."""
+    def packed(self, order: int) -> bytes:
+        """The 64 bytes of a lifetime."""
         fixed = struct.pack("<QQIHH", self.base, self.nbytes, order, self.thread, self.freed_thread)
         who = struct.pack("<IIII", *self.by, *self.freed_by)
         when = (self.epoch, self.sequence, self.freed_epoch, self.freed_sequence)
@@ -132,7 +132,7 @@ class Box:
         python_minor: int = 11,
         threads_per_chunk: int = 4,
         records_per_thread: int = 256,
-        graves_per_thread: int = 1024,
+        freed_per_thread: int = 1024,
         slots_log2: int = 10,
         journal_bytes: int = 65536,
         epoch_slots: int = 16384,
@@ -141,7 +141,7 @@ class Box:
         self.created_ns, self.now = created_ns, created_ns
         self.start_ticks = pid * 10 if start_ticks is None else start_ticks
         self.python_minor = python_minor
-        self.shape = (threads_per_chunk, records_per_thread, graves_per_thread, slots_log2, journal_bytes, epoch_slots)
+        self.shape = (threads_per_chunk, records_per_thread, freed_per_thread, slots_log2, journal_bytes, epoch_slots)
         self.state, self.exit_code, self.exit_ns = 1, 0, 0
         self.major, self.minor = 1, 0
         self.step_now, self.step_source = -1, 0
@@ -216,7 +216,7 @@ class Box:
     # Journal
 
     def entry(self, kind: int, payload: bytes, *, published: int = 1) -> int:
-        """Appends a journal entry; returns its offset divided by 8, which is a who_id."""
+        """Appends a journal entry; returns its offset divided by 8, which is a site_id."""
         offset = len(self.journal)
         epoch = self._tick()
         self.journal += struct.pack("<HHIQII", 0x4A45, kind, 24 + len(payload), self.now, epoch, published) + payload
@@ -408,7 +408,7 @@ class Box:
         return self
 
     def free(self, base: int, by: Who = None, tid: int | None = None, *, keep_live: bool = False) -> Box:
-        """It is freed. `keep_live`: the writer died between the grave and emptying the slot."""
+        """It is freed. `keep_live`: the writer died after writing the lifetime and before emptying the slot."""
         who, index = self._by(by), self._index(tid)
         thread = self.threads[index]
         thread.sequence += 1
@@ -424,7 +424,7 @@ class Box:
         """The same as `alloc`."""
         return self.alloc(base, nbytes, by, tid)
 
-    def grave(self, base: int, nbytes: int, by: Who = None, freed_by: Who = None, tid: int | None = None) -> Box:
+    def freed(self, base: int, nbytes: int, by: Who = None, freed_by: Who = None, tid: int | None = None) -> Box:
         """`alloc` and `free` at once."""
         return self.alloc(base, nbytes, by, tid).free(base, freed_by, tid)
 
@@ -624,7 +624,7 @@ class Box:
             where = put(image.encode())
             image_items += struct.pack("<QQQII20sIQ", bias, bias + 0x100000, bias, *where, build_id, len(build_id), 0)
         found_hits = self._hits(addr) if hits else []
-        hit_items = b"".join(struct.pack("<IIQ", kind, life.thread, 0) + life.grave(1) for kind, life in found_hits)
+        hit_items = b"".join(struct.pack("<IIQ", kind, life.thread, 0) + life.packed(1) for kind, life in found_hits)
         also_items = b"".join(struct.pack("<iiiIQQQ", t, s, c, 1, p, a, self.now) for t, s, c, p, a in also)
         maps = "".join(f"{a:x}-{b:x} {perm} {off:08x} 08:01 77 {path}\n" for a, b, perm, off, path in mappings).encode()
         total = len(native) if native_total is None else native_total
@@ -679,9 +679,9 @@ class Box:
         return 0x7000_0000_0000 + (sum(image.encode()) * 0x100_0000)
 
     def _hits(self, addr: int) -> list[tuple[int, Life]]:
-        graves = [life for t in self.threads for life in t.small + t.large]
+        freed = [life for t in self.threads for life in t.small + t.large]
         out = []
-        for first, lives in ((1, list(self.lives.values())), (4, graves)):
+        for first, lives in ((1, list(self.lives.values())), (4, freed)):
             covering = [s for s in lives if s.base <= addr < s.base + s.nbytes]
             below = [s for s in lives if s.base + s.nbytes <= addr]
             above = [s for s in lives if s.base > addr]
@@ -693,7 +693,7 @@ class Box:
     # The file
 
     def fork(self, pid: int) -> Box:
-        """The box of a forked child: journal and live storages are copied, rings and graves are not."""
+        """The box of a forked child: journal and live storages are copied, rings are not."""
         child = copy.deepcopy(self)
         child.pid, child.ppid, child.start_ticks = pid, self.pid, pid * 10
         child.now += 1000
@@ -707,13 +707,17 @@ class Box:
         return child
 
     def _chunks(self) -> Iterable[tuple[int, int, int, bytes]]:
-        """(kind, item size, first thread, bytes) of THREADS, RECORDS and GRAVES."""
-        size, records, graves, *_ = self.shape
+        """(kind, item size, first thread, bytes) of THREADS, RECORDS and FREED_STORAGES."""
+        size, records, freed_count, *_ = self.shape
         for first in range(0, len(self.threads), size):
-            heads, rings, tombs = b"", b"", b""
+            heads, rings, freed = b"", b"", b""
             for t in (self.threads[first : first + size] + [None] * size)[:size]:
                 if t is None:
-                    heads, rings, tombs = heads + bytes(128), rings + bytes(128 * records), tombs + bytes(64 * graves)
+                    heads, rings, freed = (
+                        heads + bytes(128),
+                        rings + bytes(128 * records),
+                        freed + bytes(64 * freed_count),
+                    )
                     continue
                 heads += struct.pack("<iIQ16s", t.tid, t.ended, t.pthread, t.name.encode()[:15])
                 heads += struct.pack(
@@ -722,10 +726,10 @@ class Box:
                 heads += bytes(48)
                 rings += _ring([self._record(n, r) for n, r in enumerate(t.records)], records, 128)
                 for lives in (t.small, t.large):
-                    tombs += _ring([life.grave(n + 1) for n, life in enumerate(lives)], graves // 2, 64)
+                    freed += _ring([life.packed(n + 1) for n, life in enumerate(lives)], freed_count // 2, 64)
             yield 3, 128, first, heads
             yield 4, 128, first, rings
-            yield 5, 64, first, tombs
+            yield 5, 64, first, freed
 
     @staticmethod
     def _record(n: int, record: tuple[int, int, bytes]) -> bytes:

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 
 LIVE, AWAITED, FREED = 1, 2, 3
-Id = tuple[int, int]  # who_id, who_where
+Id = tuple[int, int]  # site_id, site_where
 NOBODY = (0, 0)
 
 
@@ -105,9 +105,9 @@ class Devices:
 
     def regions(self) -> dict[int, tuple[int, bytes]]:
         """Kind -> size of an item, items."""
-        graves = [block.packed(n) for n, block in enumerate((b for b in self.blocks if b.state == FREED), 1)]
+        freed = [block.packed(n) for n, block in enumerate((b for b in self.blocks if b.state == FREED), 1)]
         live = [block.packed(block.freed_order or block.order) for block in self.blocks if block.state != FREED]
-        found = {48: (96, live), 49: (96, graves), 50: (64, self.segments), 51: (128, self.graphs)}
+        found = {48: (96, live), 49: (96, freed), 50: (64, self.segments), 51: (128, self.graphs)}
         found |= {52: (96, self.inputs), 53: (64, self.streams)}
         for size, items in found.values():
             assert all(len(item) == size for item in items)

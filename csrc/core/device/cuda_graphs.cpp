@@ -96,8 +96,8 @@ void graph_memory_freed(const DeviceBlock& life) noexcept {
     if (inputs[i].addr != life.addr || !is(inputs[i], InputState::kLive) || !in_use(inputs[i])) continue;
     crashsafe::SeqSlot(inputs[i]).write(life.free_sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kFreed);
-      input.free_who_id = life.free_who_id;
-      input.free_who_where = life.free_who_where;
+      input.free_site_id = life.free_site_id;
+      input.free_site_where = life.free_site_where;
       input.free_epoch = life.free_epoch;
       input.free_sequence = life.free_sequence;
     });
@@ -113,8 +113,8 @@ void graph_memory_allocated(const pytracer_device_event& event, uint32_t sequenc
     if (event.addr >= inputs[i].addr + inputs[i].nbytes || inputs[i].addr >= event.addr + event.nbytes) continue;
     crashsafe::SeqSlot(inputs[i]).write(sequence, [&](GraphInput& input) {
       input.state = static_cast<uint16_t>(InputState::kReallocated);
-      input.new_who_id = event.site_id;
-      input.new_who_where = event.site_where;
+      input.new_site_id = event.site_id;
+      input.new_site_where = event.site_where;
       input.new_addr = event.addr;
       input.new_nbytes = event.nbytes;
       input.new_epoch = std::atomic_ref(g_box.header->epoch).load(std::memory_order_relaxed);
@@ -144,8 +144,8 @@ uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture) {
     graph.pool_graph = capture->pool_graph;
     graph.pool_number = capture->pool_number;
     graph.stream = capture->stream;
-    graph.who_id = capture->site_id;
-    graph.who_where = capture->site_where;
+    graph.site_id = capture->site_id;
+    graph.site_where = capture->site_where;
     graph.capture_sequence = device_sequence();
   });
   return number;
@@ -176,8 +176,8 @@ void pytracer_graph_input(uint32_t number, uint64_t addr) {
     input.graph = number;
     input.addr = addr;
     input.nbytes = block->nbytes;
-    input.alloc_who_id = block->alloc_who_id;
-    input.alloc_who_where = block->alloc_who_where;
+    input.alloc_site_id = block->alloc_site_id;
+    input.alloc_site_where = block->alloc_site_where;
   });
   add_to_chain(at);
   input_count++;
@@ -221,8 +221,8 @@ void pytracer_graph_reset(uint32_t number, uint32_t site_id, uint32_t site_where
   DeviceLock lock;
   CudaGraph* graph = graph_of(number);
   if (graph == nullptr || graph->reset_ns != 0) return;
-  graph->reset_who_id = site_id;
-  graph->reset_who_where = site_where;
+  graph->reset_site_id = site_id;
+  graph->reset_site_where = site_where;
   graph->reset_ns = crashsafe::now_ns();
   retire_inputs(number);
   std::atomic_ref(graph->state).store(static_cast<uint32_t>(GraphState::kReset), std::memory_order_release);

@@ -72,8 +72,8 @@ void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t e
     block.pool_graph = event.pool_graph;
     block.pool_number = event.pool_number;
     block.alloc_tid = sequence != 0 ? crashsafe::sys_gettid() : 0;
-    block.alloc_who_id = event.site_id;
-    block.alloc_who_where = event.site_where;
+    block.alloc_site_id = event.site_id;
+    block.alloc_site_where = event.site_where;
     block.alloc_epoch = epoch;
     block.alloc_sequence = sequence;
   });
@@ -81,8 +81,8 @@ void add_block(const pytracer_device_event& event, uint32_t sequence, uint32_t e
 
 void set_freed(DeviceBlock& block, const pytracer_device_event& event, uint32_t sequence) {
   block.free_tid = crashsafe::sys_gettid();
-  block.free_who_id = event.site_id;
-  block.free_who_where = event.site_where;
+  block.free_site_id = event.site_id;
+  block.free_site_where = event.site_where;
   block.free_epoch = now();
   block.free_sequence = sequence;
 }
@@ -107,7 +107,7 @@ void free_block(const pytracer_device_event& event, uint32_t sequence) {
   life.state = static_cast<uint16_t>(BlockState::kFreed);
   graph_memory_freed(life);
   freed_count++;
-  crashsafe::Ring<DeviceBlock, kDeviceGraves>(freed_blocks).assign(freed_count, life);
+  crashsafe::Ring<DeviceBlock, kDeviceFreed>(freed_blocks).assign(freed_count, life);
   crashsafe::SeqSlot(*found).write(0, [](DeviceBlock& block) { block.state = static_cast<uint16_t>(BlockState::kEmpty); });
 }
 
@@ -207,7 +207,7 @@ int pytracer_open_device_memory(void) {
   if (pytracer_recording() == 0) return 0;
   if (open_.load(std::memory_order_acquire)) return 1;
   blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceBlocks, sizeof(DeviceBlock), kSlots, 0, kDeviceBlockSlotsLog2));
-  freed_blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceGraves, sizeof(DeviceBlock), kDeviceGraves, 0, 0));
+  freed_blocks = static_cast<DeviceBlock*>(add_region(RegionKind::kDeviceFreed, sizeof(DeviceBlock), kDeviceFreed, 0, 0));
   segments = static_cast<DeviceSegment*>(add_region(RegionKind::kDeviceSegments, sizeof(DeviceSegment), kDeviceSegments, 0, 0));
   bool all = blocks != nullptr && freed_blocks != nullptr && segments != nullptr && open_cuda_graphs() && open_cuda_streams();
   open_.store(all, std::memory_order_release);

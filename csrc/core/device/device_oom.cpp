@@ -16,11 +16,11 @@ PYTRACER_LARGE DeviceOomUser places[kPlaces];  // under the lock of the tables
 
 void add_to_place(const DeviceBlock& block) {
   uint32_t pool = block.pool_graph != 0 || block.pool_number != 0;
-  uint32_t at = static_cast<uint32_t>((block.alloc_who_id * 0x9E3779B97F4A7C15ull) >> 54) & (kPlaces - 1);
+  uint32_t at = static_cast<uint32_t>((block.alloc_site_id * 0x9E3779B97F4A7C15ull) >> 54) & (kPlaces - 1);
   for (uint32_t i = 0; i < kPlaces; i++, at = (at + 1) & (kPlaces - 1)) {
     DeviceOomUser& place = places[at];
-    if (place.count != 0 && (place.who_id != block.alloc_who_id || place.pool != pool)) continue;
-    place = {block.alloc_who_id, kNoNode, place.nbytes + block.nbytes, place.count + 1, pool};
+    if (place.count != 0 && (place.site_id != block.alloc_site_id || place.pool != pool)) continue;
+    place = {block.alloc_site_id, kNoNode, place.nbytes + block.nbytes, place.count + 1, pool};
     return;
   }
 }
@@ -33,8 +33,8 @@ void write_device_oom(const pytracer_device_event& event, const DeviceBlock* blo
   entry.device = event.device;
   entry.wanted_nbytes = event.nbytes;
   entry.free_nbytes = event.addr;
-  entry.who_id = event.site_id;
-  entry.who_where = event.site_where;
+  entry.site_id = event.site_id;
+  entry.site_where = event.site_where;
   for (DeviceOomUser& place : places) place = {};
   for (uint32_t i = 0; i < block_slots; i++) {
     const DeviceBlock& block = blocks[i];

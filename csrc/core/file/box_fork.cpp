@@ -45,7 +45,7 @@ size_t inherited_bytes(const RegionEntry& entry, const FileHeader& inherited) {
     case RegionKind::kJournal: return inherited.journal_used < entry.nbytes ? inherited.journal_used : entry.nbytes;
     case RegionKind::kEpochs:
     case RegionKind::kStorages:
-    case RegionKind::kForeign:
+    case RegionKind::kExternalAllocations:
     case RegionKind::kNames:
     case RegionKind::kGuard:  // guarded storages stay guarded in the child
     case RegionKind::kGuarded: return entry.nbytes;

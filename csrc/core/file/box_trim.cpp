@@ -34,9 +34,9 @@ Trim trim_of(RegionKind kind) {
     case RegionKind::kRecords:
     case RegionKind::kCollectives: return Trim::kUnusedPages;
     case RegionKind::kEpochs:
-    case RegionKind::kGraves:
+    case RegionKind::kFreedStorages:
     case RegionKind::kStorages:
-    case RegionKind::kForeign:
+    case RegionKind::kExternalAllocations:
     case RegionKind::kScopedTensors:
     case RegionKind::kNames: return Trim::kTable;
     default:

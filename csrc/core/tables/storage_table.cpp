@@ -21,7 +21,7 @@ constexpr uint32_t kTickMask = 1023;                    // moving the epoch more
 constexpr uint32_t kGrowthLog2 = 4, kLargestLog2 = 22;  // a tier of 2^24 would be a file of 0.5 GiB
 constexpr int kGrowthWaits = 1000;                      // of 0.1 ms
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
-constexpr uint32_t kHalf = kGravesPerThread / 2;
+constexpr uint32_t kHalf = kFreedPerThread / 2;
 
 std::atomic<int64_t> inherited_live{0};
 std::atomic<bool> growth_failed{false};
@@ -95,8 +95,8 @@ inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
 inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth, uint32_t epoch) {
   using crashsafe::store_hidden;
   store_hidden(slot.size_thread, birth.nbytes | static_cast<uint64_t>(context.index) << 48);
-  store_hidden(slot.who_id, birth.site.id);
-  store_hidden(slot.who_where, birth.site.where);
+  store_hidden(slot.site_id, birth.site.id);
+  store_hidden(slot.site_where, birth.site.where);
   store_hidden(slot.epoch, epoch);
   store_hidden(slot.sequence, context.sequence);
   // release: a reader that sees LIVE sees the fields
@@ -146,22 +146,22 @@ inline uint64_t size_of(const LiveStorage& slot) { return slot.size_thread & kSi
 // Only large blocks are unmapped and fault when they are used after free: they have a ring of their own.
 inline bool is_large(const LiveStorage& slot) { return size_of(slot) >= kLargeStorageBytes; }
 
-inline void add_to_freed(const ThreadContext& context, Grave* freed, uint64_t& count, const LiveStorage& slot, uint64_t key, pytracer_call_site site,
-                         uint32_t epoch) {
-  crashsafe::Ring<Grave, kHalf>(freed).write(++count, [&](Grave& grave) {
-    grave.base = key & kKeyAddrMask;
-    grave.nbytes = size_of(slot);
-    grave.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
-    grave.free_thread = context.index;
-    grave.alloc_who_id = slot.who_id;
-    grave.alloc_who_where = slot.who_where;
-    grave.free_who_id = site.id;
-    grave.free_who_where = site.where;
-    grave.alloc_epoch = slot.epoch;
-    grave.alloc_sequence = slot.sequence;
-    grave.free_epoch = epoch;
-    grave.free_sequence = context.sequence;
-    grave.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
+inline void add_to_freed(const ThreadContext& context, StorageLifetime* freed, uint64_t& count, const LiveStorage& slot, uint64_t key,
+                         pytracer_call_site site, uint32_t epoch) {
+  crashsafe::Ring<StorageLifetime, kHalf>(freed).write(++count, [&](StorageLifetime& lifetime) {
+    lifetime.base = key & kKeyAddrMask;
+    lifetime.nbytes = size_of(slot);
+    lifetime.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
+    lifetime.free_thread = context.index;
+    lifetime.alloc_site_id = slot.site_id;
+    lifetime.alloc_site_where = slot.site_where;
+    lifetime.free_site_id = site.id;
+    lifetime.free_site_where = site.where;
+    lifetime.alloc_epoch = slot.epoch;
+    lifetime.alloc_sequence = slot.sequence;
+    lifetime.free_epoch = epoch;
+    lifetime.free_sequence = context.sequence;
+    lifetime.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
   });
 }
 
@@ -177,10 +177,10 @@ bool take(const Tier& tier, uint64_t at, uint64_t step, int window, ThreadContex
     if (!is_at(key, death.addr)) continue;
     uint32_t epoch = stamp(context);
     if (is_large(slot))
-      add_to_freed(context, context.large_freed, context.head->large_grave_count, slot, key,
+      add_to_freed(context, context.large_freed, context.head->large_freed_count, slot, key,
                    death.in_detail != nullptr ? death.in_detail() : death.site, epoch);
     else
-      add_to_freed(context, context.small_freed, context.head->small_grave_count, slot, key, death.site, epoch);
+      add_to_freed(context, context.small_freed, context.head->small_freed_count, slot, key, death.site, epoch);
     give_up(slot);
     return true;
   }
@@ -260,6 +260,6 @@ __attribute__((hot)) void pytracer_storage_freed(const void* address, pytracer_c
   if (__builtin_expect(!is_at(key, addr) || is_large(slot), 0)) return freed_slow_path({addr, site, in_detail});
   context->sequence++;
   context->head->free_count++;
-  add_to_freed(*context, context->small_freed, context->head->small_grave_count, slot, key, site, epoch_now());
+  add_to_freed(*context, context->small_freed, context->head->small_freed_count, slot, key, site, epoch_now());
   give_up(slot);
 }

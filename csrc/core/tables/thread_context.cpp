@@ -23,7 +23,7 @@ constinit thread_local ThreadContext* t_context __attribute__((tls_model("initia
 namespace {
 
 constexpr uint32_t kInUse = 0, kEnded = 1, kTaken = 2;
-constexpr uint32_t kHalf = kGravesPerThread / 2;
+constexpr uint32_t kHalf = kFreedPerThread / 2;
 constexpr int kWaits = 5000;  // of 0.1 ms: a loaded disk takes its time to preallocate
 
 PYTRACER_LARGE constinit ThreadContext contexts[kThreadLimit];
@@ -36,7 +36,7 @@ struct Overflow {
   ThreadContext context;
   ThreadHead head = {};
   alignas(64) char records[kRecordBytes * kRecordsPerThread] = {};
-  Grave freed[kGravesPerThread] = {};
+  StorageLifetime freed[kFreedPerThread] = {};
 };
 PYTRACER_LARGE constinit Overflow overflow;
 
@@ -54,7 +54,7 @@ constinit std::atomic_flag adding = ATOMIC_FLAG_INIT;
 struct {
   ThreadHead* heads;
   char* records;
-  Grave* freed;
+  StorageLifetime* freed;
 } parts;
 
 bool make_chunk(uint32_t chunk) {
@@ -65,13 +65,13 @@ bool make_chunk(uint32_t chunk) {
   };
   if (!region(parts.heads, RegionKind::kThreads, sizeof(ThreadHead), kThreadsPerChunk) ||
       !region(parts.records, RegionKind::kRecords, kRecordBytes, kThreadsPerChunk * kRecordsPerThread) ||
-      !region(parts.freed, RegionKind::kGraves, sizeof(Grave), kThreadsPerChunk * kGravesPerThread))
+      !region(parts.freed, RegionKind::kFreedStorages, sizeof(StorageLifetime), kThreadsPerChunk * kFreedPerThread))
     return false;
   for (uint32_t i = 0; i < kThreadsPerChunk; i++) {
     ThreadContext& context = contexts[first + i];
     context.head = parts.heads + i;
     context.records = parts.records + static_cast<size_t>(i) * kRecordsPerThread * kRecordBytes;
-    context.small_freed = parts.freed + static_cast<size_t>(i) * kGravesPerThread;
+    context.small_freed = parts.freed + static_cast<size_t>(i) * kFreedPerThread;
     context.large_freed = context.small_freed + kHalf;
     context.index = static_cast<uint16_t>(first + i);
   }

@@ -10,8 +10,8 @@ namespace pytracer::core {
 struct alignas(128) ThreadContext {
   blackbox::ThreadHead* head = nullptr;
   char* records = nullptr;
-  blackbox::Grave* small_freed = nullptr;
-  blackbox::Grave* large_freed = nullptr;
+  blackbox::StorageLifetime* small_freed = nullptr;
+  blackbox::StorageLifetime* large_freed = nullptr;
   uint32_t sequence = 0;
   uint16_t index = 0;
 };

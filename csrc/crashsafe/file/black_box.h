@@ -50,9 +50,9 @@ struct BlackBox {
   Span<blackbox::Holder> referrers;
   Span<char> arena;
   Span<char> maps;
-  std::atomic<blackbox::ForeignStorage*> external{nullptr};
+  std::atomic<blackbox::ExternalAllocation*> external{nullptr};
   blackbox::ThreadHead* heads[kThreadChunks] = {};
-  blackbox::Grave* freed[kThreadChunks] = {};
+  blackbox::StorageLifetime* freed[kThreadChunks] = {};
   std::atomic<uint32_t> chunk_count{0};
   blackbox::NameSlot* names[kNameChunks] = {};  // chunk i has kNameSlots << i slots
   std::atomic<uint32_t> name_count{0};          // slots in use, of all chunks together

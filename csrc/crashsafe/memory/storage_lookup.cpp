@@ -17,20 +17,20 @@ enum Kind : uint32_t { kLiveCovering = 1, kLiveBelow, kLiveAbove, kFreedCovering
 struct Best {
   bool set = false;
   uint32_t thread = 0;
-  Grave life{};
+  StorageLifetime life{};
 };
 
-bool later(const Grave& a, const Grave& b) {
+bool later(const StorageLifetime& a, const StorageLifetime& b) {
   int32_t epochs = static_cast<int32_t>(a.free_epoch - b.free_epoch);
   return epochs != 0 ? epochs > 0 : static_cast<int32_t>(a.free_sequence - b.free_sequence) > 0;
 }
 
 // Keeps the nearest on each side, and of several storages at one address the latest.
-void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& life, uint32_t thread) {
+void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const StorageLifetime& life, uint32_t thread) {
   bool above = life.base > addr, inside = !above && addr - life.base < life.nbytes;
   Best& slot = best[inside ? covering : above ? covering + 2 : covering + 1];
   if (slot.set) {
-    if (inside && covering == kLiveCovering && life.foreign != 0 && slot.life.foreign == 0) return;  // the owner, not a borrower of its memory
+    if (inside && covering == kLiveCovering && life.external != 0 && slot.life.external == 0) return;  // the owner, not a borrower of its memory
     uint64_t old_end = slot.life.base + slot.life.nbytes, end = life.base + life.nbytes;
     bool nearer = inside ? later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
     bool same = !inside && (above ? life.base == slot.life.base : end == old_end);
@@ -39,13 +39,13 @@ void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const Grave& l
   slot = {true, thread, life};
 }
 
-Grave as_freed(const LiveStorage& slot, uint64_t key) {
-  Grave life{};
+StorageLifetime as_freed(const LiveStorage& slot, uint64_t key) {
+  StorageLifetime life{};
   life.base = key & kKeyAddrMask;
   life.nbytes = slot.size_thread & kSizeMask;
   life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
-  life.alloc_who_id = slot.who_id;
-  life.alloc_who_where = slot.who_where;
+  life.alloc_site_id = slot.site_id;
+  life.alloc_site_where = slot.site_where;
   life.alloc_epoch = life.free_epoch = slot.epoch;
   life.alloc_sequence = life.free_sequence = slot.sequence;
   life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
@@ -53,15 +53,15 @@ Grave as_freed(const LiveStorage& slot, uint64_t key) {
 }
 
 void consider_external(Best (&best)[kKinds], uint64_t addr) {
-  ForeignStorage* slots = g_box.external.load(std::memory_order_acquire);
-  for (uint32_t i = 0; slots != nullptr && i < kForeignStorages; i++) {
+  ExternalAllocation* slots = g_box.external.load(std::memory_order_acquire);
+  for (uint32_t i = 0; slots != nullptr && i < kExternalAllocations; i++) {
     SeqNumber shown(reinterpret_cast<uint64_t&>(slots[i]));  // state and generation
     uint64_t before = shown.begin_read();
-    auto state = static_cast<ForeignState>(static_cast<uint32_t>(before));
-    bool live = state == ForeignState::kLive;
-    if (!live && state != ForeignState::kFreed) continue;
-    Grave life;
-    copy_racing(life, *reinterpret_cast<const Grave*>(slots[i].life));
+    auto state = static_cast<ExternalState>(static_cast<uint32_t>(before));
+    bool live = state == ExternalState::kLive;
+    if (!live && state != ExternalState::kFreed) continue;
+    StorageLifetime life;
+    copy_racing(life, *reinterpret_cast<const StorageLifetime*>(slots[i].life));
     if (!shown.is_still(before)) continue;  // changed under us
     if (live) {                             // its end may be half written
       life.free_epoch = life.alloc_epoch;
@@ -85,15 +85,15 @@ void write_storage_hits(uint64_t addr) noexcept {
       LiveStorage slot;
       copy_racing(slot, tier.slots[i]);
       if (!key.is_still(before)) continue;  // changed under us
-      Grave life = as_freed(slot, before);
+      StorageLifetime life = as_freed(slot, before);
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }
   for (uint32_t chunk = 0; chunk < g_box.chunk_count.load(std::memory_order_acquire); chunk++)
-    for (uint32_t i = 0; i < kThreadsPerChunk * kGravesPerThread; i++) {
-      Grave life;
+    for (uint32_t i = 0; i < kThreadsPerChunk * kFreedPerThread; i++) {
+      StorageLifetime life;
       if (SeqSlot(g_box.freed[chunk][i]).read(life) == 0) continue;
-      consider(best, addr, kFreedCovering, life, chunk * kThreadsPerChunk + i / kGravesPerThread);
+      consider(best, addr, kFreedCovering, life, chunk * kThreadsPerChunk + i / kFreedPerThread);
     }
   consider_external(best, addr);
   CrashHeader& crash = *g_box.crash.data;
@@ -101,7 +101,7 @@ void write_storage_hits(uint64_t addr) noexcept {
     if (!best[kind].set || crash.hit_count >= g_box.hits.items) continue;
     StorageHit& hit = g_box.hits.data[crash.hit_count];
     hit = {kind, best[kind].thread, 0, {}};
-    memcpy(hit.grave, &best[kind].life, sizeof hit.grave);
+    memcpy(hit.lifetime, &best[kind].life, sizeof hit.lifetime);
     crash.hit_count++;
   }
 }

@@ -187,8 +187,8 @@ uint64_t describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
   arguments.conclude();
   if (arguments.group) number_in_group(*arguments.group, slot);
   CallSite site = detailed_call_site();
-  slot.who_id = site.id;
-  slot.who_where = site.where;
+  slot.site_id = site.id;
+  slot.site_where = site.where;
   if (slot.graph != 0) pytracer_graph_collective(slot.graph);
   return pytracer_collective_scheduled(&slot);
 }

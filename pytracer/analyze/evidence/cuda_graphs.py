@@ -12,7 +12,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
-from pytracer.decode.types.snapshot import Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import CallSite, Snapshot, Storage
 from pytracer.report import job as r
 
 
@@ -91,11 +91,11 @@ def graph_words(graph: CudaGraph) -> str:
     return f"CUDA graph {graph.number}{name}, {_by('captured', graph.captured_by)}"
 
 
-def _by(verb: str, who: Who) -> str:
-    frame = who.caller or who.python
+def _by(verb: str, site: CallSite) -> str:
+    frame = site.caller or site.python
     if frame is not None:
         return f"{verb} at {place_words(python_frame(frame))}"
-    return f"{verb} by autograd node {who.node}" if who.node else f"{verb} at an unrecorded place"
+    return f"{verb} by autograd node {site.node}" if site.node else f"{verb} at an unrecorded place"
 
 
 def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note: str | None) -> r.CudaGraphUse:
@@ -117,13 +117,15 @@ def _input_note(graph: CudaGraph, item: GraphInput) -> str | None:
         return None
     count = count_words(graph.broken_replays, "time")
     replays = f"; the graph was replayed {count} since" if graph.broken_replays else ""
-    return f"{_by('freed', item.freed_by or Who())} after the capture{replays}"
+    return f"{_by('freed', item.freed_by or CallSite())} after the capture{replays}"
 
 
 def _pool_note(graph: CudaGraph) -> str | None:
     if graph.state != "reset":
         return None
-    return f"the graph was reset before, {_by('dropped', graph.reset_by or Who())}: its pool may belong to others now"
+    return (
+        f"the graph was reset before, {_by('dropped', graph.reset_by or CallSite())}: its pool may belong to others now"
+    )
 
 
 def pool_words(pool: Pool) -> str | None:

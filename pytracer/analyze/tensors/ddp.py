@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytracer.analyze.address_space.address_info import BucketLife
 from pytracer.analyze.tensors.journal import facts_of_life
 from pytracer.decode.types.journal import Bucket, Buckets, Fact, select
-from pytracer.decode.types.snapshot import Moment, Snapshot, Storage, Who
+from pytracer.decode.types.snapshot import CallSite, Moment, Snapshot, Storage
 
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 
@@ -64,7 +64,7 @@ class DdpBuckets:
                     nbytes=bucket.nbytes,
                     state="freed",
                     allocated=Moment(fact.epoch - 1, None, None),
-                    allocated_by=Who(),
+                    allocated_by=CallSite(),
                     allocated_thread=None,
                     freed=Moment(gone, life.rebuilt_mono_ns, None),
                     order=(gone, 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytracer.blackbox.schema import Origin
-from pytracer.decode.types.snapshot import Storage, Who
+from pytracer.decode.types.snapshot import CallSite, Storage
 
 _TORCH_LOAD = "/torch/serialization.py"
 # External memory: the end of the storage does not mean the end of the memory.
@@ -38,5 +38,5 @@ def lost_storages(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _in_torch_load(who: Who) -> bool:
-    return who.python is not None and who.python.file.endswith(_TORCH_LOAD)
+def _in_torch_load(site: CallSite) -> bool:
+    return site.python is not None and site.python.file.endswith(_TORCH_LOAD)

@@ -89,7 +89,7 @@ class Collectives:
         ]
 
     def _item(self, c: raw.CollectiveSlot, journal: Journal) -> Collective:
-        who = journal.who(c.who_id, c.who_where)
+        site = journal.site(c.site_id, c.site_where)
         group = self._seen.get(c.group_id)
         reduce_op = c.reduce_op
         on_device = group is not None and "nccl" in (group.backend or "")
@@ -121,8 +121,8 @@ class Collectives:
             output_addr=c.output_addr or None,
             output_numel=c.output_numel or None,
             output_nbytes=c.output_nbytes or None,
-            python=who.python,
-            caller=who.caller,
+            python=site.python,
+            caller=site.caller,
             step=c.step if c.step >= 0 else None,
             scope=journal.scope(c.scope_id),
             epoch=c.epoch or None,

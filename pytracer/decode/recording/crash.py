@@ -252,7 +252,7 @@ class CrashReader:
     def _hits(self) -> Iterable[StorageHit]:
         for hit in self._box.items(Region.STORAGE_HITS, raw.StorageHit, self._head.hit_count):
             if hit.kind in _POSITIONS:
-                storage = self._storages.hit(hit.grave, live=hit.kind <= _LAST_LIVE_HIT)
+                storage = self._storages.hit(hit.lifetime, live=hit.kind <= _LAST_LIVE_HIT)
                 yield StorageHit(_POSITIONS[hit.kind], storage)
 
     def _holders(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[Holder]:

@@ -25,7 +25,7 @@ from pytracer.decode.types.devices import (
     OutOfMemoryUser,
     Pool,
 )
-from pytracer.decode.types.snapshot import Storage, Who
+from pytracer.decode.types.snapshot import CallSite, Storage
 
 _SHOWN = struct.Struct("<IH")  # `order` and `state`, which begin every item
 _ADDRESS_END = 1 << 64
@@ -41,7 +41,7 @@ class Devices:
 
     def blocks(self) -> tuple[Storage, ...]:
         """Freed blocks, then live ones."""
-        lives = [*self._items(Region.DEVICE_GRAVES, raw.DeviceBlock)]
+        lives = [*self._items(Region.DEVICE_FREED, raw.DeviceBlock)]
         lives += self._items(Region.DEVICE_BLOCKS, raw.DeviceBlock)
         found: dict[tuple[int, int], Storage] = {}
         for life in lives:
@@ -102,7 +102,7 @@ class Devices:
         return self._last is not None and sequence != 0 and 0 < (sequence - self._last) & 0xFFFFFFFF < 1 << 31
 
     def _storage(self, life: raw.DeviceBlock) -> Storage:
-        who, moment = self._journal.who, self._clock.moment
+        site, moment = self._journal.site, self._clock.moment
         ended = life.free_sequence if not self._is_later(life.free_sequence) else 0
         freed = bool(ended) and life.state == BlockState.FREED
         return Storage(
@@ -110,10 +110,10 @@ class Devices:
             nbytes=life.nbytes,
             state="freed" if freed else "live",
             allocated=moment(life.alloc_epoch),
-            allocated_by=who(life.alloc_who_id, life.alloc_who_where),
+            allocated_by=site(life.alloc_site_id, life.alloc_site_where),
             allocated_thread=life.alloc_tid or None,
             freed=moment(life.free_epoch) if ended else None,
-            freed_by=who(life.free_who_id, life.free_who_where) if ended else None,
+            freed_by=site(life.free_site_id, life.free_site_where) if ended else None,
             freed_thread=life.free_tid or None if ended else None,
             order=(life.free_epoch, ended) if ended else (life.alloc_epoch, life.alloc_sequence),
             device=f"cuda:{life.device}",
@@ -146,9 +146,9 @@ class Devices:
             state=_word(GraphState, item.state),
             pool=_pool(item),
             stream=item.stream,
-            captured_by=self._journal.who(item.who_id, item.who_where),
+            captured_by=self._journal.site(item.site_id, item.site_where),
             captured_ns=item.captured_ns or None,
-            reset_by=self._journal.who(item.reset_who_id, item.reset_who_where) if reset else None,
+            reset_by=self._journal.site(item.reset_site_id, item.reset_site_where) if reset else None,
             reset_ns=reset,
             replays=item.replays,
             replayed_ns=item.replayed_ns or None,
@@ -167,19 +167,19 @@ class Devices:
         return entry.payload.decode("utf-8", "replace") if entry and entry.kind == Entry.NAME else None
 
     def _input(self, item: raw.GraphInput) -> GraphInput:
-        who, state = self._journal.who, item.state
+        site, state = self._journal.site, item.state
         gone = state in (InputState.FREED, InputState.REALLOCATED) and not self._is_later(item.free_sequence)
         taken = gone and state == InputState.REALLOCATED and not self._is_later(item.new_sequence)
         return GraphInput(
             base=item.addr,
             nbytes=item.nbytes,
             state="reallocated" if taken else "freed" if gone else "live",
-            allocated_by=who(item.alloc_who_id, item.alloc_who_where),
-            freed_by=who(item.free_who_id, item.free_who_where) if gone else None,
+            allocated_by=site(item.alloc_site_id, item.alloc_site_where),
+            freed_by=site(item.free_site_id, item.free_site_where) if gone else None,
             freed_ns=self._clock.moment(item.free_epoch).mono_ns if gone else None,
             new_base=item.new_addr if taken else None,
             new_nbytes=item.new_nbytes if taken else None,
-            new_by=who(item.new_who_id, item.new_who_where) if taken else None,
+            new_by=site(item.new_site_id, item.new_site_where) if taken else None,
             freed_order=item.free_sequence if gone else None,
             new_order=item.new_sequence if taken else None,
         )
@@ -199,12 +199,12 @@ class Devices:
             segment_nbytes=head.segment_nbytes,
             live_count=head.live_count,
             segment_count=head.segment_count,
-            who=self._journal.who(head.who_id, head.who_where),
+            site=self._journal.site(head.site_id, head.site_where),
             users=tuple(OutOfMemoryUser(self._user(u), u.nbytes, u.count, bool(u.pool)) for u in users),
         )
 
-    def _user(self, user: raw.DeviceOomUser) -> Who:
-        return self._journal.who(user.who_id, user.who_where)
+    def _user(self, user: raw.DeviceOomUser) -> CallSite:
+        return self._journal.site(user.site_id, user.site_where)
 
 
 def _pool(item: raw.DeviceBlock | raw.DeviceSegment | raw.CudaGraph) -> Pool:

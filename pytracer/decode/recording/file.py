@@ -36,9 +36,9 @@ _ROOM: dict[int, int] = {
     schema.Region.RECORDS: schema.THREADS_PER_CHUNK * schema.RECORDS_PER_THREAD * schema.RECORD_BYTES,
     schema.Region.COLLECTIVES: schema.COLLECTIVES * schema.COLLECTIVE_SLOT.nbytes,
     schema.Region.SCOPED_TENSORS: schema.SCOPED_TENSORS * schema.SCOPED_TENSOR.nbytes,
-    schema.Region.FOREIGN: schema.FOREIGN_STORAGES * schema.FOREIGN_STORAGE.nbytes,
+    schema.Region.EXTERNAL_ALLOCATIONS: schema.EXTERNAL_ALLOCATIONS * schema.EXTERNAL_ALLOCATION.nbytes,
     schema.Region.DEVICE_BLOCKS: (1 << schema.DEVICE_BLOCK_SLOTS_LOG2) * schema.DEVICE_BLOCK.nbytes,
-    schema.Region.DEVICE_GRAVES: schema.DEVICE_GRAVES * schema.DEVICE_BLOCK.nbytes,
+    schema.Region.DEVICE_FREED: schema.DEVICE_FREED * schema.DEVICE_BLOCK.nbytes,
     schema.Region.DEVICE_SEGMENTS: schema.DEVICE_SEGMENTS * schema.DEVICE_SEGMENT.nbytes,
     schema.Region.CUDA_GRAPHS: schema.CUDA_GRAPHS * schema.CUDA_GRAPH.nbytes,
     schema.Region.GRAPH_INPUTS: schema.GRAPH_INPUTS * schema.GRAPH_INPUT.nbytes,
@@ -48,7 +48,7 @@ _ROOM: dict[int, int] = {
     **{int(kind): items * (item.nbytes if item else 1) for kind, item, items in schema.CRASH_REGIONS},
 }
 _GIVEN_BACK = (
-    *(schema.Region.EPOCHS, schema.Region.GRAVES, schema.Region.STORAGES, schema.Region.FOREIGN),
+    *(schema.Region.EPOCHS, schema.Region.FREED_STORAGES, schema.Region.STORAGES, schema.Region.EXTERNAL_ALLOCATIONS),
     *(schema.Region.SCOPED_TENSORS, schema.Region.NAMES),
 )
 

@@ -73,10 +73,10 @@ def _guarded(record: raw.GuardedStorage, journal: Journal, clock: Clock, found_n
         nbytes=record.nbytes,
         state="freed" if freed else "live",
         allocated=_moment(clock, record.alloc_epoch, record.allocated_ns),
-        allocated_by=journal.who(record.alloc_who_id, record.alloc_who_where),
+        allocated_by=journal.site(record.alloc_site_id, record.alloc_site_where),
         allocated_thread=record.alloc_tid,
         freed=_moment(clock, epoch, record.freed_ns) if freed else None,
-        freed_by=journal.who(record.free_who_id, record.free_who_where) if freed else None,
+        freed_by=journal.site(record.free_site_id, record.free_site_where) if freed else None,
         freed_thread=record.free_tid if freed else None,
         order=(epoch, record.number),
     )

@@ -1,4 +1,4 @@
-"""The journal: facts that are not forgotten, and the names behind every `who_id`.
+"""The journal: facts that are not forgotten, and the names behind every `site_id`.
 
 Damage is survived by searching for the next entry: each starts with JOURNAL_MAGIC at a multiple of 8 bytes.
 """
@@ -21,14 +21,14 @@ from pytracer.decode.recording.journal_entries import decode_entry, entry_name, 
 from pytracer.decode.symbols.demangle import node_name
 from pytracer.decode.symbols.line_table import line_of
 from pytracer.decode.types.journal import AnyFact, Fact, SeenGroup
-from pytracer.decode.types.storages import PythonFrame, Who
+from pytracer.decode.types.storages import CallSite, PythonFrame
 
 INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
 _HIGHEST_KIND = 1024  # of an entry found by searching: payload bytes may look like the magic
-_NOBODY = Who()
+_NOBODY = CallSite()
 _TABLE_BYTES = 16 << 20  # of line tables in all: they are walked byte by byte for each place
 _MOST_PLACES = 1024  # of a stack; recorders write 32
 
@@ -56,7 +56,7 @@ class Code:
 
 
 class Journal:
-    """The entries of one recording, and the meaning of `who_id` values."""
+    """The entries of one recording, and the meaning of `site_id` values."""
 
     def __init__(self, box: BoxFile) -> None:
         """Finds the entries; notes damage in `box`."""
@@ -70,9 +70,9 @@ class Journal:
             box.note(self._start, f"the journal says {used} bytes are used, it has {declared}")
         self._content = content
         self.torn = 0
-        self.unknown_who = 0
+        self.unknown_sites = 0
         self.entries: dict[int, RawEntry] = {e.offset: e for e in self._walk()}
-        self._who: dict[tuple[int, int], Who] = {}
+        self._sites: dict[tuple[int, int], CallSite] = {}
         self._code: dict[int, Code | None] = {}
         self._lines: dict[tuple[int, int], PythonFrame | None] = {}
         self._table_bytes_left = _TABLE_BYTES
@@ -139,33 +139,33 @@ class Journal:
 
     # Who
 
-    def who(self, who_id: int, where: int) -> Who:
-        """The call site of a storage's (who_id, who_where) pair; an empty `Who` if the entry cannot be read."""
-        if who_id == 0:
+    def site(self, site_id: int, where: int) -> CallSite:
+        """The call site of a storage's (site_id, site_where) pair; an empty `CallSite` if the entry cannot be read."""
+        if site_id == 0:
             return _NOBODY
-        key = (who_id, where)
-        found = self._who.get(key)
+        key = (site_id, where)
+        found = self._sites.get(key)
         if found is None:
-            found = self._who[key] = self._resolve(who_id, where)
+            found = self._sites[key] = self._resolve(site_id, where)
         return found
 
-    def note_unknown(self, who_ids: Iterable[int]) -> None:
+    def note_unknown(self, site_ids: Iterable[int]) -> None:
         """Counts those that name no entry which can be read; storages are decoded later, or never."""
-        for who_id in who_ids:
-            entry = self.entries.get(who_id * 8)
+        for site_id in site_ids:
+            entry = self.entries.get(site_id * 8)
             known = entry is not None and entry.kind in (Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK)
-            self.unknown_who += bool(who_id) and not known
+            self.unknown_sites += bool(site_id) and not known
 
-    def _resolve(self, who_id: int, where: int) -> Who:
-        entry = self.entries.get(who_id * 8)
+    def _resolve(self, site_id: int, where: int) -> CallSite:
+        entry = self.entries.get(site_id * 8)
         if entry is not None and entry.kind == Entry.CODE:
-            return Who(python=self.frame(who_id, where))
+            return CallSite(python=self.frame(site_id, where))
         if entry is not None and entry.kind == Entry.NODE:
-            return Who(node=self.node(who_id), node_sequence_nr=_sequence_nr(where))
+            return CallSite(node=self.node(site_id), node_sequence_nr=_sequence_nr(where))
         if entry is not None and entry.kind == Entry.SITE and len(entry.payload) >= schema.SITE_ENTRY.nbytes:
             site = decode(raw.SiteEntry, entry.payload)
             node = self.node(site.node_id)
-            return Who(
+            return CallSite(
                 python=self.frame(site.code_id, site.code_offset),
                 caller=self.frame(site.caller_id, site.caller_offset),
                 node=node,
@@ -175,7 +175,7 @@ class Journal:
             return self._stack(entry.payload, where)
         return _NOBODY
 
-    def _stack(self, payload: bytes, where: int) -> Who:
+    def _stack(self, payload: bytes, where: int) -> CallSite:
         head = decode(raw.StackEntry, payload)
         size = schema.STACK_ENTRY.nbytes
         count = min(head.count, (len(payload) - size) // schema.STACK_PLACE.nbytes, _MOST_PLACES)
@@ -184,7 +184,7 @@ class Journal:
         frames = tuple(frame for _, frame in known if frame is not None)
         outside = next((frame for code, frame in known if code is not None and not code.torch), None)
         node = self.node(head.node_id)
-        return Who(
+        return CallSite(
             python=frames[0] if frames else None,
             caller=outside if frames and outside is not frames[0] else None,
             node=node,
@@ -204,20 +204,20 @@ class Journal:
         readable = entry is not None and entry.kind == Entry.SCOPE
         return entry.payload.decode("utf-8", "replace") if entry is not None and readable else None
 
-    def node(self, who_id: int) -> str | None:
+    def node(self, site_id: int) -> str | None:
         """The class name of an autograd node, shortened."""
-        entry = self.entries.get(who_id * 8) if who_id else None
+        entry = self.entries.get(site_id * 8) if site_id else None
         if entry is None or entry.kind != Entry.NODE:
             return None
         return node_name(entry.payload.split(b"\0", 1)[0].decode("utf-8", "replace"))
 
-    def frame(self, who_id: int, offset: int) -> PythonFrame | None:
+    def frame(self, site_id: int, offset: int) -> PythonFrame | None:
         """A CODE entry and an instruction offset as a frame."""
-        if who_id == 0:
+        if site_id == 0:
             return None
-        key = (who_id, offset)
+        key = (site_id, offset)
         if key not in self._lines:
-            code = self.code(who_id)
+            code = self.code(site_id)
             signed = offset - (1 << 32) if offset >> 31 else offset
             line = None
             if code is not None and (left := self._table_bytes_left - len(code.table)) >= 0:
@@ -226,13 +226,13 @@ class Journal:
             self._lines[key] = PythonFrame(code.function, code.file, line) if code else None
         return self._lines[key]
 
-    def code(self, who_id: int) -> Code | None:
+    def code(self, site_id: int) -> Code | None:
         """A CODE entry."""
-        if who_id not in self._code:
-            entry = self.entries.get(who_id * 8)
+        if site_id not in self._code:
+            entry = self.entries.get(site_id * 8)
             readable = entry is not None and entry.kind == Entry.CODE
-            self._code[who_id] = decode_code(entry.payload) if entry is not None and readable else None
-        return self._code[who_id]
+            self._code[site_id] = decode_code(entry.payload) if entry is not None and readable else None
+        return self._code[site_id]
 
 
 def _sequence_nr(where: int) -> int | None:

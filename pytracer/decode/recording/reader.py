@@ -52,9 +52,10 @@ _WORKER_FILES = "torch/utils/data/_utils/"
 
 # Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
-    Region.EPOCHS, Region.RECORDS, Region.GRAVES, Region.STORAGES, Region.FOREIGN, Region.SCOPED_TENSORS, Region.MEMORY,
+    Region.EPOCHS, Region.RECORDS, Region.FREED_STORAGES, Region.STORAGES, Region.EXTERNAL_ALLOCATIONS,
+    Region.SCOPED_TENSORS, Region.MEMORY,
     Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
-    Region.DEVICE_BLOCKS, Region.DEVICE_GRAVES, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
+    Region.DEVICE_BLOCKS, Region.DEVICE_FREED, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS, Entry.UNIT)
 LAST_COLLECTIVES = 64
@@ -107,13 +108,13 @@ def read_box(
         "unknown_records": rings.unknown_records,
         "entries": len(journal.entries),
         "torn_entries": journal.torn,
-        "unknown_who": journal.unknown_who,
+        "unknown_who": journal.unknown_sites,
         "live_storages": cpu.count("live"),
         "freed_storages": cpu.count("freed"),
         "storages_being_freed": storages.being_freed,
         "busy_slots": storages.busy_slots,
         "torn_slots": storages.torn_slots,
-        "torn_graves": storages.torn_graves,
+        "torn_graves": storages.torn_freed,
         "live_device_blocks": sum(item.state == "live" for item in blocks),
         "torn_device_items": devices.torn,
         "busy_foreign": storages.busy_foreign,

@@ -15,7 +15,7 @@ from pytracer.decode.types.storage_table import Part
 
 _SLOT = struct.Struct("<QQIIII")
 _FREED = struct.Struct("<QQIHHIIIIIIIIII")
-_FOREIGN = struct.Struct("<II64sQQII160s")
+_EXTERNAL = struct.Struct("<II64sQQII160s")
 _IN_TABLE = tuple(  # by the bits of a key
     schema.Origin(number).name if number in set(schema.Origin) else None for number in range(schema.KEY_ORIGIN_MASK + 1)
 )
@@ -80,19 +80,21 @@ class Storages:
         self._forked = any(e.mono_ns < self._created_ns for e in journal.entries.values())
         self.busy_slots = 0
         self.torn_slots = 0
-        self.torn_graves = 0
+        self.torn_freed = 0
         self.being_freed = 0
         self.busy_foreign = 0
-        self._who_ids: set[int] = set()
-        self._foreign_slots = [
-            slot for extent in box.regions(Region.FOREIGN, _FOREIGN.size) for slot in box.unpack(extent, _FOREIGN)
+        self._site_ids: set[int] = set()
+        self._external_slots = [
+            slot
+            for extent in box.regions(Region.EXTERNAL_ALLOCATIONS, _EXTERNAL.size)
+            for slot in box.unpack(extent, _EXTERNAL)
         ]
 
     def read(self) -> tuple[Part, ...]:
         """Freed storages, then live ones, then external ones; each once."""
         freed, freed_keys = self._freed()
         live = [self._live(extent, freed_keys) for extent in self._box.regions(Region.STORAGES, _SLOT.size)]
-        self._journal.note_unknown(self._who_ids)
+        self._journal.note_unknown(self._site_ids)
         return (*freed, *live, Part.of(list(self._foreign())))
 
     def _born_on(self, thread: int, moment: Moment) -> int | None:
@@ -105,7 +107,7 @@ class Storages:
         """The live ones of a table; its slots are scanned once here, and decoded later."""
         part = Part(lambda slot: self._in_slot(extent, slot))
         add_base, add_size, add_slot = part.bases.append, part.sizes.append, part.slots.append
-        for slot, (key, size_thread, who_id, _, _, sequence) in enumerate(self._box.unpack(extent, _SLOT)):
+        for slot, (key, size_thread, site_id, _, _, sequence) in enumerate(self._box.unpack(extent, _SLOT)):
             if not key:
                 continue
             state = key & schema.KEY_STATE_MASK
@@ -122,19 +124,19 @@ class Storages:
             add_base(base)
             add_size(size_thread & _SIZE_MASK)
             add_slot(slot)
-            self._who_ids.add(who_id)
+            self._site_ids.add(site_id)
         part.live = bytearray(b"\1") * len(part.slots)
         return part
 
     def _in_slot(self, extent: Extent, slot: int) -> Storage:
-        key, size_thread, who_id, where, epoch, sequence = self._box.item(extent, _SLOT, slot)
+        key, size_thread, site_id, where, epoch, sequence = self._box.item(extent, _SLOT, slot)
         origin = _IN_TABLE[key >> schema.KEY_ORIGIN_SHIFT & schema.KEY_ORIGIN_MASK]
         return Storage(
             base=key & schema.KEY_ADDR_MASK,
             nbytes=size_thread & _SIZE_MASK,
             state="live",
             allocated=(allocated := self.clock.moment(epoch)),
-            allocated_by=self._journal.who(who_id, where),
+            allocated_by=self._journal.site(site_id, where),
             allocated_thread=self._born_on(size_thread >> 48, allocated),
             order=(epoch, sequence),
             origin=origin,
@@ -143,32 +145,32 @@ class Storages:
 
     def _freed(self) -> tuple[list[Part], set[int]]:
         parts, freed_keys = [], set[int]()
-        for extent in self._box.regions(Region.GRAVES, _FREED.size):
+        for extent in self._box.regions(Region.FREED_STORAGES, _FREED.size):
             half = self._half(extent.first_thread, extent.declared_count)
             part = Part(lambda slot, extent=extent: self._freed_storage(self._box.item(extent, _FREED, slot)))  # type: ignore[misc]
             for slot, entry in enumerate(self._box.unpack(extent, _FREED)):
                 order = entry[2]
                 if order == 0:
-                    self.torn_graves += any(entry)
+                    self.torn_freed += any(entry)
                     continue
                 if (order - 1) % half != slot % half or entry[0] + entry[1] > _ADDRESS_END:
-                    self.torn_graves += 1
+                    self.torn_freed += 1
                     continue
                 part.bases.append(entry[0])
                 part.sizes.append(entry[1])
                 part.slots.append(slot)
                 freed_keys.add(_life_key(entry[0], entry[3], entry[10]))
-                self._who_ids.update((entry[5], entry[7]))
+                self._site_ids.update((entry[5], entry[7]))
             part.live = bytearray(len(part.slots))
             parts.append(part)
         return parts, freed_keys
 
     def _foreign(self) -> Iterator[Storage]:
-        for state, _, life, _, offset, flags, _, file in self._foreign_slots:
-            if state == schema.ForeignState.BUSY:
+        for state, _, life, _, offset, flags, _, file in self._external_slots:
+            if state == schema.ExternalState.BUSY:
                 self.busy_foreign += 1
-            elif state in (schema.ForeignState.LIVE, schema.ForeignState.FREED):
-                storage = self._either(_FREED.unpack(life), live=state == schema.ForeignState.LIVE)
+            elif state in (schema.ExternalState.LIVE, schema.ExternalState.FREED):
+                storage = self._either(_FREED.unpack(life), live=state == schema.ExternalState.LIVE)
                 yield self._with_source(storage, offset, flags, file)
 
     def _with_source(self, storage: Storage, offset: int, flags: int, file: bytes) -> Storage:
@@ -182,21 +184,21 @@ class Storages:
         for extent in self._box.regions(Region.THREADS, schema.THREAD.nbytes):
             if extent.first_thread == first_thread and extent.declared_count:
                 return max(1, items // extent.declared_count // 2)
-        return schema.GRAVES_PER_THREAD // 2
+        return schema.FREED_PER_THREAD // 2
 
     def _freed_storage(self, entry: tuple[int, ...]) -> Storage:
         """A freed-storage entry as a storage."""
         base, nbytes, _, at, ft, ai, aw, fi, fw, ae, _, fe, fs, origin, foreign = entry
-        who, moment, tid = self._journal.who, self.clock.moment, self._threads.tid
+        site, moment, tid = self._journal.site, self.clock.moment, self._threads.tid
         return Storage(
             base=base,
             nbytes=nbytes,
             state="freed",
             allocated=(allocated := moment(ae)),
-            allocated_by=who(ai, aw),
+            allocated_by=site(ai, aw),
             allocated_thread=self._born_on(at, allocated),
             freed=moment(fe),
-            freed_by=who(fi, fw),
+            freed_by=site(fi, fw),
             freed_thread=tid(ft),
             order=(fe, fs),
             origin=_NAMES.get(origin),
@@ -209,8 +211,8 @@ class Storages:
         values = _FREED.unpack_from(entry)
         storage = self._either(values, live)
         slot = values[-1] - 1
-        if 0 <= slot < len(self._foreign_slots):
-            _, _, life, _, offset, flags, _, file = self._foreign_slots[slot]
+        if 0 <= slot < len(self._external_slots):
+            _, _, life, _, offset, flags, _, file = self._external_slots[slot]
             if _FREED.unpack(life)[:11] == values[:11]:  # else the slot has another storage by now
                 return self._with_source(storage, offset, flags, file)
         return storage
@@ -224,7 +226,7 @@ class Storages:
             nbytes=nbytes,
             state="live",
             allocated=(allocated := self.clock.moment(ae)),
-            allocated_by=self._journal.who(ai, aw),
+            allocated_by=self._journal.site(ai, aw),
             allocated_thread=self._born_on(at, allocated),
             order=(ae, sequence),
             origin=_NAMES.get(origin),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytracer.decode.types.storages import Who
+    from pytracer.decode.types.storages import CallSite
 
 Pool = tuple[int, int]  # torch's pool id: (0, 0) is the default pool, (n, 0) a CUDA graph's, (0, n) a MemPool's
 DEFAULT_POOL: Pool = (0, 0)
@@ -44,12 +44,12 @@ class GraphInput:
     base: int
     nbytes: int
     state: str
-    allocated_by: Who
-    freed_by: Who | None = None
+    allocated_by: CallSite
+    freed_by: CallSite | None = None
     freed_ns: int | None = None
     new_base: int | None = None
     new_nbytes: int | None = None
-    new_by: Who | None = None
+    new_by: CallSite | None = None
     freed_order: int | None = None
     new_order: int | None = None
 
@@ -67,9 +67,9 @@ class CudaGraph:
     state: str
     pool: Pool
     stream: int
-    captured_by: Who
+    captured_by: CallSite
     captured_ns: int | None
-    reset_by: Who | None
+    reset_by: CallSite | None
     reset_ns: int | None
     replays: int
     replayed_ns: int | None
@@ -102,7 +102,7 @@ class CudaStream:
 class OutOfMemoryUser:
     """A place in the program, and the live blocks that it had allocated."""
 
-    who: Who
+    site: CallSite
     nbytes: int
     count: int
     private_pool: bool
@@ -121,7 +121,7 @@ class OutOfMemory:
     segment_nbytes: int
     live_count: int
     segment_count: int
-    who: Who
+    site: CallSite
     users: tuple[OutOfMemoryUser, ...]
 
 

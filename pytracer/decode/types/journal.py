@@ -262,7 +262,7 @@ P_co = TypeVar("P_co", bound=Payload, covariant=True)
 
 @dataclass(frozen=True)
 class Fact(Generic[P_co]):
-    """One journal entry but CODE, NODE and SITE, which are in `Who`. `kind` is the name of `schema.Entry`."""
+    """One journal entry but CODE, NODE and SITE, which are in `CallSite`. `kind` is the name of `schema.Entry`."""
 
     mono_ns: int
     epoch: int

@@ -21,10 +21,10 @@ from pytracer.decode.types.host_counters import Usage, Witness
 from pytracer.decode.types.journal import AnyFact, Note, Rank, UncaughtException, Versions, Wait, select
 from pytracer.decode.types.records import Record
 from pytracer.decode.types.storage_table import StorageTable
+from pytracer.decode.types.storages import CallSite as CallSite
 from pytracer.decode.types.storages import Moment as Moment
 from pytracer.decode.types.storages import PythonFrame as PythonFrame
 from pytracer.decode.types.storages import Storage as Storage
-from pytracer.decode.types.storages import Who as Who
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]

@@ -20,8 +20,8 @@ class PythonFrame:
 
 
 @dataclass(frozen=True)
-class Who:
-    """Who allocated or freed a storage.
+class CallSite:
+    """The code that allocated or freed a storage.
 
     `python` is the innermost Python frame, `caller` the first one outside torch (large storages only), `node` the
     autograd node that ran, `node_sequence_nr` its sequence number. `stack`: of guarded storages, innermost first.
@@ -59,10 +59,10 @@ class Storage:
     nbytes: int
     state: StorageState
     allocated: Moment
-    allocated_by: Who
+    allocated_by: CallSite
     allocated_thread: int | None
     freed: Moment | None = None
-    freed_by: Who | None = None
+    freed_by: CallSite | None = None
     freed_thread: int | None = None
     order: tuple[int, int] = (0, 0)  # (epoch, sequence) of the last change, for "most recent"
     device: str = "cpu"  # e.g. "cuda:0"

@@ -40,9 +40,9 @@ OFFSETS = {
     ("ThreadHead", "generation"): 76,
     ("Epoch", "mono_ns"): 8,
     ("LiveStorage", "sequence"): 28,
-    ("Grave", "order"): 16,
-    ("Grave", "free_who_id"): 32,
-    ("Grave", "free_sequence"): 52,
+    ("StorageLifetime", "order"): 16,
+    ("StorageLifetime", "free_site_id"): 32,
+    ("StorageLifetime", "free_sequence"): 52,
     ("RecordHeader", "mono_ns"): 8,
     ("NodeRecord", "storages"): 72,
     ("CollectiveSlot", "name"): 56,
@@ -58,7 +58,7 @@ OFFSETS = {
     ("CrashHeader", "siginfo"): 736,
     ("PythonFrame", "file_kind"): 44,
     ("Image", "build_id"): 32,
-    ("StorageHit", "grave"): 16,
+    ("StorageHit", "lifetime"): 16,
     ("AlsoCrashed", "fault_addr"): 24,
 }
 
@@ -114,7 +114,7 @@ def test_arrays_are_tuples_and_byte_arrays_bytes() -> None:
 def test_short_input_is_refused() -> None:
     """Decoding never reads past the end."""
     with pytest.raises(struct.error):
-        decode(structures.Grave, bytes(63))
+        decode(structures.StorageLifetime, bytes(63))
 
 
 @pytest.mark.parametrize("definition", schema.STRUCTS, ids=lambda item: item.name)

@@ -78,9 +78,9 @@ def _sums(last: OutOfMemory) -> str:
 
 
 def _user_words(user: OutOfMemoryUser) -> str:
-    frame = user.who.caller or user.who.python
+    frame = user.site.caller or user.site.python
     place = f"allocated at {place_words(python_frame(frame))}" if frame else "allocated at an unrecorded place"
-    node = f" by autograd node {user.who.node}" if user.who.node else ""
+    node = f" by autograd node {user.site.node}" if user.site.node else ""
     pool = ", in a private pool" if user.private_pool else ""
     return f"{size_words(user.nbytes)} in {count_words(user.count, 'block')} {place}{node}{pool}"
 

@@ -26,14 +26,14 @@ def place(tmp_path: Path, box: Box, addr: int) -> Place:
 
 def test_live_storage_wins_over_freed_ones(tmp_path: Path) -> None:
     """What lives there now is what was touched."""
-    box = Box().grave(BASE, MIB).later(1).alloc(BASE, MIB)
+    box = Box().freed(BASE, MIB).later(1).alloc(BASE, MIB)
     found = place(tmp_path, box, BASE + 8)
     assert (found.kind, found.found, found.offset_bytes) == ("in-storage", "exact", 8)
 
 
 def test_most_recent_freed_storage_wins(tmp_path: Path) -> None:
     """Two lives at one address: the later one was freed last."""
-    box = Box().grave(BASE, MIB).later(1).grave(BASE, 2 * MIB)
+    box = Box().freed(BASE, MIB).later(1).freed(BASE, 2 * MIB)
     found = place(tmp_path, box, BASE + 8)
     assert found.kind == "freed-storage" and found.storage is not None and found.storage.nbytes == 2 * MIB
 
@@ -45,7 +45,7 @@ def test_bucket_name_belongs_to_the_life_it_was_recorded_in(tmp_path: Path, life
     box.buckets("model", [{"addr": BASE, "nbytes": MIB, "parameters": {"w": MIB}}], 0, rebuilt=False)
     box.later(1).free(BASE)
     if life == 1:
-        box.later(1).grave(BASE, MIB)
+        box.later(1).freed(BASE, MIB)
     found = place(tmp_path, box, BASE + 8)
     assert found.kind == "freed-storage"
     assert (found.bucket is not None) == (life == 0)

@@ -46,7 +46,7 @@ def test_far_storages_are_no_neighbours(tmp_path: Path) -> None:
 
 def test_all_lives_of_an_address_are_told(tmp_path: Path) -> None:
     """Freed, then reused twice: the last one is the storage, the older ones follow, the latest first."""
-    box = Box(pid=101).grave(BASE, 4096, SITE, LATER).later(1).grave(BASE - 64, 8192, SITE).later(1)
+    box = Box(pid=101).freed(BASE, 4096, SITE, LATER).later(1).freed(BASE - 64, 8192, SITE).later(1)
     found = fault(tmp_path, box.alloc(BASE, 2048, LATER), BASE + 8)
     assert found.kind == "in-storage"
     lives = found.earlier_lives or []
@@ -73,7 +73,7 @@ def test_register_of_the_instruction_tells_which_storage_was_meant(tmp_path: Pat
 @needs_capstone
 def test_overrun_into_freed_memory_is_no_use_after_free(tmp_path: Path) -> None:
     """The pointer was alive; only the address fell into the hole behind."""
-    box = Box(pid=101).alloc(BASE, 4096).grave(BASE + 4096, 4096)
+    box = Box(pid=101).alloc(BASE, 4096).freed(BASE + 4096, 4096)
     registers = {"rdi": BASE, "rcx": 1040}
     found = fault(tmp_path, box, BASE + 4160, registers=registers, code_bytes=INDEXED)
     assert (found.kind, [life.base for life in found.earlier_lives or []]) == ("past-storage", [hex(BASE + 4096)])

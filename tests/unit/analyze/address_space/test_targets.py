@@ -40,7 +40,7 @@ def test_storages_are_named_with_the_offset(tmp_path: Path) -> None:
     """Live and freed, at the start, inside, and right behind the end; nothing of what lies near by chance."""
     box = Box(pid=101).alloc(BASE, 4096).later(1)
     box.module("model", [{"fqn": "layer.weight", "addr": BASE, "nbytes": 4096}])
-    box.grave(BASE + 0x10000, 8192)
+    box.freed(BASE + 0x10000, 8192)
     registers = {"rdi": BASE + 64, "rsi": BASE, "rdx": BASE + 4096, "rcx": BASE + 4097, "r8": BASE + 0x10000 + 8}
     found = says(tmp_path, box, registers)
     assert found["rdi"] == "points 64 bytes into a live storage of 4096 bytes (parameter layer.weight)"

@@ -67,7 +67,7 @@ def test_index_of_single_bytes_is_only_likely(tmp_path: Path) -> None:
 
 def test_difference_to_a_freed_storage_stays_a_use_after_free(tmp_path: Path) -> None:
     """The look-alike: a compiler that adds the distance between two arrays to the pointer into the first."""
-    box = Box(pid=101).alloc(BASE, 4096).grave(BASE + (1 << 26), 1 << 20)
+    box = Box(pid=101).alloc(BASE, 4096).freed(BASE + (1 << 26), 1 << 20)
     assert told(judged(tmp_path, box, BY_ONE, (1 << 26) + 64))[0] == "use-after-free"
 
 
@@ -77,7 +77,7 @@ def test_neighbour_that_was_hit_is_named(tmp_path: Path, freed: bool) -> None:
     box = Box(pid=101).alloc(BASE, 4096).alloc(BASE + 12288, 64).later(1)
     box.module("model", [{"fqn": "b", "role": "buffer", "addr": BASE + 12288, "nbytes": 64}])
     if freed:
-        box.later(1).grave(BASE + 4096, 8192, None, ("drop", s.SCRIPT, 9))
+        box.later(1).freed(BASE + 4096, 8192, None, ("drop", s.SCRIPT, 9))
     class_, _, _, evidence = told(judged(tmp_path, box, BY_FOUR, 1100))
     assert class_ == "out-of-bounds"
     assert "the next storage behind the address is 64 bytes at 0x7f5000003000 (buffer b)" in evidence

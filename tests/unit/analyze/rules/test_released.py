@@ -137,8 +137,8 @@ def test_collective_that_had_nothing_to_do_with_it_is_not_blamed(tmp_path: Path,
 @needs_capstone
 def test_older_life_is_told_by_the_base_register(tmp_path: Path) -> None:
     """The memory had another owner since; the pointer that was used begins at the older storage."""
-    box = Box(pid=101).grave(BASE, BYTES, None, ("first", s.SCRIPT, 5)).later(1)
-    box.grave(BASE + (32 << 20), 4096, None, ("second", s.SCRIPT, 6))
+    box = Box(pid=101).freed(BASE, BYTES, None, ("first", s.SCRIPT, 5)).later(1)
+    box.freed(BASE + (32 << 20), 4096, None, ("second", s.SCRIPT, 6))
     code, registers = bytes.fromhex("f30f1004b7"), {"rdi": BASE, "rsi": 8 << 20}  # movss xmm0, [rdi + rsi*4]
     report = judged(tmp_path, box, BASE + (32 << 20), code_bytes=code, registers=registers)
     assert "train.py:5 in first" in told(report)[1]

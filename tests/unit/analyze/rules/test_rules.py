@@ -66,7 +66,7 @@ def test_use_after_free_names_bucket_parameter_and_places(run: Path) -> None:
 
 def test_use_after_free_does_not_fire_when_the_memory_lives_again(run: Path) -> None:
     """A freed storage whose address was handed out again is no use after free."""
-    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20).later(10).alloc(STORAGE, 1 << 20)
+    box = Box(pid=101, ppid=99).freed(STORAGE, 1 << 20).later(10).alloc(STORAGE, 1 << 20)
     report = crash(run, box, addr=STORAGE + 64)
     assert finding(report, "use-after-free") is None
     assert verdict(report) == ("unknown", "unknown")
@@ -74,14 +74,14 @@ def test_use_after_free_does_not_fire_when_the_memory_lives_again(run: Path) -> 
 
 def test_use_after_free_does_not_fire_in_a_named_mapping(run: Path) -> None:
     """A library that was mapped where a storage had been is not that storage."""
-    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20)
+    box = Box(pid=101, ppid=99).freed(STORAGE, 1 << 20)
     report = crash(run, box, addr=STORAGE + 64, code=2, mappings=[(STORAGE, STORAGE + 4096, "r-xp", 0, "/lib/libx.so")])
     assert finding(report, "use-after-free") is None
 
 
 def test_use_after_free_is_only_possible_when_memory_is_still_mapped(run: Path) -> None:
     """A refused access to anonymous memory that is mapped again proves little."""
-    box = Box(pid=101, ppid=99).grave(STORAGE, 1 << 20)
+    box = Box(pid=101, ppid=99).freed(STORAGE, 1 << 20)
     report = crash(run, box, addr=STORAGE + 64, code=2, mappings=[(STORAGE, STORAGE + 4096, "---p", 0, "")])
     assert verdict(report) == ("use-after-free", "possible")
 

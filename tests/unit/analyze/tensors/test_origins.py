@@ -12,7 +12,7 @@ from pytracer.analyze.tensors.origins import lost_storages, origin_kind
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.snapshot import Snapshot
 from tests.support.synth import Box
-from tests.support.synth_foreign import foreign, slot
+from tests.support.synth_external import foreign, slot
 
 BASE, MIB = 0x7F00_0000_0000, 1 << 20
 SHARED, MAPPED, NUMPY, BLOB = 16, 17, 18, 21

@@ -72,7 +72,7 @@ def test_exit_code_counts_only_after_exit(tmp_path: Path) -> None:
 
 
 def test_live_storage_names_its_python_line_and_time(tmp_path: Path) -> None:
-    """who_id leads to CODE, the offset to the line, the epoch to time and step."""
+    """site_id leads to CODE, the offset to the line, the epoch to time and step."""
     box = Box().step(4)
     box.alloc(BASE, 4096, by=("train", "train.py", 42))
     s = storage(read(box, tmp_path), BASE)
@@ -84,7 +84,7 @@ def test_live_storage_names_its_python_line_and_time(tmp_path: Path) -> None:
 
 
 def test_freed_storage_keeps_both_ends(tmp_path: Path) -> None:
-    """A grave names who allocated and who freed, small or large, on whichever thread."""
+    """A freed storage has the call sites of allocation and free, small or large, on every thread."""
     box = Box()
     for base, nbytes in ((BASE, 4096), (BASE + 0x1000000, 1 << 20)):
         box.alloc(base, nbytes, by=("f", "f.py", 9))
@@ -117,15 +117,15 @@ def test_node_without_a_sequence_number_has_none(tmp_path: Path) -> None:
     assert storage(read(box, tmp_path), BASE).allocated_by.node_sequence_nr is None
 
 
-def test_storage_in_grave_and_slot_is_freed_once(tmp_path: Path) -> None:
-    """The writer died between the grave and emptying the slot."""
+def test_storage_in_ring_and_slot_is_freed_once(tmp_path: Path) -> None:
+    """The writer died after writing the lifetime and before emptying the slot."""
     s = read(Box().alloc(BASE, 64).free(BASE, keep_live=True), tmp_path)
     assert storage(s, BASE).state == "freed"
     assert s.counts["storages_being_freed"] == 1
 
 
 def test_address_used_again_is_live_and_freed(tmp_path: Path) -> None:
-    """An old life in the graves does not hide the new one."""
+    """An old lifetime in the ring does not hide the new one."""
     s = read(Box().alloc(BASE, 64).free(BASE).alloc(BASE, 128), tmp_path)
     assert sorted((x.state, x.nbytes) for x in s.storages) == [("freed", 64), ("live", 128)]
 
@@ -161,10 +161,10 @@ def test_ring_keeps_the_newest_records(tmp_path: Path) -> None:
 
 
 def test_many_threads_span_chunks(tmp_path: Path) -> None:
-    """Each chunk of contexts brings its own rings and graves."""
-    box = Box(threads_per_chunk=2, records_per_thread=8, graves_per_thread=16)
+    """Each chunk of contexts brings its own rings."""
+    box = Box(threads_per_chunk=2, records_per_thread=8, freed_per_thread=16)
     for tid in range(1000, 1009):
-        box.mark(str(tid), tid=tid).grave(BASE + tid * 64, 64, tid=tid)
+        box.mark(str(tid), tid=tid).freed(BASE + tid * 64, 64, tid=tid)
     s = read(box, tmp_path)
     assert [e.tid for e in s.events] == list(range(1000, 1009))
     assert {x.freed_thread for x in s.storages} == set(range(1000, 1009))
@@ -208,7 +208,7 @@ def test_waits_tell_exit_codes_from_signals(tmp_path: Path) -> None:
 
 def test_crash_section_is_read(tmp_path: Path) -> None:
     """Signal, registers, stacks, mappings, hits and other crashed threads."""
-    box = Box().grave(BASE, 4096, by=("a", "a.py", 3), freed_by=("b", "b.py", 4))
+    box = Box().freed(BASE, 4096, by=("a", "a.py", 3), freed_by=("b", "b.py", 4))
     box.crash(
         addr=BASE + 16, node="N5torch8autograd9generated12MulBackward0E", node_sequence_nr=5, registers={"rdi": 99},
         python=[("inner", "t.py", 30), ("outer", "t.py", 9)], other_python={0x1234: [("wait", "w.py", 2)]},
@@ -359,9 +359,9 @@ def test_record_in_the_wrong_slot_is_torn(tmp_path: Path) -> None:
     assert s.counts["torn_records"] == 1
 
 
-def test_half_written_grave_is_counted(tmp_path: Path) -> None:
+def test_half_written_lifetime_is_counted(tmp_path: Path) -> None:
     """Its order is stored last."""
-    box = Box().grave(BASE, 64).grave(BASE + 64, 64)
+    box = Box().freed(BASE, 64).freed(BASE + 64, 64)
     s = patched(box, tmp_path, (region_offset(box.content(), 5) + 16, bytes(4)))
     assert [x.base for x in s.storages] == [BASE + 64]
     assert s.counts["torn_graves"] == 1

@@ -1,4 +1,4 @@
-"""Foreign storages of a box that is built by hand, from literals of its own."""
+"""External allocations of a box that is built by hand, from literals of its own."""
 
 from __future__ import annotations
 
