@@ -99,7 +99,7 @@ def _missing(view: ProcessView) -> list[str]:
         why = "is running" if running else "did not crash, or its handler could not run"
         missing.append(f"the memory map and registers: this process {why}")
     elif not crash.mappings:
-        missing.append("the memory map: the crash handler did not come to write it")
+        missing.append("the memory map: the crash handler did not get to write it")
     dropped = snapshot.counts.get("storages_dropped", 0)
     if not snapshot.storages:
         missing.append("storages: none were recorded")

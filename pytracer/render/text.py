@@ -174,7 +174,7 @@ def _fault(subject: r.ProcessReport) -> Text:
     verb = {"read": "reading", "write": "writing", "execute": "executing"}.get(fault.access or "", "touching")
     size = f" {count_words(fault.size, 'byte')} at" if fault.size else ""
     text.append(f" {verb}{size} ")
-    text.append(fault.addr or "an address that the processor does not tell", style="bold")
+    text.append(fault.addr or "an address that the processor does not report", style="bold")
     if fault.instruction:
         text.append(f"; {fault.instruction}", style="dim")
     elif fault.expression and fault.expression_found == "guessed":

@@ -70,7 +70,7 @@ def test_attach_says_who_has_not_come(tmp_path: Path) -> None:
         assert [item["pid"] for item in one["processes"]] == [ranks[1]["pid"]]
         text = pytracer("attach", run, cwd=tmp_path).stdout
         assert text.startswith("Rank 0 waits in all_reduce number 4 for ")
-        assert "rank 1 has not come to it." in text.splitlines()[0]
+        assert "rank 1 has not entered it." in text.splitlines()[0]
         assert process.poll() is None
 
 
@@ -95,7 +95,7 @@ def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
     assert done.status == 0, done.stderr
     assert done.stderr.count("No process has recorded anything for 3 s.") == 1
     assert "Rank 0 waits in all_reduce number 4" in done.stderr
-    assert "rank 1 has not come to it" in done.stderr
+    assert "rank 1 has not entered it" in done.stderr
     assert "nothing was ended" in done.stderr
     kept = json.loads((run / "hang.json").read_text(encoding="utf-8"))
     assert kept["waits"][0]["not_arrived"] == [1]

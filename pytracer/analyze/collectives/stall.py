@@ -100,12 +100,12 @@ def _sentence(
         return f"{who} in collective number {number}, and the ranks disagree on what it is: {each}."
     parts = []
     if absent:
-        parts.append(f"{_verb(absent, 'has', 'have')} not come to it")
+        parts.append(f"{_verb(absent, 'has', 'have')} not entered it")
     if ended:
-        parts.append(f"{_verb(ended, 'runs', 'run')} no more")
+        parts.append(f"{_verb(ended, 'has', 'have')} ended")
     if parts:
         return f"{who} in {where}; {' and '.join(parts)}."
-    return f"{who} in {where}; every rank has come to it."
+    return f"{who} in {where}; every rank has entered it."
 
 
 def _verb(ranks: Sequence[int], one: str, many: str) -> str:

@@ -153,7 +153,7 @@ def _absence_words(absence: Absence, views: Sequence[ProcessView]) -> str:
     by_index = {view.index: view for view in views}
     ranks = sorted(rank for i in absence.waiting if (rank := by_index[i].process.rank) is not None)
     return (
-        f"never came to {absence.op} {absence.sequence_nr} of group {absence.group}, in which "
+        f"never entered {absence.op} {absence.sequence_nr} of group {absence.group}, in which "
         f"{ranks_words(ranks)} waited"
     )
 

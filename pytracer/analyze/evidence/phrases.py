@@ -37,7 +37,7 @@ def fault_evidence(view: ProcessView) -> Evidence:
     signal, fault = view.signal, view.fault
     name = signal.name if signal else "a signal"
     code = f" ({signal.code})" if signal and signal.code else ""
-    addr = fault.addr if fault and fault.addr else "an address the processor does not tell"
+    addr = fault.addr if fault and fault.addr else "an address the processor does not report"
     access = {"read": "reading", "write": "writing", "execute": "executing"}.get(
         fault.access or "" if fault else "", "at"
     )

@@ -44,7 +44,7 @@ def other_candidates(job: JobView, view: ProcessView) -> bool:
 
 
 def _agent_line(job: JobView, view: ProcessView) -> Line:
-    """torchrun's agent sends SIGTERM, and SIGKILL 30 s later, once a worker failed or it was told to stop itself."""
+    """torchrun's agent sends SIGTERM, and SIGKILL 30 s later, once a worker failed or it was asked to stop itself."""
     agent = next(
         (
             item
@@ -58,12 +58,12 @@ def _agent_line(job: JobView, view: ProcessView) -> Line:
     if any(item.sender_pid == agent.process.snapshot.pid for item in sent_signals(view.process.snapshot, SIGTERM)):
         return Line(FOUND, "torchrun's agent had sent it SIGTERM before; what has not ended 30 s later, it kills")
     if is_interrupt(agent):
-        return Line(FOUND, "torchrun's agent was told to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
+        return Line(FOUND, "torchrun's agent was asked to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
     earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)
     if earlier is not None:
         who = name_words([earlier.view])
         return Line(FOUND, f"{who} had died before, after which torchrun's agent ends the others")
-    return Line(NOT_FOUND, "torchrun's agent had no reason to end it: nothing else had died, nobody told it to stop")
+    return Line(NOT_FOUND, "torchrun's agent had no reason to end it: nothing else had died, nothing asked it to stop")
 
 
 def _before(late_ns: int | None, view: ProcessView) -> bool:

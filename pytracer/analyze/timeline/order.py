@@ -126,7 +126,7 @@ def _closed(bounds: Mapping[tuple[str, str], float], reference: str) -> dict[str
 
 @dataclass(frozen=True)
 class Absence:
-    """A rank that never came to a collective in which others of its group waited. All are indices in the job."""
+    """A rank that never entered a collective in which others of its group waited. All are indices in the job."""
 
     group: str
     op: str

@@ -68,7 +68,7 @@ def _foreign(box: Snapshot, dump: FlightDump) -> str | None:
     ]
     differ = [pair for pair in both if pair[0] != pair[1]]
     if differ and len(differ) * 2 > len(both):
-        return f"it tells other operations than the black box: {differ[0][1]} where that has {differ[0][0]}"
+        return f"it records other operations than the black box: {differ[0][1]} where that has {differ[0][0]}"
     return None
 
 

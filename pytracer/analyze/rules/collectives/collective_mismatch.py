@@ -8,7 +8,7 @@ ranks, a checkpoint or library version that is not the same everywhere.
 
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
-How it can be wrong: the majority may be the one that is wrong. Of two ranks it cannot be told which one is: both are
+How it can be wrong: the majority may be the one that is wrong. Of two ranks it is undecidable which one is: both are
 named. gloo's abort over the size of a message hits the receiver of the larger one, whoever is to blame. Uneven sizes
 that torch allows (all_to_all, gather, scatter, lists of all_gather and reduce_scatter) are not reported. Where gloo
 gets the bytes that it expects it completes silently: then this is a verdict although nothing died.
@@ -207,10 +207,10 @@ def _more(found: Mismatch) -> str | None:
 
 
 def _silence(found: Mismatch) -> str:
-    """What a mismatch means that nobody was told of."""
+    """What a mismatch means that no rank noticed."""
     if not found.silent or found.field == "shape":
         return ""
-    return "; every rank was told that it succeeded, and the data is corrupt"
+    return "; every rank's call reported success, and the data is corrupt"
 
 
 def _result(found: Mismatch) -> str | None:
@@ -225,7 +225,7 @@ def _result(found: Mismatch) -> str | None:
         )
     if found.field == "reduce_op":
         return "the backend does not compare reduce operations: parts of the result are reduced differently"
-    return "no rank was told of an error"
+    return "no rank received an error"
 
 
 def _receivers(job: JobView, found: Mismatch) -> list[str]:

@@ -1,7 +1,7 @@
-"""collective-missing-rank: a rank did not come to a collective that others were in.
+"""collective-missing-rank: a rank did not enter a collective that others were in.
 
 What: some ranks of a group called a collective, and a rank whose record is complete did not. It waited for nobody else
-itself: it is where to look. When that rank died of a cause of its own, this only tells what its death led to.
+itself: it is where to look. When that rank died of a cause of its own, this only shows what its death led to.
 
 Why it happens: a branch that skips the collective on one rank, a rank that is busy (reading data, saving a checkpoint)
 for longer than the time-out, a rank that hangs, or one that died.
@@ -49,7 +49,7 @@ class CollectiveMissingRank:
         """See Rule."""
         item, unknown = judgement.found, _unknown(judgement.found)
         ranks = span_words(item.ranks)
-        never = "died and never came to" if item.fate == "dead" else "did not come to"
+        never = "died and never entered" if item.fate == "dead" else "did not enter"
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
             [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_words(job)],
@@ -72,7 +72,7 @@ def _advice(item: Absence, ranks: str) -> str:
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
     call = item.wait.call
     judgement = Judgement("missing-rank", "likely" if _unknown(item) else "certain", item.views, item)
-    did = dict.fromkeys(item.ranks, f"did not come to {call.op} #{call.sequence_nr}")
+    did = dict.fromkeys(item.ranks, f"did not enter {call.op} #{call.sequence_nr}")
     why = f"waited in {call.op} #{call.sequence_nr} for {span_words(item.ranks)}"
     return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=item.fate == "late")
 

@@ -74,7 +74,7 @@ class UnusedParameters:
                 f"{span_words(healthy)} did not raise it: the ranks take different branches" if healthy else None,
             ],
             "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
-            [] if names else ["the names: neither the message nor the recorded module tells them"],
+            [] if names else ["the names: neither the message nor the recorded module has them"],
         )
 
 

@@ -3,11 +3,11 @@
 What: SIGABRT on a watchdog thread, or with the watchdog's message. It is a clock that ran out: the rank that it ends is
 most often one that waited.
 
-Why it happens: another rank did not come to the collective, or came with other arguments, or its network failed.
+Why it happens: another rank did not enter the collective, or called it with other arguments, or its network failed.
 
 What to do: look at the rank that was missing, at the time when the wait began: the time-out before the abort.
 
-How it can be wrong: the rank itself may be the one that stood outside of any collective; then it is said.
+How it can be wrong: the rank itself may be the one that was outside any collective; then it is said.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ class WatchdogAbort:
         outside = [
             view for view, last in zip(views, waits, strict=True) if last is not None and last.state == "completed"
         ]
+        was = "was" if len(outside) == 1 else "were"
         longest = max((last.waited_ns or 0 for last in waits if last is not None), default=0)
         return Description(
             f"{introduction(views)} {'was' if len(views) == 1 else 'were'} ended by the watchdog of the communication "
             "backend: a collective took too long.",
             [
                 f"the wait had begun {time_words(longest)} before: search there, not at the abort" if longest else None,
-                f"{subject_words(outside)} stood outside of any collective" if outside else None,
+                f"{subject_words(outside)} {was} outside any collective" if outside else None,
             ],
-            "Look for the rank that did not come to the collective.",
+            "Look for the rank that did not enter the collective.",
         )

@@ -79,7 +79,7 @@ class CudaErrorRule:
             _advice(view, error, blocking, xids, kernel),
             []
             if blocking or kernel or not error.sticky
-            else ["which kernel failed: `pytracer run --gpu-core` tells it"],
+            else ["which kernel failed: `pytracer run --gpu-core` shows it"],
         )
 
 

@@ -4,7 +4,7 @@ What: SIGBUS in a mapping of a file that lives in memory (/dev/shm, memfd, any t
 size, while its file system had no room. Such files take their pages when they are first touched, not when they are
 made.
 
-Why it happens: containers get 64 MB of /dev/shm unless told otherwise; DataLoader workers, NCCL and other libraries
+Why it happens: containers get 64 MB of /dev/shm by default; DataLoader workers, NCCL and other libraries
 put tensors and buffers there. torch itself reserves its pages and raises "No space left on device" instead.
 
 What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in

@@ -6,7 +6,7 @@ stacks of the thread that asked for the end: os._exit() in Python, or exit() in 
 Why it happens: a watchdog of the program calls os._exit(), because a stuck thread would hold up sys.exit(); a library
 prints a message and calls exit() where it could have raised an error, some of them on a thread of their own.
 
-What to do: read the last lines of the output: whoever ends a process in this way usually says why. Then look at the
+What to do: read the last lines of the output: code that ends a process in this way usually prints why. Then look at the
 place that is named.
 
 How it can be wrong: the place is where the end was asked for, not why. After `pytracer.enable()` alone os._exit()
@@ -58,8 +58,8 @@ class EndedItself:
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
             f"{_call_words(judgement.found)}.",
             [python_evidence(view), collective_evidence(judgement.views)],
-            "Read the last lines of its output: whoever ends a process in this way usually says why.",
-            ["why it did: an exit status does not tell"],
+            "Read the last lines of its output: code that ends a process in this way usually prints why.",
+            ["why it did: an exit status carries no reason"],
         )
 
 

@@ -52,7 +52,7 @@ _ALIGN = (
 )
 _BUS_ADRALN = 1
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
-_READ_STACK = "Look at the Python and native stacks below."
+_READ_STACK = "Look at the recorded Python and native stacks."
 
 
 _How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "vanished", "exit"]
@@ -123,7 +123,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     words: dict[_How, _Words] = {
         "interrupted": (
             "was interrupted (SIGINT)",
-            "Nothing failed by itself; if nobody pressed Ctrl-C, find out who sent the signal.",
+            "The program itself did not fail; if nobody pressed Ctrl-C, find out who sent the signal.",
             None,
         ),
         "sent-itself": (

@@ -53,9 +53,16 @@ class PythonException:
             ],
             "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
-            else "Read the exception and the line that raised it; other ranks' errors followed from it.",
+            else _read_it(job),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
+
+
+def _read_it(job: JobView) -> str:
+    followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
+    return "Read the exception and the line that raised it" + (
+        "; the other ranks' errors followed from it." if followed else "."
+    )
 
 
 def _judge(view: ProcessView) -> Judgement[bool] | None:

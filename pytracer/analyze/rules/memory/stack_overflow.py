@@ -173,7 +173,7 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         image = image_name(cycle.frames[0].image)
         first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
-        first = "Look for very deep recursion in the stacks below."
+        first = "Look for very deep recursion in the recorded stacks."
     else:
         first = "Look for large local arrays or alloca() in the innermost native function."
     kind = view.thread.kind if view.thread else None

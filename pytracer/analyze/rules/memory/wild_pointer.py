@@ -155,7 +155,7 @@ def _access_words(view: ProcessView) -> str:
 def _address(view: ProcessView) -> str:
     place = view.place
     if place is None or (place.kind == "non-canonical" and place.addr == 0):
-        return "whose value the processor does not tell"
+        return "whose value the processor does not report"
     return hex_addr(place.addr)
 
 

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.evidence.sigkill import elimination
+from pytracer.analyze.evidence.sigkill import elimination, other_candidates
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
-_ASK = (
-    "Ask whoever is named as found below; then look for kill -9, a time limit, or a container that was stopped. "
-    "`perf trace -e signal:signal_generate` shows the sender the next time."
+_NAMED = "Ask each candidate that the evidence marks as found; then look for"
+_NOBODY = "Look for"
+_ELSEWHERE = (
+    "kill -9, a time limit, or a container that was stopped. `perf trace -e signal:signal_generate` shows the sender "
+    "the next time."
 )
 _CHECK = "Check the OOM killer (dmesg, memory.events of the cgroup), then the scheduler and anybody with kill -9."
 
@@ -50,12 +52,16 @@ class Sigkill:
         return Description(
             f"{introduction(judgement.views)} was ended by SIGKILL{but}.",
             [*map(str, elimination(job, view, trace)), python_evidence(view), collective_evidence(judgement.views)],
-            _ASK if refuted else _CHECK,
+            _ask(job, view) if refuted else _CHECK,
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
                 None if refuted else "proof for or against the OOM killer: see what was not readable",
             ],
         )
+
+
+def _ask(job: JobView, view: ProcessView) -> str:
+    return f"{_NAMED if other_candidates(job, view) else _NOBODY} {_ELSEWHERE}"
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:

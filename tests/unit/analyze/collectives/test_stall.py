@@ -53,7 +53,7 @@ def test_rank_that_has_not_come_is_named(ranks: list[Process]) -> None:
     job = [calling(rank, call(3, state="completed"), call(4)) for rank in ranks[:2]]
     wait = only([*job, calling(ranks[2], call(3, state="completed"))])
     assert (wait.waiting, wait.not_arrived, wait.ended) == ([0, 1], [2], [])
-    assert wait.says == "Ranks 0 and 1 wait in all_reduce number 4 for 6.000 s; rank 2 has not come to it."
+    assert wait.says == "Ranks 0 and 1 wait in all_reduce number 4 for 6.000 s; rank 2 has not entered it."
 
 
 def test_rank_that_ended_is_told_from_one_that_is_late(ranks: list[Process]) -> None:
@@ -61,7 +61,7 @@ def test_rank_that_ended_is_told_from_one_that_is_late(ranks: list[Process]) -> 
     dead = calling(ranks[2], call(3, state="completed"), status="signaled")
     wait = only([calling(ranks[0], call(4)), calling(ranks[1]), dead])
     assert (wait.not_arrived, wait.ended) == ([1], [2])
-    assert wait.says.endswith("rank 1 has not come to it and rank 2 runs no more.")
+    assert wait.says.endswith("rank 1 has not entered it and rank 2 has ended.")
 
 
 def test_rank_without_a_box_has_ended_or_never_began(ranks: list[Process]) -> None:
@@ -74,7 +74,7 @@ def test_all_have_come_and_it_still_stands(ranks: list[Process]) -> None:
     """Then nobody is missing."""
     wait = only([calling(rank, call(4)) for rank in ranks])
     assert (wait.not_arrived, wait.ended, wait.disagree) == ([], [], None)
-    assert wait.says.endswith("every rank has come to it.")
+    assert wait.says.endswith("every rank has entered it.")
 
 
 def test_ranks_that_call_different_operations_are_told(ranks: list[Process]) -> None:

@@ -123,7 +123,7 @@ def test_signal_from_another_pid_namespace_is_sent(code: int, sender: int, natur
 
 # Who left first
 
-NEVER_CAME = "never came to all_reduce 2 of group 0, in which ranks 0 and 2 waited"
+NEVER_CAME = "never entered all_reduce 2 of group 0, in which ranks 0 and 2 waited"
 
 
 def trio(*, done: int = 1) -> list[Box]:

@@ -80,7 +80,7 @@ def test_silent_disagreement_is_a_verdict_although_nothing_died(
     report = disagree(run, odd, common)
     assert verdict(report) == ("collective-mismatch", 2)
     assert words in summary(report).lower()
-    assert "every rank was told that it succeeded, and the data is corrupt" in summary(report)
+    assert "every rank's call reported success, and the data is corrupt" in summary(report)
     (group,) = (report.collectives.groups if report.collectives else None) or []
     assert group.mismatch is not None
     assert (group.mismatch.field, group.mismatch.odd_ranks, group.mismatch.silent) == (field, [2], True)
@@ -182,7 +182,7 @@ def test_late_rank_is_the_verdict(run: Path) -> None:
     """Not the ranks that raised, and not SIGTERM."""
     report = build_report(late().job(run))
     assert verdict(report) == ("missing-rank", 1)
-    assert summary(report).startswith("Rank 1 did not come to all_reduce (collective 2 of the default group)")
+    assert summary(report).startswith("Rank 1 did not enter all_reduce (collective 2 of the default group)")
     (group,) = (report.collectives.groups if report.collectives else None) or []
     assert (group.missing_ranks, group.missing_sequence_nr) == ([1], 2)
     assert group.last == {"0": 2, "1": 1, "2": 2}
@@ -204,7 +204,7 @@ def test_dead_rank_is_missing_as_a_consequence(run: Path) -> None:
     report = build_report(job.job(run))
     assert verdict(report) == ("null-dereference", 1)
     found = finding(report, "collective-missing-rank")
-    assert found is not None and "died and never came" in (found.summary or "")
+    assert found is not None and "died and never entered" in (found.summary or "")
 
 
 def test_rank_that_came_in_the_end_is_not_missing(run: Path) -> None:

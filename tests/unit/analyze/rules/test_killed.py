@@ -125,6 +125,20 @@ def test_counters_that_did_not_move_refute_the_oom_killer(run: Path) -> None:
     assert results["oom-kill"] == "not-found"
 
 
+def test_advice_asks_the_candidates_where_some_are_named(run: Path) -> None:
+    """Slurm may have ended it."""
+    report = killed(run, **witness(scheduler={"SLURM_JOB_ID": "77"}))
+    assert report.verdict is not None and "Ask each candidate" in (report.verdict.advice or "")
+
+
+def test_advice_asks_nobody_where_nobody_is_named(run: Path) -> None:
+    """No candidate was found: there is nobody to ask."""
+    report = killed(run, **witness())
+    assert report.verdict is not None
+    assert not any(str(item).startswith("found: ") for item in report.verdict.evidence or [])
+    assert (report.verdict.advice or "").startswith("Look for kill -9")
+
+
 @pytest.mark.parametrize("after", [None, counters()])
 def test_launcher_that_died_too_refutes_nothing(after: dict[str, Any] | None, run: Path) -> None:
     """Counters from before the death say nothing about it."""
@@ -157,7 +171,7 @@ def test_agent_that_was_told_to_stop_is_a_candidate(run: Path) -> None:
     report = build_report(s.load(run, agent, s.rank(1).at(500), launcher={"witness": witness()}))
     findings = [item for item in report.findings or [] if item.id == "sigkill"]
     evidence = [item for finding in findings for item in finding.evidence or []]
-    assert not findings or any("was told to stop" in item for item in evidence)
+    assert not findings or any("was asked to stop" in item for item in evidence)
 
 
 def test_memory_killers_and_kubernetes_are_named_with_a_question(run: Path) -> None:

@@ -285,6 +285,14 @@ def test_python_exception_names_type_message_and_line(run: Path) -> None:
     assert report.verdict.summary == "Process 101 (train.py) raised ValueError: bad shape at train.py:12 in main."
 
 
+def test_advice_speaks_of_other_ranks_only_where_their_errors_followed(run: Path) -> None:
+    """A job of one process has no other ranks."""
+    box = Box(pid=101, ppid=99).exception("ValueError", "bad shape", [("main", s.SCRIPT, 12)])
+    report = build_report(s.load(run, box.exit(1)))
+    assert report.verdict is not None
+    assert report.verdict.advice == "Read the exception and the line that raised it."
+
+
 @pytest.mark.parametrize("signal", [6, 11])
 def test_python_exception_is_the_cause_when_tearing_down_ends_in_a_signal(run: Path, signal: int) -> None:
     """A rank that raises leaves its process group behind, and gloo's threads may abort it at the very end."""

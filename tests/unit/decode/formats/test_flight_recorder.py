@@ -157,7 +157,13 @@ def test_a_dump_of_another_run_is_not_used(tmp_path: Path) -> None:
     job = load_runs(run, paths)
     assert job.ranks[0].snapshot.collectives == before
     assert [use.pid for use in job.flight] == [None] * 5
-    reasons = ["older than the run", "tells other operations", "no black box of rank 5", "neither its name", "pytracer"]
+    reasons = [
+        "older than the run",
+        "records other operations",
+        "no black box of rank 5",
+        "neither its name",
+        "pytracer",
+    ]
     assert all(word in use.notes[0] for word, use in zip(reasons, job.flight, strict=True))
 
 
