@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pytracer._version import __version__
     from pytracer.decode.types.snapshot import Job
     from pytracer.record import disable, enable, is_enabled, mark, name, step
-    from pytracer.report.job import Evidence, Finding, Report
+    from pytracer.report.job import Fact, Finding, Report
     from pytracer.report.where import WhereReport
 
 __all__ = [
-    "Evidence",
+    "Fact",
     "Finding",
     "InputError",
     "Job",
@@ -54,7 +54,7 @@ _LAZY = {
     "mark": "pytracer.record.api",
     "name": "pytracer.record.torch.names",
     "step": "pytracer.record.api",
-    "Evidence": "pytracer.report.job",
+    "Fact": "pytracer.report.job",
     "Finding": "pytracer.report.job",
     "Report": "pytracer.report.job",
     "Job": "pytracer.decode.types.snapshot",

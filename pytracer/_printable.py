@@ -90,8 +90,7 @@ def ascii_json(text: str) -> str:
 
 def _printable(value: Any, paragraphs: Collection[str], lines: bool) -> Any:
     if isinstance(value, str):
-        text = paragraph(value) if lines else one_line(value)
-        return value.with_text(text) if hasattr(value, "with_text") else text
+        return paragraph(value) if lines else one_line(value)
     if isinstance(value, Mapping):
         return {
             _printable(key, paragraphs, False): _printable(item, paragraphs, lines or key in paragraphs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -53,12 +54,18 @@ def schema_page() -> str:
         if name not in order:
             order[name] = None
             waiting[:0] = _references(types[name]["properties"])
-    return HEAD + "".join(_section(name, types[name]) for name in order)
+    return HEAD + "".join(_section(name, types[name]) + (_kinds() if name == "Fact" else "") for name in order)
+
+
+def _kinds() -> str:
+    """The vocabulary of facts, with its `#:` comments."""
+    rows = re.findall(r'^    "([a-z-]+)",  #: (.*)$', (TYPES / "evidence.py").read_text(encoding="utf-8"), re.MULTILINE)
+    return "\n| kind | meaning |\n|---|---|\n" + "".join(f"| `{kind}` | {meaning} |\n" for kind, meaning in rows)
 
 
 def _described(*roots: type) -> tuple[tuple[_Node, ...], dict[str, _Node]]:
     """References to the types, and all types below them, with the meanings of their keys."""
-    references, types = msgspec.json.schema_components(roots, schema_hook=_as_text, ref_template=_REFERENCE + "{name}")
+    references, types = msgspec.json.schema_components(roots, ref_template=_REFERENCE + "{name}")
     meanings = {name: found for path in sorted(TYPES.glob("*.py")) for name, found in _meanings(path)}
     for name, kind in types.items():
         kind["description"] = inspect.cleandoc(kind["description"])
@@ -66,13 +73,6 @@ def _described(*roots: type) -> tuple[tuple[_Node, ...], dict[str, _Node]]:
             # `class_` is the only key that Python cannot spell.
             kind["properties"][field.removesuffix("_")]["description"] = meaning
     return references, types
-
-
-def _as_text(kind: type) -> _Node:
-    """Evidence: a str with a kind, of which JSON has the sentence."""
-    if issubclass(kind, str):
-        return {"type": "string"}
-    raise NotImplementedError(kind)
 
 
 def _meanings(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -178,6 +178,8 @@ def _verdict(concluded: Concluded) -> r.Verdict:
         summary=words.summary,
         advice=words.advice,
         evidence=words.evidence,
+        facts=words.facts,
+        quotes_exception=words.quotes_exception,
     )
 
 

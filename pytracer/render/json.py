@@ -21,15 +21,8 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     All of it is ASCII, also when names hold control characters: a terminal shows it, and every parser reads it.
     """
     try:
-        data = msgspec.json.encode(value, enc_hook=_plain)
+        data = msgspec.json.encode(value)
         text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
     except UnicodeEncodeError:  # bytes of a path that are not UTF-8: half surrogates, which msgspec does not write
-        text = json.dumps(msgspec.to_builtins(value, enc_hook=_plain), indent=indent)
+        text = json.dumps(msgspec.to_builtins(value), indent=indent)
     return ascii_json(text) + "\n"
-
-
-def _plain(value: object) -> str:
-    """Evidence and headlines as their sentences."""
-    if isinstance(value, str):
-        return str(value)
-    raise NotImplementedError(type(value))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator
+from itertools import zip_longest
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pytracer._printable import one_line, printable, shell_command
+from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, time_words
 from pytracer.render.address import memory_text
 from pytracer.render.details import process_details
@@ -123,7 +124,9 @@ def _subject_rows(
     if memory is not None:
         yield "memory", memory
     else:
-        shown = [item for item in verdict.evidence or [] if not _has_row(item, subject, calls)]
+        shown = [
+            sentence for sentence, fact in _evidence(verdict) if fact is None or not _has_row(fact, subject, calls)
+        ]
         if shown:
             yield "why", Text("\n".join(shown))
     pointers = _pointers(subject)
@@ -140,21 +143,27 @@ def _subject_rows(
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
 
 
-def _has_row(item: r.Evidence, subject: r.ProcessReport, calls: Collection[Call]) -> bool:
-    """Whether a piece of evidence is shown in a row of its own."""
-    if item.kind == "call":
-        return (item.ranks, one_line(item.call or "")) in calls
-    return item.kind in ("python-line", "sender-command") or (item.kind == "signal" and subject.signal is not None)
+def _evidence(verdict: r.Verdict) -> list[tuple[str, r.Fact | None]]:
+    """Each sentence and what it is about, which reports of older versions lack."""
+    return list(zip_longest(verdict.evidence or (), (verdict.facts or ())[: len(verdict.evidence or ())]))
+
+
+def _has_row(fact: r.Fact, subject: r.ProcessReport, calls: Collection[Call]) -> bool:
+    """Whether a fact is shown in a row of its own."""
+    if fact.kind == "collective-call":
+        return (tuple(fact.ranks or ()), fact.call or "") in calls
+    if fact.kind in ("signal", "access"):
+        return subject.signal is not None
+    return fact.kind in ("python-line", "sender-command")
 
 
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     """The program's own messages: an exception, the C library's last text; nothing that the verdict already says."""
     exception, status = subject.exception, subject.status
     raised = status is not None and status.kind == "exception"
-    quoted = isinstance(verdict.summary, r.Quotation)
-    if exception is not None and not quoted and (raised or exception.language == "C++"):
+    if exception is not None and not verdict.quotes_exception and (raised or exception.language == "C++"):
         yield "error", _exception(exception)
-    if subject.abort_text and not any(item.kind == "printed" for item in verdict.evidence or []):
+    if subject.abort_text and not any(item.kind == "printed" for item in verdict.facts or []):
         yield "printed", Text(_cut_lines(subject.abort_text))
 
 

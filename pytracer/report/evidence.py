@@ -1,44 +1,145 @@
-"""Sentences that know what they are about: what a finding rests on, and its headline. JSON has the sentence only."""
+"""What a finding rests on: facts, each of a kind, with data; and the sentence that says it.
+
+A rule makes `Evidence`. The report has its sentence in `evidence` and the rest, a `Fact`, at the same place of `facts`,
+so that neither a program nor a view of the report searches a sentence.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-EvidenceKind = Literal["signal", "python-line", "sender-command", "printed", "call", "other"]
+from pytracer.report.process import Part, PythonFrame
+
+FactKind = Literal[
+    # Signals and instructions
+    "signal",  #: the signal that ended the process, or that came later
+    "access",  #: a refused memory access, and its signal
+    "jump",  #: the target of a call or return that no code lies at
+    "instruction",  #: the bytes or the text of the instruction
+    "register-value",  #: the value of a register, or of a word in memory
+    "thread-state",  #: what another thread did, or what this one lacks
+    "signal-sender",  #: the process that sent the signal
+    "sender-command",  #: its command line
+    # Code
+    "python-line",  #: the Python line that was executing
+    "source-line",  #: the text of a line
+    "native-stack",  #: frames of the native stack
+    "recursion",  #: frames that repeat
+    "stack-bounds",  #: the address, the stack pointer and the thread's stack
+    "exception",  #: the exception that reached the top of the program
+    "printed",  #: what the C library printed before abort()
+    "log-line",  #: another line that was printed or logged
+    # Memory
+    "storage",  #: the storage of the address, or beside it
+    "storage-lifetime",  #: earlier owners of the same memory
+    "allocation",  #: where, when and by whom a storage was allocated
+    "free",  #: where, when and by whom it was freed
+    "release",  #: why memory was released, or what holds a tensor now
+    "ddp-bucket",  #: the DDP bucket of a storage
+    "fsdp-unit",  #: the FSDP unit of a storage
+    "tensor",  #: a tensor that the function was given
+    "index",  #: a value that an address was computed from
+    "address-sum",  #: address = storage + scale * index
+    "overrun",  #: an access that ran on from a storage without a gap
+    "neighbor",  #: what lies beside the storage
+    "guard",  #: what guard mode saw
+    "alignment",  #: how an address is aligned
+    "mapping",  #: the memory map at an address
+    "mapped-file",  #: size of a mapped file, and of the part that is mapped
+    "file-system",  #: room on the file system of a file
+    # Collectives and processes
+    "collective-state",  #: a collective that was open, or that none was
+    "collective-call",  #: what ranks called
+    "call-site",  #: a line, and how often ranks called a collective from it
+    "process-group",  #: a process group, its ranks and backend
+    "rank-state",  #: what a rank did meanwhile
+    "death",  #: the death of a process, in the order of deaths
+    "exit-status",  #: how a process ended
+    # The machine
+    "kernel-log",  #: a line of the kernel's log, or that it has none
+    "memory-limit",  #: OOM kills, limit and use of a memory cgroup
+    "oom-count",  #: OOM kills of the whole machine
+    "memory-pressure",  #: time that processes waited for memory
+    "memory-use",  #: memory of the process or the machine
+    "agent",  #: torchrun's agent, which may have sent a signal
+    "scheduler",  #: a scheduler that may have sent it
+    "memory-killer",  #: a program that may have sent it
+    # CUDA
+    "device-memory",  #: memory of a device
+    "cuda-stream",  #: work on a stream, or its failure
+    "cuda-graph",  #: a CUDA graph and its inputs
+    "cuda-launch",  #: how far a line of Python and a kernel are apart
+    "xid",  #: the driver's message about an error of a device
+    "gpu-core",  #: what the device's core dump says
+    # Circumstances
+    "library",  #: a loaded library
+    "environment",  #: an environment variable
+    "known-crash",  #: a known crash whose facts all hold
+    "other",
+]
 
 
-class Evidence(str):
-    """One fact that a finding rests on, as a sentence.
+class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """What a piece of evidence is about, for programs; keys that do not apply are left out."""
 
-    `kind` says what it is about, so that a view that shows the fact elsewhere can leave it out: the "signal" and the
-    access, the "python-line", the "sender-command", what the C library "printed", or, with `ranks` and `call` as in
-    `MismatchVariant`, a "call".
-    """
+    kind: str  #: one of the kinds below; may grow
+    rank: int | None = None
+    ranks: list[int] | None = None
+    pid: int | None = None
+    host: str | None = None
+    tid: int | None = None  #: of a thread
+    thread: str | None = None  #: name of a thread
+    step: int | None = None  #: training step
+    time: int | None = None  #: ns since the run started
+    duration_ns: int | None = None
+    signal: str | None = None  #: e.g. "SIGSEGV"
+    code: str | None = None  #: e.g. "SEGV_MAPERR"
+    exit_code: int | None = None
+    access: str | None = None  #: "read", "write" or "execute"
+    addr: str | None = None  #: the address that was used; of a mapping or stack, where it begins
+    nbytes: int | None = None  #: size of the access, storage, file or stack
+    instruction: str | None = None
+    register: str | None = None
+    value: int | None = None  #: of the register, word, index or divisor
+    base: str | None = None  #: first address of the storage
+    offset_bytes: int | None = None  #: from `base` to the address
+    scale: int | None = None  #: bytes of an element
+    tensor: str | None = None  #: name of a tensor, parameter or gradient
+    tensors: list[str] | None = None
+    module: str | None = None
+    bucket: int | None = None  #: index of the DDP bucket
+    generation: int | None = None  #: of its layout
+    python: PythonFrame | None = None
+    frames: list[str] | None = None  #: innermost first
+    function: str | None = None  #: native function
+    autograd_node: str | None = None
+    path: str | None = None  #: of a file or library
+    permissions: str | None = None  #: of a mapping, as in /proc/PID/maps
+    group: str | None = None  #: process group
+    op: str | None = None  #: collective or operator
+    sequence_nr: int | None = None  #: of the collective in its group
+    state: str | None = None  #: e.g. of the collective or the storage
+    call: str | None = None  #: as in `MismatchVariant`
+    count: int | None = None
+    limit: int | None = None  #: what `count` or `nbytes` may reach
+    device: str | None = None
+    stream: str | None = None
+    cuda_graph: int | None = None
+    xid: int | None = None
+    variable: str | None = None  #: of the environment
+    command: list[str] | None = None
+    text: str | None = None  #: quoted: a message, a line of a log or of source
+    id: str | None = None  #: of a known crash (docs/reference/known-crashes.md)
+    result: str | None = None  #: of a search: "found", "not found" or "not readable"
 
-    __slots__ = ("call", "kind", "ranks")
 
-    kind: EvidenceKind
-    ranks: tuple[int, ...]
-    call: str | None
+class Evidence(Fact, frozen=True, kw_only=False):
+    """One fact that a finding rests on, and its sentence: `Evidence("free", "freed at ...", addr="0x7f...")`."""
 
-    def __new__(
-        cls, text: str, kind: EvidenceKind = "other", *, ranks: tuple[int, ...] = (), call: str | None = None
-    ) -> Evidence:
-        """A sentence of some kind."""
-        self = super().__new__(cls, text)
-        self.kind, self.ranks, self.call = kind, ranks, call
-        return self
+    kind: FactKind
+    sentence: str
 
-    def with_text(self, text: str) -> Evidence:
-        """The same fact in other words."""
-        return Evidence(text, self.kind, ranks=self.ranks, call=self.call)
-
-
-class Quotation(str):
-    """A headline that has type and message of the exception that ended a process: they need not be shown again."""
-
-    __slots__ = ()
-
-    def with_text(self, text: str) -> Quotation:
-        """The same in other words."""
-        return Quotation(text)
+    @property
+    def fact(self) -> Fact:
+        """The same without the sentence."""
+        return Fact(**{name: getattr(self, name) for name in Fact.__struct_fields__})

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer.report.evidence import Evidence as Evidence
-from pytracer.report.evidence import Quotation as Quotation
+from pytracer.report.evidence import Fact as Fact
+from pytracer.report.evidence import FactKind as FactKind
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
 from pytracer.report.process import CudaGraph as CudaGraph
@@ -108,7 +109,9 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
     pid: int | None = None
     summary: str | None = None
     advice: str | None = None
-    evidence: list[Evidence] | None = None
+    evidence: list[str] | None = None  #: sentences
+    facts: list[Fact] | None = None  #: what each sentence of `evidence` is about, in its order
+    quotes_exception: bool | None = None  #: `summary` has type and message of the exception that ended the process
 
 
 class Finding(Part, frozen=True):
@@ -118,7 +121,9 @@ class Finding(Part, frozen=True):
     confidence: str | None = None  #: "certain", "likely" or "possible"
     ranks: list[int] | None = None
     summary: str | None = None
-    evidence: list[Evidence] | None = None
+    evidence: list[str] | None = None  #: sentences
+    facts: list[Fact] | None = None  #: as in `Verdict`
+    quotes_exception: bool | None = None  #: as in `Verdict`
     missing: list[str] | None = None  #: what would be needed for more confidence
     advice: str | None = None
 

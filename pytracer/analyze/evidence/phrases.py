@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
@@ -11,7 +12,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Evidence, Origin
+from pytracer.report.job import Evidence, GuardDamage, LastCollective, Origin, StorageReport
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
@@ -43,21 +44,36 @@ def fault_evidence(view: ProcessView) -> Evidence:
     )
     size = f" {fault.size} bytes at" if fault and fault.size else ""
     instruction = f", {fault.instruction}" if fault and fault.instruction else ""
-    return Evidence(f"{name}{code}: {access}{size} {addr}{instruction}", "signal")
+    return Evidence(
+        "access",
+        f"{name}{code}: {access}{size} {addr}{instruction}",
+        signal=signal.name if signal else None,
+        code=signal.code if signal else None,
+        access=fault.access if fault else None,
+        nbytes=fault.size if fault else None,
+        addr=fault.addr if fault else None,
+        instruction=fault.instruction if fault else None,
+    )
+
+
+def abort_evidence(view: ProcessView) -> Evidence:
+    """That the process raised SIGABRT, which the handler saw or only its parent."""
+    words = "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process"
+    return Evidence("signal", words, signal="SIGABRT", pid=view.process.snapshot.pid)
 
 
 def python_evidence(view: ProcessView) -> Evidence | None:
     """The Python line that was executing."""
     frame = view.python_frame
-    return Evidence(f"the Python code was at {place_words(frame)}", "python-line") if frame else None
+    return Evidence("python-line", f"the Python code was at {place_words(frame)}", python=frame) if frame else None
 
 
 def printed_evidence(text: str | None) -> Evidence | None:
     """What the C library printed before it called abort()."""
-    return Evidence(f"the C library printed: {text}", "printed") if text else None
+    return Evidence("printed", f"the C library printed: {text}", text=text) if text else None
 
 
-def collective_evidence(views: Sequence[ProcessView]) -> str | None:
+def collective_evidence(views: Sequence[ProcessView]) -> Evidence | None:
     """Whether a collective was open when these processes died; None when collectives were not recorded."""
     ranks = [view for view in views if view.process.role == "rank" and _records_collectives(view)]
     states = [view.last_collective for view in ranks]
@@ -65,15 +81,24 @@ def collective_evidence(views: Sequence[ProcessView]) -> str | None:
         return None
     queued = next((item for item in states if item is not None and item.state == "queued"), None)
     if queued is not None:
-        return (
+        return collective_state(
+            queued,
             f"{queued.op} (sequence number {queued.sequence_nr}) had been queued on the device; "
-            "how far it got is not known"
+            "how far it got is not known",
         )
     still_open = [item for item in states if item is not None and item.state in ("scheduled", "started")]
     if not still_open:
-        return "no collective was open"
-    return (
-        f"{still_open[0].op} (sequence number {still_open[0].sequence_nr}) was {still_open[0].state} and not completed"
+        return Evidence("collective-state", "no collective was open", state="none open")
+    first = still_open[0]
+    return collective_state(
+        first, f"{first.op} (sequence number {first.sequence_nr}) was {first.state} and not completed"
+    )
+
+
+def collective_state(call: LastCollective, sentence: str) -> Evidence:
+    """How far a collective had come, in some words."""
+    return Evidence(
+        "collective-state", sentence, group=call.group, op=call.op, sequence_nr=call.sequence_nr, state=call.state
     )
 
 
@@ -84,10 +109,37 @@ def _records_collectives(view: ProcessView) -> bool:
     return view.last_collective is not None or silent
 
 
-def origin_words(verb: str, origin: Origin | None) -> str | None:
-    """`freed at train.py:12 in step (inside .../distributed.py:1641 in _rebuild), by autograd node X, step 3`."""
+def allocation_evidence(storage: StorageReport | GuardDamage | None, verb: str = "allocated") -> Evidence | None:
+    """By whom, where and when a storage was allocated, or `verb` "made"."""
+    return _origin("allocation", verb, storage, storage.allocated) if storage is not None else None
+
+
+def free_evidence(storage: StorageReport | GuardDamage | None) -> Evidence | None:
+    """By whom, where and when a storage was freed."""
+    return _origin("free", "freed", storage, storage.freed) if storage is not None else None
+
+
+def _origin(
+    kind: Literal["allocation", "free"], verb: str, storage: StorageReport | GuardDamage, origin: Origin | None
+) -> Evidence | None:
     if origin is None:
         return None
+    return Evidence(
+        kind,
+        origin_words(verb, origin),
+        base=storage.base,
+        nbytes=storage.nbytes,
+        tensor=next(iter(storage.names or ()), None) if isinstance(storage, StorageReport) else None,
+        python=origin.caller or origin.python,
+        autograd_node=origin.autograd_node,
+        step=origin.step,
+        time=origin.time,
+        thread=origin.thread,
+    )
+
+
+def origin_words(verb: str, origin: Origin) -> str:
+    """`freed at train.py:12 in step (inside .../distributed.py:1641 in _rebuild), by autograd node X, step 3`."""
     place = origin.caller or origin.python
     parts = [f"{verb} at {place_words(place)}" if place else f"{verb} at an unrecorded place"]
     if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
@@ -101,7 +153,7 @@ def origin_words(verb: str, origin: Origin | None) -> str | None:
     return ", ".join(parts)
 
 
-def storage_words(view: ProcessView) -> str | None:
+def storage_evidence(view: ProcessView) -> Evidence | None:
     """Which storage, how large, and where in it."""
     place = view.place
     if place is None or place.storage is None:
@@ -109,20 +161,44 @@ def storage_words(view: ProcessView) -> str | None:
     storage = place.storage
     kind = origin_phrase(origin_kind(storage), storage.file)
     what = f"a {storage.state} storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
-    return f"the address is {offset_words(place)} {what}" + (f" ({kind})" if kind else "")
+    return Evidence(
+        "storage",
+        f"the address is {offset_words(place)} {what}" + (f" ({kind})" if kind else ""),
+        addr=hex_addr(place.addr),
+        base=hex_addr(storage.base),
+        nbytes=storage.nbytes,
+        offset_bytes=place.addr - storage.base,
+        state=storage.state,
+        tensor=next(iter(place.names), None),
+        path=storage.file,
+    )
 
 
-def earlier_words(view: ProcessView) -> str | None:
+def earlier_evidence(view: ProcessView) -> Evidence | None:
     """What the same memory was before: a pointer may be older than the last owner."""
     earlier = view.place.earlier if view.place else ()
-    return f"before that, the same memory was {list_words(earlier)}" if earlier else None
+    if not earlier:
+        return None
+    return Evidence(
+        "storage-lifetime", f"before that, the same memory was {list_words(earlier)}", tensors=list(earlier)
+    )
 
 
-def bucket_words(view: ProcessView) -> str | None:
+def bucket_evidence(view: ProcessView) -> Evidence | None:
     """The DDP bucket, its parameters and the one at the offset."""
     bucket = view.place.bucket if view.place else None
     if bucket is None:
         return None
     holds = f", which held the gradients of {list_words(bucket.parameters)}" if bucket.parameters else ""
     at = f"; at that offset lay the gradient of {bucket.parameter}" if bucket.parameter else ""
-    return f"that storage was {bucket.name}{holds}{at}"
+    return Evidence(
+        "ddp-bucket",
+        f"that storage was {bucket.name}{holds}{at}",
+        module=bucket.module,
+        bucket=bucket.index,
+        generation=bucket.generation,
+        nbytes=bucket.nbytes,
+        offset_bytes=bucket.offset_bytes,
+        tensor=bucket.parameter,
+        tensors=list(bucket.parameters),
+    )

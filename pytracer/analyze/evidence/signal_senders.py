@@ -57,4 +57,9 @@ def command_evidence(view: ProcessView) -> Evidence | None:
     sent = deadly_signal(view)
     if sent is None or not sent.command:
         return None
-    return Evidence(f"the sender's command line was: {' '.join(sent.command)}", "sender-command")
+    return Evidence(
+        "sender-command",
+        f"the sender's command line was: {' '.join(sent.command)}",
+        pid=sent.sender_pid or None,
+        command=list(sent.command),
+    )

@@ -46,12 +46,16 @@ class NoFinding:
 
 @dataclass(frozen=True)
 class Description:
-    """A judgement in words. None among evidence and missing is left out."""
+    """A judgement in words. None among evidence and missing is left out.
+
+    `quotes_exception`: the summary has type and message of the exception that ended the process.
+    """
 
     summary: str
-    evidence: Sequence[str | None]
+    evidence: Sequence[Evidence | str | None]
     advice: str
     missing: Sequence[str | None] = ()
+    quotes_exception: bool = False
 
 
 class Rule(Protocol[F]):
@@ -98,12 +102,15 @@ def merge_alike(
 
 def finding(rule: str, judgement: Judgement[F], words: Description) -> Finding:
     """A judgement and its words, as the report has them."""
+    evidence = [item if isinstance(item, Evidence) else Evidence("other", item) for item in words.evidence if item]
     return Finding(
         id=rule,
         confidence=judgement.confidence,
         ranks=sorted({rank for view in judgement.views if (rank := _rank_or_parents(view)) is not None}),
         summary=words.summary,
-        evidence=[item if isinstance(item, Evidence) else Evidence(item) for item in words.evidence if item],
+        evidence=[item.sentence for item in evidence],
+        facts=[item.fact for item in evidence],
+        quotes_exception=words.quotes_exception or None,
         missing=[item for item in words.missing if item],
         advice=words.advice,
     )

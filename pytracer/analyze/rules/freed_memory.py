@@ -5,23 +5,24 @@ from __future__ import annotations
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
+from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.phrases import (
     access_verb,
-    bucket_words,
+    allocation_evidence,
+    bucket_evidence,
     collective_evidence,
-    earlier_words,
+    earlier_evidence,
     fault_evidence,
-    origin_words,
+    free_evidence,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
-from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Origin
 
@@ -49,13 +50,13 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
             f"{_where(view)}, {_released(view, release)}.",
             [
                 fault_evidence(view),
-                storage_words(view),
-                guard_words(view),
-                bucket_words(view),
-                unit_words(view),
-                earlier_words(view),
-                origin_words("allocated", storage.allocated if storage else None),
-                origin_words("freed", storage.freed if storage else None),
+                storage_evidence(view),
+                guard_evidence(view),
+                bucket_evidence(view),
+                unit_evidence(view),
+                earlier_evidence(view),
+                allocation_evidence(storage),
+                free_evidence(storage),
                 *(release.evidence if release else ()),
                 python_evidence(view),
                 collective_evidence(judgement.views),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pytracer.analyze.address_space.address_info import UnitLife
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Evidence
 
 
-def unit_words(view: ProcessView) -> str | None:
+def unit_evidence(view: ProcessView) -> Evidence | None:
     """What the unit used the storage for, and the parameter at the offset."""
     unit = _unit(view)
     if unit is None:
@@ -17,7 +18,17 @@ def unit_words(view: ProcessView) -> str | None:
         whose = f" of rank {unit.shard_of_rank}'s shard" if unit.shard_of_rank is not None else ""
         part = "the gradient of " if unit.what.startswith("reduce-scatter") else ""
         here = f"; at that offset lay {part}{unit.parameter}, byte {unit.parameter_offset_bytes}{whose}"
-    return f"that storage was {unit.name} ({unit.wrapper or 'FSDP'}){here}"
+    return Evidence(
+        "fsdp-unit",
+        f"that storage was {unit.name} ({unit.wrapper or 'FSDP'}){here}",
+        module=unit.unit,
+        nbytes=unit.nbytes,
+        offset_bytes=unit.offset_bytes,
+        rank=unit.shard_of_rank,
+        state=unit.state,
+        tensor=unit.parameter,
+        tensors=list(unit.parameters),
+    )
 
 
 def sharded_unit(view: ProcessView) -> UnitLife | None:

@@ -155,9 +155,11 @@ def test_exception_text_is_not_markup(run: Path) -> None:
 
 def test_evidence_that_has_a_row_is_left_out_by_its_kind() -> None:
     """Its words decide nothing."""
-    kept = r.Evidence("the Python code was at no place: SIGSEGV, the sender's command line")
-    said = [r.Evidence(f"in other words {kind}", kind) for kind in ("signal", "python-line", "sender-command")]
+    kept = "the Python code was at no place: SIGSEGV, the sender's command line"
+    shown = ("signal", "access", "python-line", "sender-command")
+    evidence = [kept, *(f"in other words {kind}" for kind in shown)]
+    facts = [r.Fact(kind="other"), *(r.Fact(kind=kind) for kind in shown)]
     process = r.ProcessReport(pid=7, signal=r.Signal(name="SIGSEGV"))
-    verdict = r.Verdict(class_="unknown", pid=7, summary="It died.", evidence=[kept, *said])
+    verdict = r.Verdict(class_="unknown", pid=7, summary="It died.", evidence=evidence, facts=facts)
     text = render_text(r.Report(verdict=verdict, processes=[process]))
     assert kept in text and "in other words" not in text

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
-from pytracer.analyze.collectives.description import at_place, call_words, group_words, span_words, value_of
+from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.deaths.attribution import abort_words, symptom_words, views_of
 from pytracer.analyze.naming import short_file
@@ -198,7 +198,17 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
 def _side(item: Variant, match: GroupMatch) -> Evidence:
     call = call_words(item.call, match)
     text = f"{span_words(item.ranks)}: {call}{at_place(item.call)}, {item.call.state}"
-    return Evidence(text, "call", ranks=tuple(item.ranks), call=call)
+    return Evidence(
+        "collective-call",
+        text,
+        ranks=list(item.ranks),
+        group=match.name,
+        op=item.call.op,
+        sequence_nr=item.call.sequence_nr,
+        state=item.call.state,
+        call=call,
+        python=place_of(item.call),
+    )
 
 
 def _more(found: Mismatch) -> str | None:

@@ -22,11 +22,12 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.device_memory import device_confidence, device_driver, device_words
 from pytracer.analyze.evidence.phrases import (
     access_verb,
-    bucket_words,
+    allocation_evidence,
+    bucket_evidence,
     collective_evidence,
     fault_evidence,
+    free_evidence,
     in_function,
-    origin_words,
     python_evidence,
 )
 from pytracer.analyze.naming import introduction, place_words
@@ -55,11 +56,11 @@ class DevicePointerOnHost(MemoryFaultRule[None]):
             [
                 fault_evidence(view),
                 _owner(view),
-                bucket_words(view),
+                bucket_evidence(view),
                 _stream(view),
                 _graph(view),
-                origin_words("allocated", view.storage.allocated if view.storage else None),
-                origin_words("freed", view.storage.freed if view.storage else None),
+                allocation_evidence(view.storage),
+                free_evidence(view.storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

@@ -20,7 +20,13 @@ from collections.abc import Sequence
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
-from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_evidence,
+)
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -58,7 +64,7 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
                 fault_evidence(view),
                 _room(file),
                 _size(file),
-                storage_words(view) if view.place is not None and view.place.kind == "in-storage" else None,
+                storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
             _HUGE_ADVICE if file.is_huge else _ADVICE,

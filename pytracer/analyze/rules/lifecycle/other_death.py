@@ -22,12 +22,12 @@ from pytracer.analyze.evidence.alignment import needed_alignment
 from pytracer.analyze.evidence.oom import oom_trace
 from pytracer.analyze.evidence.phrases import (
     access_verb,
-    bucket_words,
+    bucket_evidence,
     collective_evidence,
     fault_evidence,
     in_function,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.sigkill import elimination
@@ -42,7 +42,7 @@ from pytracer.analyze.platform.signals import (
     signal_name,
 )
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
-from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, VerdictClass
 
@@ -81,7 +81,7 @@ class OtherDeath:
         says, advice, missing = _words(job, view, judgement.found)
         evidence = [
             fault_evidence(view) if view.is_fault else command_evidence(view),
-            *((storage_words(view), bucket_words(view), unit_words(view)) if view.is_fault else ()),
+            *((storage_evidence(view), bucket_evidence(view), unit_evidence(view)) if view.is_fault else ()),
             python_evidence(view),
             collective_evidence(judgement.views),
         ]

@@ -96,7 +96,12 @@ def _signal_later(view: ProcessView) -> Evidence | None:
     signal = view.signal
     if view.process.status_kind != "signaled" or signal is None:
         return None
-    return Evidence(f"{signal.name} ended the process later, while it was shutting down", "signal")
+    return Evidence(
+        "signal",
+        f"{signal.name} ended the process later, while it was shutting down",
+        signal=signal.name,
+        code=signal.code,
+    )
 
 
 def _left_early(job: JobView, views: Sequence[ProcessView]) -> str | None:

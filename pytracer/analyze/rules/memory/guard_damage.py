@@ -16,11 +16,12 @@ purpose and knows torch's padding is not known to exist.
 from __future__ import annotations
 
 from pytracer._text import count_words, size_words
-from pytracer.analyze.evidence.phrases import origin_words
+from pytracer.analyze.evidence.phrases import allocation_evidence, free_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.report import job as r
+from pytracer.report.job import Evidence
 
 _LISTED = 3
 
@@ -53,7 +54,7 @@ class GuardDamage:
             f"{introduction(judgement.views)} wrote {'before' if underrun else 'past the end of'} a storage of "
             f"{size_words(first.nbytes or 0)}{whose}; nothing faulted, and the data may be corrupt.",
             [line for item in found[:_LISTED] for line in _lines(item) if line]
-            + [f"... and {count_words(len(found) - _LISTED, 'more storage')}"] * (len(found) > _LISTED),
+            + [_more(len(found) - _LISTED)] * (len(found) > _LISTED),
             "Run it again with --guard=all,side:underrun: the write then faults where it happens."
             if underrun
             else "Run it again with --guard=all,align:4: the write then faults where it happens.",
@@ -61,7 +62,11 @@ class GuardDamage:
         )
 
 
-def _lines(item: r.GuardDamage) -> list[str | None]:
+def _more(count: int) -> Evidence:
+    return Evidence("guard", f"... and {count_words(count, 'more storage')}", count=count)
+
+
+def _lines(item: r.GuardDamage) -> list[Evidence | None]:
     offset, nbytes = item.offset_bytes or 0, item.nbytes or 0
     behind = f"{count_words(offset - nbytes, 'byte')} past the end of" if offset > nbytes else "right past the end of"
     where = f"{count_words(-offset, 'byte')} before" if offset < 0 else behind
@@ -70,7 +75,16 @@ def _lines(item: r.GuardDamage) -> list[str | None]:
     moment = "freed" if item.freed else "last looked at, at the end"
     what = f"{count_words(count, 'byte')}, the first one {where} the storage of {size_words(nbytes)} at {item.base}"
     return [
-        f"guard mode: {what}, had become {item.content}{cut} when it was {moment}",
-        origin_words("allocated", item.allocated),
-        origin_words("freed", item.freed),
+        Evidence(
+            "guard",
+            f"guard mode: {what}, had become {item.content}{cut} when it was {moment}",
+            base=item.base,
+            nbytes=nbytes,
+            offset_bytes=offset,
+            count=count,
+            text=item.content,
+            state="freed" if item.freed else "live",
+        ),
+        allocation_evidence(item),
+        free_evidence(item),
     ]

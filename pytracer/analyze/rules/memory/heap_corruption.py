@@ -49,7 +49,11 @@ class HeapCorruption:
         return Description(
             f"{introduction(judgement.views)} {_what(damage)}{below}.",
             [
-                Evidence("SIGABRT, sent by the process itself", "signal") if is_abort(view) else fault_evidence(view),
+                Evidence(
+                    "signal", "SIGABRT, sent by the process itself", signal="SIGABRT", pid=view.process.snapshot.pid
+                )
+                if is_abort(view)
+                else fault_evidence(view),
                 printed_evidence(damage.text),
                 python_evidence(view),
                 collective_evidence(judgement.views),

@@ -21,26 +21,27 @@ from collections.abc import Iterator
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.operands import COMPUTED
-from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_words
+from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.phrases import (
     access_verb,
-    bucket_words,
+    allocation_evidence,
+    bucket_evidence,
     collective_evidence,
     fault_evidence,
+    free_evidence,
     in_function,
-    origin_words,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
-from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, Evidence
 
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
@@ -69,13 +70,13 @@ class OutOfBounds(StorageFaultRule[None]):
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
             [
                 fault_evidence(view),
-                storage_words(view),
-                guard_words(view),
+                storage_evidence(view),
+                guard_evidence(view),
                 *_index(view),
                 *_neighbor(view),
-                bucket_words(view),
-                unit_words(view),
-                origin_words("allocated", storage.allocated if storage else None),
+                bucket_evidence(view),
+                unit_evidence(view),
+                allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -132,40 +133,64 @@ def _wrapped(view: ProcessView) -> bool:
     return count < 0 and 0 <= count + (1 << 32) < place.storage.nbytes // instruction.scale
 
 
-def _index(view: ProcessView) -> Iterator[str]:
+def _index(view: ProcessView) -> Iterator[Evidence]:
     """Which register pointed into the storage, and what was added to it."""
     place, instruction = view.place, view.instruction
     if place is None or place.storage is None or place.register is None or instruction is None:
         return
     count = _count(view)
     if count is None:
-        yield f"{place.register} pointed into that storage; what was added to it led out of it"
+        words = f"{place.register} pointed into that storage; what was added to it led out of it"
+        yield Evidence("register-value", words, register=place.register, base=hex_addr(place.storage.base))
         return
     room = place.storage.nbytes // instruction.scale
-    yield (
+    yield Evidence(
+        "index",
         f"{place.register} pointed into that storage; the index in {instruction.index} was {count}, in units of "
-        f"{instruction.scale} bytes, of which the storage has {room}"
+        f"{instruction.scale} bytes, of which the storage has {room}",
+        base=hex_addr(place.storage.base),
+        register=instruction.index,
+        value=count,
+        scale=instruction.scale,
+        limit=room,
     )
     if _wrapped(view):
-        yield f"without its sign the index is {count + (1 << 32)}, which is inside: it was computed in 32 bits"
+        yield Evidence(
+            "index",
+            f"without its sign the index is {count + (1 << 32)}, which is inside: it was computed in 32 bits",
+            value=count + (1 << 32),
+            limit=room,
+        )
 
 
-def _neighbor(view: ProcessView) -> Iterator[str]:
+def _neighbor(view: ProcessView) -> Iterator[Evidence]:
     """What the access ran into: the storage on the other side, or one that had been freed there."""
     place, fault = view.place, view.fault
     if place is None or fault is None or place.storage is None:
         return
     for life in (fault.earlier_lives or [])[:1]:
-        freed = origin_words("freed", life.freed)
-        yield f"where it went, there had been a storage of {size_words(life.nbytes or 0)}" + (
-            f", {freed}" if freed else ""
+        freed = free_evidence(life)
+        yield Evidence(
+            "storage-lifetime",
+            f"where it went, there had been a storage of {size_words(life.nbytes or 0)}"
+            + (f", {freed.sentence}" if freed else ""),
+            base=life.base,
+            nbytes=life.nbytes,
+            state=life.state,
+            time=life.freed.time if life.freed else None,
         )
     for item in fault.neighbors or []:
         if item.storage is not None and item.storage.base != hex_addr(place.storage.base):
             name = f" ({item.storage.names[0]})" if item.storage.names else ""
             side = "behind" if item.side == "above" else "before"
             what = f"{size_words(item.storage.nbytes or 0)} at {item.storage.base}{name}"
-            yield f"the next storage {side} the address is {what}"
+            yield Evidence(
+                "neighbor",
+                f"the next storage {side} the address is {what}",
+                base=item.storage.base,
+                nbytes=item.storage.nbytes,
+                tensor=next(iter(item.storage.names or ()), None),
+            )
 
 
 def _unproven(view: ProcessView) -> str | None:

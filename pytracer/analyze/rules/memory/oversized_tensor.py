@@ -18,12 +18,12 @@ from pytracer._text import size_words
 from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
+    allocation_evidence,
     collective_evidence,
     fault_evidence,
     in_function,
-    origin_words,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction, place_words
@@ -60,9 +60,9 @@ class OversizedTensor(StorageFaultRule[int]):
             f"{claimed}, of which at most {size_words(judgement.found)} exist.",
             [
                 fault_evidence(view),
-                storage_words(view),
+                storage_evidence(view),
                 "the storage begins in the heap, and the heap ends before the address",
-                origin_words("made", storage.allocated if storage else None),
+                allocation_evidence(storage, "made"),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

@@ -19,19 +19,19 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.phrases import (
-    bucket_words,
+    bucket_evidence,
     collective_evidence,
     fault_evidence,
     in_function,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
-from pytracer.analyze.tensors.fsdp_words import unit_words
+from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
 
 SEGV_ACCERR = 2
@@ -66,9 +66,9 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
             [
                 fault_evidence(view),
                 f"the memory's permissions were {mapping.permissions}" if mapping else None,
-                storage_words(view),
-                bucket_words(view),
-                unit_words(view),
+                storage_evidence(view),
+                bucket_evidence(view),
+                unit_evidence(view),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

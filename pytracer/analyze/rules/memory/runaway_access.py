@@ -22,10 +22,10 @@ from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.phrases import (
     access_verb,
+    allocation_evidence,
     collective_evidence,
     fault_evidence,
     in_function,
-    origin_words,
     python_evidence,
 )
 from pytracer.analyze.evidence.variables import line_words, variable_of
@@ -69,7 +69,7 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
                 "the recording of this process lay on the way: what it had of storages is overwritten"
                 if found.through_recording and view.fault is not None and view.fault.access == "write"
                 else None,
-                origin_words("allocated", storage.allocated if storage else None),
+                allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

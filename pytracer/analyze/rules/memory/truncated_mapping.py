@@ -19,7 +19,13 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
-from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence, storage_words
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_evidence,
+)
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -52,7 +58,7 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
                 _extent(file),
                 _sizes(file),
                 "the file has been deleted or replaced since it was mapped" if file.deleted else None,
-                storage_words(view) if view.place is not None and view.place.kind == "in-storage" else None,
+                storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
             "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "

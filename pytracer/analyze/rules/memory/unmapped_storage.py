@@ -19,10 +19,10 @@ from __future__ import annotations
 from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
+    allocation_evidence,
     fault_evidence,
-    origin_words,
     python_evidence,
-    storage_words,
+    storage_evidence,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
@@ -62,9 +62,9 @@ class UnmappedStorage(StorageFaultRule[None]):
             "memory was unmapped.",
             [
                 fault_evidence(view),
-                storage_words(view),
+                storage_evidence(view),
                 _where(view),
-                origin_words("made", storage.allocated if storage else None),
+                allocation_evidence(storage, "made"),
                 python_evidence(view),
             ],
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "

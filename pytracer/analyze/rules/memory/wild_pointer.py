@@ -187,7 +187,14 @@ def _branch(jump: Jump) -> Evidence:
     """The branch that the processor refused; the kernel gives no address for it."""
     target = f" to {hex_addr(jump.target)}" if jump.target is not None else ""
     where = "where no process can have memory (not canonical on x86-64)"
-    return Evidence(f"SIGSEGV (SI_KERNEL): {jump.how}{target}, {where}", "signal")
+    return Evidence(
+        "access",
+        f"SIGSEGV (SI_KERNEL): {jump.how}{target}, {where}",
+        signal="SIGSEGV",
+        code="SI_KERNEL",
+        access="execute",
+        addr=hex_addr(jump.target) if jump.target is not None else None,
+    )
 
 
 def _not_null(view: ProcessView) -> str | None:

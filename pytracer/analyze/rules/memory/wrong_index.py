@@ -23,10 +23,10 @@ from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.phrases import (
     access_verb,
+    allocation_evidence,
     collective_evidence,
     fault_evidence,
     in_function,
-    origin_words,
     python_evidence,
 )
 from pytracer.analyze.evidence.variables import line_words, variable_of
@@ -66,7 +66,7 @@ class WrongIndex(StorageFaultRule[Formation]):
                 fault_evidence(view),
                 _sum(found),
                 *_origin(view, found),
-                origin_words("allocated", storage.allocated if storage else None),
+                allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

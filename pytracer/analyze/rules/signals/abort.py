@@ -32,11 +32,10 @@ from pytracer.analyze.evidence.aborts import (
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_stack import functions
-from pytracer.analyze.evidence.phrases import collective_evidence, printed_evidence, python_evidence
+from pytracer.analyze.evidence.phrases import abort_evidence, collective_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence, Quotation
 
 MESSAGE_CHARACTERS = 200
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
@@ -138,12 +137,9 @@ class Abort:
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
-            Quotation(summary) if way.quotes_exception else summary,
+            summary,
             [
-                Evidence(
-                    "SIGABRT, sent by the process itself" if view.crash else "SIGABRT was the status of the process",
-                    "signal",
-                ),
+                abort_evidence(view),
                 printed_evidence(printed(view)),
                 python_evidence(view),
                 collective_evidence(judgement.views),
@@ -153,6 +149,7 @@ class Abort:
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
+            way.quotes_exception,
         )
 
 

@@ -60,7 +60,13 @@ class Arithmetic(FaultRule[Division | None]):
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}.",
             [
-                Evidence(f"SIGFPE ({signal.code if signal else '?'}){text}", "signal"),
+                Evidence(
+                    "signal",
+                    f"SIGFPE ({signal.code if signal else '?'}){text}",
+                    signal="SIGFPE",
+                    code=signal.code if signal else None,
+                    instruction=view.instruction.text if view.instruction else None,
+                ),
                 _operand(division),
                 _dividend(view, division),
                 python_evidence(view),

@@ -50,7 +50,11 @@ class ForbiddenSystemCall(FaultRule[str | None]):
             f"{',' if name and view.function else ''}{in_function(view)}.",
             [
                 Evidence(
-                    f"SIGSYS ({signal.code if signal else '?'})" + (f", system call {name}" if name else ""), "signal"
+                    "signal",
+                    f"SIGSYS ({signal.code if signal else '?'})" + (f", system call {name}" if name else ""),
+                    signal="SIGSYS",
+                    code=signal.code if signal else None,
+                    function=name,
                 ),
                 python_evidence(view),
                 collective_evidence(judgement.views),

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._text import hex_addr
 from pytracer.analyze.evidence.native_stack import code_words, image_at
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, missing_operands, python_evidence
 from pytracer.analyze.naming import introduction
@@ -75,7 +76,13 @@ class IllegalInstruction(FaultRule[_Reading]):
         return Description(
             f"{introduction(judgement.views)} {_what(reading)}{in_function(view)}.",
             [
-                Evidence(f"SIGILL ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
+                Evidence(
+                    "signal",
+                    f"SIGILL ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}",
+                    signal="SIGILL",
+                    code=signal.code if signal else None,
+                    addr=hex_addr(crash.pc),
+                )
                 if crash
                 else None,
                 _bytes_words(view, reading),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer._text import hex_addr
 from pytracer.analyze.evidence.native_stack import code_words
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
@@ -54,7 +55,13 @@ class Trap(FaultRule[None]):
         return Description(
             f"{introduction(judgement.views)} {_WHAT.get(code, 'was stopped by a trap')}{in_function(view)}.",
             [
-                Evidence(f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}", "signal")
+                Evidence(
+                    "signal",
+                    f"SIGTRAP ({signal.code if signal else '?'}) in {code_words(crash, crash.pc)}",
+                    signal="SIGTRAP",
+                    code=signal.code if signal else None,
+                    addr=hex_addr(crash.pc),
+                )
                 if crash
                 else None,
                 python_evidence(view),
