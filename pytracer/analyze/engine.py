@@ -157,10 +157,10 @@ def _recognized(judgement: Judgement[Any], words: Description) -> Description:
     The advice of a known crash replaces the general one; a mere possibility is added to it.
     """
     known = known_crash(judgement.views[0], judgement.verdict_class)
-    if known is None or known.says in words.evidence:
+    if known is None or known.evidence in words.evidence:
         return words
     advice = f"{words.advice} {known.advice}" if known.confidence == "possible" else known.advice
-    return replace(words, evidence=[known.says, *words.evidence], advice=advice)
+    return replace(words, evidence=[known.evidence, *words.evidence], advice=advice)
 
 
 def _verdict(concluded: Concluded) -> r.Verdict:

@@ -40,6 +40,7 @@ FactKind = Literal[
     "tensor",  #: a tensor that the function was given
     "index",  #: a value that an address was computed from
     "address-sum",  #: address = storage + scale * index
+    "address-bits",  #: what the bits of an address say: no canonical address, one bit beside a known one
     "overrun",  #: an access that ran on from a storage without a gap
     "neighbor",  #: what lies beside the storage
     "guard",  #: what guard mode saw
@@ -129,7 +130,7 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     variable: str | None = None  #: of the environment
     command: list[str] | None = None
     text: str | None = None  #: quoted: a message, a line of a log or of source
-    id: str | None = None  #: of a known crash (docs/reference/known-crashes.md)
+    id: str | None = None  #: of a known crash (docs/reference/known-crashes.md); type of an exception
     result: str | None = None  #: of a search: "found", "not found" or "not readable"
 
 

@@ -13,7 +13,7 @@ from pytracer.analyze.known.versions import in_range
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.report.job import Confidence, VerdictClass
+from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 _CITED = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _KNOWN_AS = {"certain": "known as {}: {}", "likely": "looks like {}: {}", "possible": "possibly {}: {}"}
@@ -33,6 +33,11 @@ class KnownCrash:
     what: str
     says: str
     advice: str
+
+    @property
+    def evidence(self) -> Evidence:
+        """That it is known."""
+        return Evidence("known-crash", self.says, id=self.id, state=self.confidence)
 
 
 def known_crash(view: ProcessView, verdict_class: VerdictClass | None = None) -> KnownCrash | None:

@@ -12,7 +12,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Evidence, GuardDamage, LastCollective, Origin, StorageReport
+from pytracer.report.job import Evidence, ExceptionReport, GuardDamage, LastCollective, Origin, StorageReport
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
@@ -66,6 +66,14 @@ def python_evidence(view: ProcessView) -> Evidence | None:
     """The Python line that was executing."""
     frame = view.python_frame
     return Evidence("python-line", f"the Python code was at {place_words(frame)}", python=frame) if frame else None
+
+
+def exception_evidence(exception: ExceptionReport | None) -> Evidence | None:
+    """Type and message of an uncaught exception."""
+    if exception is None:
+        return None
+    words = f"{exception.type}: {exception.message}"
+    return Evidence("exception", words, id=exception.type, text=exception.message)
 
 
 def printed_evidence(text: str | None) -> Evidence | None:

@@ -11,8 +11,9 @@ from pytracer.analyze.collectives.in_flight import FreedInFlight
 from pytracer.analyze.evidence.releases import Moved, Release
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.tensors.fsdp_words import sharded_words, sharding_advice
+from pytracer.analyze.tensors.fsdp_words import sharded_evidence, sharding_advice
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Evidence, PythonFrame
 
 _ADVICE = {
     "zero-grad": "ask for .grad's address after every backward(), or keep the gradients' memory with "
@@ -25,10 +26,10 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class ReleaseWords:
-    """`says` completes "memory, which ...", `advice` "train.py:12 in main ..."; `evidence` are sentences."""
+    """`says` completes "memory, which ...", `advice` "train.py:12 in main ..."; `evidence` says by what it is known."""
 
     says: str
-    evidence: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
     advice: str
 
 
@@ -39,20 +40,29 @@ def release_words(view: ProcessView, release: Release) -> ReleaseWords:
         return _rebuilt(view, by)
     if isinstance(by, UnitLife):
         says = f"FSDP released when it sharded {by.unit_words} again"
-        return ReleaseWords(says, (sharded_words(view, by),), sharding_advice(by))
+        return ReleaseWords(says, (sharded_evidence(view, by),), sharding_advice(by))
     if isinstance(by, FreedInFlight):
         return _collective(by)
     advice = f"used an address from before: {_ADVICE[release.kind]}."
     if isinstance(by, Moved):
-        return ReleaseWords(_moved(by), (f"{by.tensor.name} lies at {hex_addr(by.now.addr)} since",), advice)
-    line = (f"{place_words(by.line[0])} reads: {by.line[1]}",) if by.line is not None else ()
-    return ReleaseWords(by.did, line, advice)
+        now = hex_addr(by.now.addr)
+        moved = Evidence("release", f"{by.tensor.name} lies at {now} since", tensor=by.tensor.name, addr=now)
+        return ReleaseWords(_moved(by), (moved,), advice)
+    return ReleaseWords(by.did, (_line(*by.line),) if by.line is not None else (), advice)
+
+
+def _line(frame: PythonFrame, text: str) -> Evidence:
+    return Evidence("source-line", f"{place_words(frame)} reads: {text}", python=frame, text=text)
 
 
 def _rebuilt(view: ProcessView, bucket: BucketLife) -> ReleaseWords:
-    said = (
+    said = Evidence(
+        "release",
         f"DDP rebuilt the buckets of {bucket.module} at the start of the second forward: "
-        f"a layout newer than generation {bucket.generation} was recorded"
+        f"a layout newer than generation {bucket.generation} was recorded",
+        module=bucket.module,
+        bucket=bucket.index,
+        generation=bucket.generation,
     )
     advice = (
         "used an address from before the second forward: take the bucket's address in every iteration, "
@@ -61,7 +71,7 @@ def _rebuilt(view: ProcessView, bucket: BucketLife) -> ReleaseWords:
     return ReleaseWords("DDP released when it rebuilt its buckets", (said, *_views(view)), advice)
 
 
-def _views(view: ProcessView) -> Iterator[str]:
+def _views(view: ProcessView) -> Iterator[Evidence]:
     """With gradient_as_bucket_view every .grad was a view of the bucket: an address of .grad is as old as it."""
     place = view.place
     if place is None or place.storage is None:
@@ -70,15 +80,28 @@ def _views(view: ProcessView) -> Iterator[str]:
     gradients = [item.name for item in (*here, *others) if item.role == "gradient"]
     if gradients:
         more = f" and {count_words(len(gradients) - 1, 'other gradient')}" if len(gradients) > 1 else ""
-        yield f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it"
+        yield Evidence(
+            "ddp-bucket",
+            f"{gradients[0]}{more} lay in that bucket (gradient_as_bucket_view): addresses of .grad are stale with it",
+            tensors=gradients,
+        )
 
 
 def _collective(hit: FreedInFlight) -> ReleaseWords:
     item, at = hit.collective, hit.collective.caller or hit.collective.python
     where = f", called at {place_words(python_frame(at))}," if at else ""
+    said = Evidence(
+        "collective-state",
+        f"{item.op} (sequence number {item.sequence_nr}){where} worked on that storage and had not completed",
+        group=item.group,
+        op=item.op,
+        sequence_nr=item.sequence_nr,
+        state=item.state,
+        python=python_frame(at) if at else None,
+    )
     return ReleaseWords(
         f"was released before {item.op} on it had completed",
-        (f"{item.op} (sequence number {item.sequence_nr}){where} worked on that storage and had not completed",),
+        (said,),
         f"ran into it. Call wait() on the work of {item.op} before its tensors are resized, replaced or released.",
     )
 

@@ -39,14 +39,21 @@ def sharded_unit(view: ProcessView) -> UnitLife | None:
     return unit if freed and unsharded else None
 
 
-def sharded_words(view: ProcessView, unit: UnitLife) -> str:
+def sharded_evidence(view: ProcessView, unit: UnitLife) -> Evidence:
     """That the parameters are sharded now, so that their unsharded storage has no memory."""
     freed = view.storage.freed if view.storage else None
     place = (freed.python or freed.caller) if freed else None
     where = f" at {place_words(place)}" if place else ""
     what = f"parameter {unit.parameter}" if unit.parameter else "the flat parameter"
     now = "is sharded now" if unit.state == "sharded" else "was sharded meanwhile"
-    return f"{what} of {unit.unit_words} {now}: that unsharded storage was resized to zero{where}"
+    return Evidence(
+        "release",
+        f"{what} of {unit.unit_words} {now}: that unsharded storage was resized to zero{where}",
+        module=unit.unit,
+        tensor=unit.parameter,
+        state=unit.state,
+        python=place,
+    )
 
 
 def sharding_advice(unit: UnitLife) -> str:

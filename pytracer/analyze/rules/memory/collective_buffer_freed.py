@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.collectives.in_flight import FreedInFlight, bad_address
-from pytracer.analyze.evidence.phrases import python_evidence
+from pytracer.analyze.evidence.phrases import exception_evidence, python_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import PythonFrame
+from pytracer.report.job import Evidence, PythonFrame
 
 
 class CollectiveBufferFreed:
@@ -55,9 +55,23 @@ class CollectiveBufferFreed:
         return Description(
             f"{introduction(judgement.views)} released memory{where} that {call.op} was still working on.",
             [
-                f"{exception.type}: {exception.message}" if exception else None,
-                f"{call.op} (sequence number {call.sequence_nr}) was called{begun} and did not complete",
-                f"{memory} was freed{where} after the call",
+                exception_evidence(exception),
+                Evidence(
+                    "collective-state",
+                    f"{call.op} (sequence number {call.sequence_nr}) was called{begun} and did not complete",
+                    group=call.group,
+                    op=call.op,
+                    sequence_nr=call.sequence_nr,
+                    state=call.state,
+                    python=python_frame(called) if called else None,
+                ),
+                Evidence(
+                    "free",
+                    f"{memory} was freed{where} after the call",
+                    base=hex_addr(storage.base),
+                    nbytes=storage.nbytes,
+                    python=freed,
+                ),
                 python_evidence(view),
             ],
             f"Call wait() on the work of {call.op} before its tensors are resized, replaced or released.",

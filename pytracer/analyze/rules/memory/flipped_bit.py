@@ -19,6 +19,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.circumstance import CircumstanceRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _USER_BITS = 47  # x86-64 with four-level page tables: user addresses lie below 1 << 47
 
@@ -48,7 +49,7 @@ class FlippedBit(CircumstanceRule[Place]):
         return Description(
             f"{introduction(judgement.views)} used {hex_addr(addr)}, which but for bit {_bit(addr)} is "
             f"{hex_addr(meant.addr)}, in {_owner(meant)}.",
-            [f"only bit {_bit(addr)} of the upper bits is set"],
+            [Evidence("address-bits", f"only bit {_bit(addr)} of the upper bits is set", addr=hex_addr(addr))],
             f"If this happens on {view.process.snapshot.host} only, check that host's memory.",
             ["proof: garbage can look like this, too"],
         )

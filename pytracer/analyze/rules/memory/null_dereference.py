@@ -37,6 +37,7 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_f
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed, Holder
+from pytracer.report.job import Evidence
 
 _GIL = (
     "Take the GIL before this thread calls Python: py::gil_scoped_acquire, or PyGILState_Ensure(), in the innermost "
@@ -86,11 +87,16 @@ class NullDereference(MemoryFaultRule[_Null]):
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
                 fault_evidence(view),
-                "this thread has no Python thread state, and the function reads it without a check"
+                Evidence(
+                    "thread-state",
+                    "this thread has no Python thread state, and the function reads it without a check",
+                    tid=crash.tid if crash is not None else None,
+                    function=view.function,
+                )
                 if judgement.found.without_gil
                 else None,
-                *(without_memory_words(item) for item in empty),
-                _sibling_words(sibling) if sibling is not None else None,
+                *(_empty_tensor(item) for item in empty),
+                _sibling(sibling) if sibling is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -103,12 +109,15 @@ class NullDereference(MemoryFaultRule[_Null]):
         return not_found("no address was null or a small offset from a null register")
 
 
-def _sibling_words(sibling: AlsoCrashed) -> str:
+def _empty_tensor(item: Holder) -> Evidence:
+    return Evidence("tensor", without_memory_words(item), tensor=item.expression, count=item.elements, nbytes=0)
+
+
+def _sibling(sibling: AlsoCrashed) -> Evidence:
     """Each thread of a parallel region begins at its own part of a tensor, one of them at the beginning: null."""
-    return (
-        f"thread {sibling.tid} was refused at {hex_addr(sibling.fault_addr)} in the same loop: this thread's part "
-        "begins behind it"
-    )
+    addr = hex_addr(sibling.fault_addr)
+    words = f"thread {sibling.tid} was refused at {addr} in the same loop: this thread's part begins behind it"
+    return Evidence("thread-state", words, tid=sibling.tid, addr=addr)
 
 
 def _advice(view: ProcessView, empty: Sequence[Holder]) -> str:

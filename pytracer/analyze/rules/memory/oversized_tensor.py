@@ -14,7 +14,7 @@ libraries do that only with memory that was freed.
 
 from __future__ import annotations
 
-from pytracer._text import size_words
+from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.overrun import heap_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -30,6 +30,7 @@ from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 
 class OversizedTensor(StorageFaultRule[int]):
@@ -61,7 +62,12 @@ class OversizedTensor(StorageFaultRule[int]):
             [
                 fault_evidence(view),
                 storage_evidence(view),
-                "the storage begins in the heap, and the heap ends before the address",
+                Evidence(
+                    "mapping",
+                    "the storage begins in the heap, and the heap ends before the address",
+                    base=hex_addr(base),
+                    nbytes=judgement.found,
+                ),
                 allocation_evidence(storage, "made"),
                 python_evidence(view),
                 collective_evidence(judgement.views),

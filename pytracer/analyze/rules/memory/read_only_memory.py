@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.native_stack import image_name
@@ -33,6 +34,8 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_f
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Mapping
+from pytracer.report.job import Evidence
 
 SEGV_ACCERR = 2
 _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."
@@ -65,7 +68,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
             f"{introduction(judgement.views)} wrote to read-only memory, {_where(view)}{in_function(view)}.",
             [
                 fault_evidence(view),
-                f"the memory's permissions were {mapping.permissions}" if mapping else None,
+                _permissions(mapping),
                 storage_evidence(view),
                 bucket_evidence(view),
                 unit_evidence(view),
@@ -78,6 +81,19 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no write was refused in memory that can be read")
+
+
+def _permissions(mapping: Mapping | None) -> Evidence | None:
+    if mapping is None:
+        return None
+    return Evidence(
+        "mapping",
+        f"the memory's permissions were {mapping.permissions}",
+        addr=hex_addr(mapping.start),
+        nbytes=mapping.end - mapping.start,
+        permissions=mapping.permissions,
+        path=mapping.path or None,
+    )
 
 
 def _where(view: ProcessView) -> str:

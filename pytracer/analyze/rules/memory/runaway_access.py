@@ -33,7 +33,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, Evidence
 
 _MEMSET_KEEPS = (
     "rdx"  # glibc, sysdeps/x86_64/multiarch/memset-vec-unaligned-erms.S: what it returns, while rep stos runs
@@ -64,9 +64,18 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
             f"for {size_words(found.span_bytes)}{length}, to the end of accessible memory.",
             [
                 fault_evidence(view),
-                _way_words(found),
-                f"the instruction had {found.left_bytes} bytes left of {asked}" if asked is not None else None,
-                "the recording of this process lay on the way: what it had of storages is overwritten"
+                _way(found),
+                Evidence(
+                    "instruction",
+                    f"the instruction had {found.left_bytes} bytes left of {asked}",
+                    nbytes=found.left_bytes,
+                    limit=asked,
+                )
+                if asked is not None
+                else None,
+                Evidence(
+                    "overrun", "the recording of this process lay on the way: what it had of storages is overwritten"
+                )
                 if found.through_recording and view.fault is not None and view.fault.access == "write"
                 else None,
                 allocation_evidence(storage),
@@ -84,10 +93,15 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
         return not_found("no access ran from a storage to the end of accessible memory")
 
 
-def _way_words(found: Overrun) -> str:
-    return (
+def _way(found: Overrun) -> Evidence:
+    return Evidence(
+        "overrun",
         f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "
-        f"{size_words(found.span_bytes)} behind, the memory map has no gap"
+        f"{size_words(found.span_bytes)} behind, the memory map has no gap",
+        register=found.register,
+        base=hex_addr(found.start),
+        nbytes=found.storage.nbytes if found.storage is not None else None,
+        offset_bytes=found.span_bytes,
     )
 
 

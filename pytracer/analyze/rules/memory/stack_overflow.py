@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._text import count_words, list_words, size_words
+from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
@@ -28,7 +28,7 @@ from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence, PythonFrame, StackCycle
+from pytracer.report.job import Confidence, Evidence, PythonFrame, StackCycle
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20
@@ -71,8 +71,8 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
             [
                 fault_evidence(view),
                 _bounds(view),
-                _cycle_words(native),
-                _python_words(python),
+                _native_cycle(native),
+                _python_frames(python),
                 _ends(view),
                 python_evidence(view),
             ],
@@ -129,39 +129,48 @@ def _beyond_bytes(view: ProcessView) -> int:
     return max(bounds[0] - view.crash.sp, 0) if view.crash and bounds else 0
 
 
-def _bounds(view: ProcessView) -> str | None:
+def _bounds(view: ProcessView) -> Evidence | None:
     crash, place, bounds = view.crash, view.place, stack_bounds(view)
     if crash is None or bounds is None or place is None:
         return None
     low, high = bounds
     side = "below" if place.addr < low else "above"
-    return (
+    return Evidence(
+        "stack-bounds",
         f"the address is {size_words(abs(low - place.addr))} {side} the lowest address of this thread's stack "
         f"({size_words(high - low)}), the stack pointer {size_words(abs(crash.sp - low))} "
-        f"{'below' if crash.sp < low else 'above'} it"
+        f"{'below' if crash.sp < low else 'above'} it",
+        addr=hex_addr(low),
+        nbytes=high - low,
+        tid=crash.tid,
+        offset_bytes=crash.sp - low,
     )
 
 
-def _cycle_words(cycle: StackCycle | None) -> str | None:
+def _native_cycle(cycle: StackCycle | None) -> Evidence | None:
     if cycle is None:
         return None
-    names = " <- ".join(frame_words(frame) for frame in cycle.frames or [])
+    names = [frame_words(frame) for frame in cycle.frames or []]
     times = f" {cycle.repeats} times" if cycle.repeats else ""
-    return f"these native frames repeat{times}, innermost first: {names}"
+    words = f"these native frames repeat{times}, innermost first: {' <- '.join(names)}"
+    return Evidence("recursion", words, frames=names, count=cycle.repeats)
 
 
-def _python_words(cycle: Cycle[PythonFrame] | None) -> str | None:
+def _python_frames(cycle: Cycle[PythonFrame] | None) -> Evidence | None:
     if cycle is None:
         return None
-    return f"these Python frames repeat, innermost first: {' <- '.join(place_words(item) for item in cycle.frames)}"
+    names = [place_words(item) for item in cycle.frames]
+    words = f"these Python frames repeat, innermost first: {' <- '.join(names)}"
+    return Evidence("recursion", words, frames=names, count=cycle.repeats, python=cycle.frames[0])
 
 
-def _ends(view: ProcessView) -> str | None:
+def _ends(view: ProcessView) -> Evidence | None:
     frames = own_frames(view)
     if len(frames) < 2:
         return None
-    inner, outer = (" <- ".join(frame_words(frame) for frame in end) for end in (frames[:3], frames[-3:]))
-    return f"the innermost frames are {inner}; the outermost are {outer}"
+    inner, outer = ([frame_words(frame) for frame in end] for end in (frames[:3], frames[-3:]))
+    words = f"the innermost frames are {' <- '.join(inner)}; the outermost are {' <- '.join(outer)}"
+    return Evidence("native-stack", words, frames=[*inner, *outer], count=_depth(view))
 
 
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:

@@ -30,6 +30,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 
 class TruncatedMapping(MemoryFaultRule[MappedFile]):
@@ -57,7 +58,9 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
                 fault_evidence(view),
                 _extent(file),
                 _sizes(file),
-                "the file has been deleted or replaced since it was mapped" if file.deleted else None,
+                Evidence("mapped-file", "the file has been deleted or replaced since it was mapped", path=file.path)
+                if file.deleted
+                else None,
                 storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
@@ -78,12 +81,20 @@ def _bytes(count: int | None) -> str:
     return count_words(count or 0, "byte")
 
 
-def _extent(file: MappedFile) -> str:
+def _extent(file: MappedFile) -> Evidence:
     page = file.offset - file.offset % file.page_bytes
-    return f"the file was mapped up to byte {file.mapped_end}, the page that was touched begins at byte {page}"
+    return Evidence(
+        "mapped-file",
+        f"the file was mapped up to byte {file.mapped_end}, the page that was touched begins at byte {page}",
+        path=file.path,
+        limit=file.mapped_end,
+        offset_bytes=file.offset,
+    )
 
 
-def _sizes(file: MappedFile) -> str | None:
+def _sizes(file: MappedFile) -> Evidence | None:
     then = f"its size was {_bytes(file.then_bytes)} at the crash" if file.then_bytes is not None else None
     now = f"{'it is' if then else 'its size is'} {_bytes(file.now_bytes)} now" if file.now_bytes is not None else None
-    return " and ".join(item for item in (then, now) if item) or None
+    words = " and ".join(item for item in (then, now) if item)
+    nbytes = file.then_bytes if file.then_bytes is not None else file.now_bytes
+    return Evidence("mapped-file", words, path=file.path, nbytes=nbytes) if words else None

@@ -29,7 +29,7 @@ from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, Evidence
 
 
 class UnmappedStorage(StorageFaultRule[None]):
@@ -82,10 +82,14 @@ def _is_gone(view: ProcessView) -> bool:
     return mapping.path == "" and mapping.permissions.startswith("---") and is_borrowed(place.storage)
 
 
-def _where(view: ProcessView) -> str:
+def _where(view: ProcessView) -> Evidence:
+    addr = view.fault.addr if view.fault else None
     if view.place is None or view.place.mapping is None:
-        return "the address lay in no mapping"
-    return "inaccessible memory lies there now: it was unmapped, and the hole was taken, for example by a thread's heap"
+        return Evidence("mapping", "the address lay in no mapping", addr=addr)
+    words = (
+        "inaccessible memory lies there now: it was unmapped, and the hole was taken, for example by a thread's heap"
+    )
+    return Evidence("mapping", words, addr=addr, permissions=view.place.mapping.permissions)
 
 
 def _confidence(view: ProcessView) -> Confidence:

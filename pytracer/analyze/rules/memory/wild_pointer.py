@@ -88,7 +88,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _why_jump(jump) if jump else _not_null(view),
-                known.says if known else None,
+                known.evidence if known else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -174,13 +174,20 @@ def _where(view: ProcessView, jump: Jump | None) -> str:
     return in_function(view) if jump is None or jump.refused else below_function(view)
 
 
-def _why_jump(jump: Jump) -> str | None:
+def _why_jump(jump: Jump) -> Evidence | None:
     if jump.refused:
         return None
+    target = hex_addr(jump.target) if jump.target is not None else None
     if jump.mapping is not None:
         owner = jump.mapping.path or "anonymous memory"
-        return f"the target lies in {owner} ({jump.mapping.permissions}), which cannot be executed"
-    return "no code was mapped at the target"
+        return Evidence(
+            "jump",
+            f"the target lies in {owner} ({jump.mapping.permissions}), which cannot be executed",
+            addr=target,
+            path=jump.mapping.path or None,
+            permissions=jump.mapping.permissions,
+        )
+    return Evidence("jump", "no code was mapped at the target", addr=target)
 
 
 def _branch(jump: Jump) -> Evidence:
@@ -197,31 +204,50 @@ def _branch(jump: Jump) -> Evidence:
     )
 
 
-def _not_null(view: ProcessView) -> str | None:
+def _not_null(view: ProcessView) -> Evidence | None:
     place, instruction = view.place, view.instruction
     if place is None:
         return None
+    addr = hex_addr(place.addr)
     if place.kind == "non-canonical":
-        return "no process can have memory at such an address (not canonical on x86-64)"
+        return Evidence(
+            "address-bits", "no process can have memory at such an address (not canonical on x86-64)", addr=addr
+        )
     if place.kind == "stack-guard":
-        return "the address lay just below this thread's stack by chance: the stack pointer was far from there"
+        return Evidence(
+            "stack-bounds",
+            "the address lay just below this thread's stack by chance: the stack pointer was far from there",
+            addr=addr,
+        )
     if place.kind not in ("null", "near-null"):
         near = _near_mappings(view, place.addr)
         if not view.process.snapshot.storages:
-            return f"the address lay in no mapping{near}"
-        return f"the address lay in no mapping{near}, no live storage and no freed storage that is still remembered"
+            return Evidence("mapping", f"the address lay in no mapping{near}", addr=addr)
+        return Evidence(
+            "mapping",
+            f"the address lay in no mapping{near}, no live storage and no freed storage that is still remembered",
+            addr=addr,
+        )
     if instruction is not None and instruction.base_value:
+        held = hex_addr(instruction.base_value)
         if _is_chunk_size(instruction.base_value):
             size = instruction.base_value & ~7
-            return (
-                f"{instruction.base} held {hex_addr(instruction.base_value)}, which is what the heap keeps in front of "
-                f"its next block, of {size} bytes: the pointer was read past the end of an array or vector"
+            return Evidence(
+                "register-value",
+                f"{instruction.base} held {held}, which is what the heap keeps in front of "
+                f"its next block, of {size} bytes: the pointer was read past the end of an array or vector",
+                register=instruction.base,
+                addr=held,
+                nbytes=size,
             )
-        return (
-            f"the base register {instruction.base} held {hex_addr(instruction.base_value)}, "
-            "which is neither null nor aligned as a pointer"
+        return Evidence(
+            "register-value",
+            f"the base register {instruction.base} held {held}, which is neither null nor aligned as a pointer",
+            register=instruction.base,
+            addr=held,
         )
-    return "the address is not aligned as an offset from null would be, or no register was null"
+    words = "the address is not aligned as an offset from null would be, or no register was null"
+    return Evidence("alignment", words, addr=addr)
 
 
 def _near_mappings(view: ProcessView, addr: int) -> str:

@@ -34,7 +34,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, Evidence
 
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
@@ -87,22 +87,39 @@ def _tensor(view: ProcessView, base: int) -> str:
     return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
 
 
-def _sum(found: Formation) -> str:
+def _sum(found: Formation) -> Evidence:
     within = f" + {found.within_bytes}" if found.within_bytes else ""
     start = f"the storage of {size_words(found.storage.nbytes)} at {hex_addr(found.storage.base)}"
     unit = f"{found.scale} * " if found.scale != 1 else ""
-    return f"the address is {start}{within} + {unit}{found.index}; {found.pointer} pointed into that storage"
+    return Evidence(
+        "address-sum",
+        f"the address is {start}{within} + {unit}{found.index}; {found.pointer} pointed into that storage",
+        register=found.pointer,
+        base=hex_addr(found.storage.base),
+        nbytes=found.storage.nbytes,
+        offset_bytes=found.within_bytes,
+        scale=found.scale,
+        value=found.index,
+        limit=found.room,
+    )
 
 
-def _origin(view: ProcessView, found: Formation) -> Iterator[str]:
+def _origin(view: ProcessView, found: Formation) -> Iterator[Evidence]:
     storage = found.index_storage
     if storage is not None:
-        yield (
-            f"{found.index} is an element of {_tensor(view, storage.base)} ({size_words(storage.nbytes)} at "
-            f"{hex_addr(storage.base)})"
+        name = _tensor(view, storage.base)
+        yield Evidence(
+            "index",
+            f"{found.index} is an element of {name} ({size_words(storage.nbytes)} at {hex_addr(storage.base)})",
+            value=found.index,
+            tensor=name,
+            base=hex_addr(storage.base),
+            nbytes=storage.nbytes,
         )
     if found.index_at is not None:
-        yield f"{found.index_at} held {found.index}"
+        yield Evidence(
+            "register-value", f"{found.index_at} held {found.index}", register=found.index_at, value=found.index
+        )
 
 
 def _advice(view: ProcessView, found: Formation) -> str:
