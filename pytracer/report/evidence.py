@@ -130,7 +130,7 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     variable: str | None = None  #: of the environment
     command: list[str] | None = None
     text: str | None = None  #: quoted: a message, a line of a log or of source
-    id: str | None = None  #: of a known crash (docs/reference/known-crashes.md); type of an exception
+    id: str | None = None  #: of a known crash or library; type of an exception; name of a program
     result: str | None = None  #: of a search: "found", "not found" or "not readable"
 
 

@@ -10,6 +10,7 @@ from pytracer._text import function_words
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
+from pytracer.report.job import Evidence
 
 # auditwheel renames bundled libraries: libgomp-a34b3233.so.1
 _NAME = re.compile(r"(lib[\w+]+?)(?:-[0-9a-f]{6,})?(?:-\d[\d.]*)?\.so(?:\.|$)")
@@ -28,6 +29,11 @@ class Library:
     def words(self) -> str:
         """The path, with its build id when that is known."""
         return self.path + (f" (build id {self.build_id[:12]})" if self.build_id else "")
+
+    @property
+    def evidence(self) -> Evidence:
+        """That it was loaded."""
+        return Evidence("library", f"loaded: {self.words}", path=self.path, id=self.build_id)
 
 
 def libraries(crash: Crash) -> list[Library]:

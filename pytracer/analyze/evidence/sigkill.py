@@ -6,16 +6,19 @@ kernel, other processes of the job, and whoever manages jobs and memory on the m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from pytracer._printable import shell_command, shell_word
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.oom import FOUND, NOT_FOUND, NOT_READABLE, Line, OomTrace, witness_of
+from pytracer.analyze.evidence.oom import OomTrace, witness_of
+from pytracer.analyze.evidence.oom_words import SearchResult, oom_evidence, searched
 from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGTERM
-from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.types.host_counters import Killer
+from pytracer.analyze.view import Death, JobView, ProcessView
+from pytracer.report.job import Evidence
 
 # Variable that a scheduler sets, its name, and the command that tells how it ended the job.
 _SCHEDULERS = (
@@ -26,24 +29,48 @@ _SCHEDULERS = (
 )
 
 
-def elimination(job: JobView, view: ProcessView, trace: OomTrace | None) -> list[Line]:
-    """All lines about one killed process: the kernel's OOM killer first, then who else could have sent it."""
-    if trace is not None:
-        lines = list(trace.lines)
-    elif job.job.launcher is not None and job.job.launcher.witness is not None:
-        lines = [Line(NOT_READABLE, "counters and log of the kernel on its host: the launcher ran on another one")]
-    else:
-        lines = [Line(NOT_READABLE, "counters and log of the kernel: no `pytracer run` was there to note them")]
-    return [*lines, _agent_line(job, view), _scheduler_line(job, view), *_killer_lines(job, view)]
+@dataclass(frozen=True)
+class _Agent:
+    """torchrun's agent, and why it may have killed the process: it had sent SIGTERM, had to stop, or saw a death."""
+
+    view: ProcessView | None = None
+    reason: Literal["sent-sigterm", "stopped", "saw-death"] | None = None
+    earlier: Death | None = None
+
+
+@dataclass(frozen=True)
+class _Scheduler:
+    """A scheduler, the variable by which it is known, and the command that tells how it ended the job."""
+
+    name: str
+    variable: str
+    question: str
+
+
+def elimination(job: JobView, view: ProcessView, trace: OomTrace | None) -> list[Evidence]:
+    """All that was searched about one killed process: the kernel's OOM killer first, then who else could have sent it.
+
+    Each begins with what came of it: found, not found or not readable.
+    """
+    kernel = oom_evidence(view, trace) if trace is not None else [_no_kernel(job)]
+    return [*kernel, _agent_evidence(_agent(job, view)), _scheduler_evidence(job, view), *_killers(job, view)]
 
 
 def other_candidates(job: JobView, view: ProcessView) -> bool:
     """Whether somebody beside the kernel is known who might have killed the process."""
-    lines = [_agent_line(job, view), _scheduler_line(job, view), *_killer_lines(job, view)]
-    return any(line.result == FOUND for line in lines)
+    witness = witness_of(job, view)
+    killers = bool(witness.killers) if witness is not None else False
+    return killers or _agent(job, view).reason is not None or _scheduler(job, view) is not None
 
 
-def _agent_line(job: JobView, view: ProcessView) -> Line:
+def _no_kernel(job: JobView) -> Evidence:
+    words = "counters and log of the kernel: no `pytracer run` was there to note them"
+    if job.job.launcher is not None and job.job.launcher.witness is not None:
+        words = "counters and log of the kernel on its host: the launcher ran on another one"
+    return Evidence("kernel-log", searched("not readable", words), result="not readable")
+
+
+def _agent(job: JobView, view: ProcessView) -> _Agent:
     """torchrun's agent sends SIGTERM, and SIGKILL 30 s later, once a worker failed or it was asked to stop itself."""
     agent = next(
         (
@@ -54,47 +81,77 @@ def _agent_line(job: JobView, view: ProcessView) -> Line:
         None,
     )
     if agent is None:
-        return Line(NOT_FOUND, "no agent of torchrun started this process")
+        return _Agent()
     if any(item.sender_pid == agent.process.snapshot.pid for item in sent_signals(view.process.snapshot, SIGTERM)):
-        return Line(FOUND, "torchrun's agent had sent it SIGTERM before; what has not ended 30 s later, it kills")
+        return _Agent(agent, "sent-sigterm")
     if is_interrupt(agent):
-        return Line(FOUND, "torchrun's agent was asked to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL")
+        return _Agent(agent, "stopped")
     earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)
-    if earlier is not None:
-        who = name_words([earlier.view])
-        return Line(FOUND, f"{who} had died before, after which torchrun's agent ends the others")
-    return Line(NOT_FOUND, "torchrun's agent had no reason to end it: nothing else had died, nothing asked it to stop")
+    return _Agent(agent, "saw-death" if earlier is not None else None, earlier)
 
 
 def _before(late_ns: int | None, view: ProcessView) -> bool:
     return late_ns is not None and view.ended_ns is not None and late_ns < view.ended_ns
 
 
-def _scheduler_line(job: JobView, view: ProcessView) -> Line:
+def _agent_evidence(found: _Agent) -> Evidence:
+    pid = found.view.process.snapshot.pid if found.view is not None else None
+    result: SearchResult = "found" if found.reason is not None else "not found"
+    if found.view is None:
+        words = "no agent of torchrun started this process"
+    elif found.reason == "sent-sigterm":
+        words = "torchrun's agent had sent it SIGTERM before; what has not ended 30 s later, it kills"
+    elif found.reason == "stopped":
+        words = "torchrun's agent was asked to stop; it ends its workers by SIGTERM, 30 s later by SIGKILL"
+    elif found.earlier is not None:
+        words = f"{name_words([found.earlier.view])} had died before, after which torchrun's agent ends the others"
+    else:
+        words = "torchrun's agent had no reason to end it: nothing else had died, nothing asked it to stop"
+    return Evidence("agent", searched(result, words), result=result, pid=pid, state=found.reason)
+
+
+def _scheduler(job: JobView, view: ProcessView) -> _Scheduler | None:
     witness = witness_of(job, view)
     given: Mapping[str, str] = {**view.process.snapshot.environment, **(witness.scheduler if witness else {})}
     for variable, name, question in _SCHEDULERS:
         if given.get(variable):
-            asked = question.format(shell_word(given[variable]))
-            return Line(FOUND, f"{name} runs this job and may have ended it; ask `{asked}`")
+            return _Scheduler(name, variable, question.format(shell_word(given[variable])))
     if given.get("KUBERNETES_SERVICE_HOST"):
         pod = given.get("POD_NAME") or given.get("HOSTNAME") or "POD"
-        question = shell_command("kubectl", "describe", "pod", pod)
-        return Line(FOUND, f"Kubernetes runs this job and may have ended it; ask `{question}`")
-    return Line(NOT_FOUND, "no scheduler shows in the environment (Slurm, PBS, LSF, Flux, Kubernetes)")
+        return _Scheduler("Kubernetes", "KUBERNETES_SERVICE_HOST", shell_command("kubectl", "describe", "pod", pod))
+    return None
 
 
-def _killer_lines(job: JobView, view: ProcessView) -> list[Line]:
+def _scheduler_evidence(job: JobView, view: ProcessView) -> Evidence:
+    found = _scheduler(job, view)
+    if found is None:
+        words = "no scheduler shows in the environment (Slurm, PBS, LSF, Flux, Kubernetes)"
+        return Evidence("scheduler", searched("not found", words), result="not found")
+    words = f"{found.name} runs this job and may have ended it; ask `{found.question}`"
+    return Evidence(
+        "scheduler",
+        searched("found", words),
+        result="found",
+        id=found.name,
+        variable=found.variable,
+        text=found.question,
+    )
+
+
+def _killers(job: JobView, view: ProcessView) -> Iterator[Evidence]:
     witness = witness_of(job, view)
     if witness is None:
-        return []
+        return
+    for killer in witness.killers or ():
+        question = shell_command("journalctl", "-t", killer.name)
+        words = f"{killer.name} (process {killer.pid}) kills when memory gets short; ask `{question}`"
+        found = searched("found", words)
+        yield Evidence("memory-killer", found, result="found", id=killer.name, pid=killer.pid, text=question)
     if witness.killers:
-        return [Line(FOUND, _killer_words(killer)) for killer in witness.killers]
+        return
     if witness.killers is None or witness.first_pid_namespace is False:
-        return [Line(NOT_READABLE, "whether earlyoom or systemd-oomd run on the host")]
-    return [Line(NOT_FOUND, "neither earlyoom nor systemd-oomd runs on this machine")]
-
-
-def _killer_words(killer: Killer) -> str:
-    question = shell_command("journalctl", "-t", killer.name)
-    return f"{killer.name} (process {killer.pid}) kills when memory gets short; ask `{question}`"
+        words = "whether earlyoom or systemd-oomd run on the host"
+        yield Evidence("memory-killer", searched("not readable", words), result="not readable")
+    else:
+        words = "neither earlyoom nor systemd-oomd runs on this machine"
+        yield Evidence("memory-killer", searched("not found", words), result="not found")

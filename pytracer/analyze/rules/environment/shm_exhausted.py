@@ -31,6 +31,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _ADVICE = (
     "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "
@@ -79,13 +80,15 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
         return not_found("no fault address lay in a file in memory whose file system was full")
 
 
-def _room(file: MappedFile) -> str | None:
+def _room(file: MappedFile) -> Evidence | None:
     if file.room_bytes is None:
         return None
-    return f"its file system had {size_words(file.room_bytes)} free"
+    words = f"its file system had {size_words(file.room_bytes)} free"
+    return Evidence("file-system", words, path=file.path, nbytes=file.room_bytes)
 
 
-def _size(file: MappedFile) -> str | None:
+def _size(file: MappedFile) -> Evidence | None:
     if file.then_bytes is None:
         return None
-    return f"the file was long enough: byte {file.offset} of {file.then_bytes}"
+    words = f"the file was long enough: byte {file.offset} of {file.then_bytes}"
+    return Evidence("mapped-file", words, path=file.path, offset_bytes=file.offset, nbytes=file.then_bytes)

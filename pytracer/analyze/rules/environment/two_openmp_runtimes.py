@@ -52,7 +52,7 @@ class TwoOpenmpRuntimes(CircumstanceRule[_Loaded]):
         return Description(
             f"{introduction(judgement.views)} had {len(found)} OpenMP runtimes loaded"
             f"{f', and the crashed thread was in one of them ({inside})' if inside else ''}.",
-            [f"loaded: {item.words}" for item in found],
+            [item.evidence for item in found],
             "Set OMP_NUM_THREADS=1 to see whether it goes away; install the packages from one source.",
             [] if inside else ["a connection with the crash: the crashed thread was in none of them"],
         )

@@ -21,6 +21,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.circumstance import CircumstanceRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _TORCH = ("libtorch", "libtorch_cpu", "libtorch_cuda", "libtorch_python", "libc10", "libc10_cuda", "libshm")
 _SINGLE = (*_TORCH, "libstdc++", "libcudart", "libcudnn", "libnccl")
@@ -61,8 +62,12 @@ class WrongLibraryLoaded(CircumstanceRule[_Wrong]):
         return Description(
             f"{introduction(judgement.views)} had {_what(found.foreign, found.doubled)}.",
             [
-                *(f"loaded: {item.words}" for item in found.suspects),
-                f"the crashed thread was in one of them ({found.inside})" if found.inside else None,
+                *(item.evidence for item in found.suspects),
+                Evidence(
+                    "native-stack", f"the crashed thread was in one of them ({found.inside})", function=found.inside
+                )
+                if found.inside
+                else None,
                 *_paths(judgement.views[0], found.suspects),
             ],
             "Take the other folder out of LD_LIBRARY_PATH and LD_PRELOAD, or rebuild the extension that brings it.",
@@ -85,7 +90,7 @@ def _what(foreign: list[Library], doubled: list[list[Library]]) -> str:
     return f"{list_words([group[0].name for group in doubled])} loaded from two different files"
 
 
-def _paths(view: ProcessView, suspects: list[Library]) -> list[str]:
+def _paths(view: ProcessView, suspects: list[Library]) -> list[Evidence]:
     """The variables that lead to one of these files."""
     environment = view.process.snapshot.environment
     found = []
@@ -93,7 +98,8 @@ def _paths(view: ProcessView, suspects: list[Library]) -> list[str]:
         parts = environment.get(name, "").replace(" ", ":").split(":")
         places = {part.rstrip("/") for part in parts if part}
         if any(item.path in places or _folder(item.path) in places for item in suspects):
-            found.append(f"{name} leads there: {environment[name]}")
+            words = f"{name} leads there: {environment[name]}"
+            found.append(Evidence("environment", words, variable=name, text=environment[name]))
     return found
 
 

@@ -20,6 +20,7 @@ from pytracer._text import time_words
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import Death, JobView
+from pytracer.report.job import Evidence
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,24 @@ class FirstDeath:
         followed = f"; {_names(ranks)} followed" if ranks else ""
         return Description(
             f"{introduction(judgement.views)} died first ({first.what}{_at(first)}){followed}.",
-            [f"{subject_words([death.view])}: {death.what}{_at(death)}: {death.why}" for death in order.deaths],
+            [_evidence(death) for death in order.deaths],
             "Look at the first death; the others are its consequences.",
             [f"whether the death of {_names(undecided)} is a consequence"] if undecided else [],
         )
+
+
+def _evidence(death: Death) -> Evidence:
+    process = death.view.process
+    return Evidence(
+        "death",
+        f"{subject_words([death.view])}: {death.what}{_at(death)}: {death.why}",
+        rank=process.rank,
+        pid=process.snapshot.pid,
+        host=process.snapshot.host,
+        time=death.late_ns,
+        state=death.kind,
+        text=death.what,
+    )
 
 
 def _at(death: Death) -> str:

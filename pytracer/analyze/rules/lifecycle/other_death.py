@@ -86,7 +86,7 @@ class OtherDeath:
             collective_evidence(judgement.views),
         ]
         if view.process.status_kind == "vanished":
-            evidence += map(str, elimination(job, view, oom_trace(job, view)))
+            evidence += elimination(job, view, oom_trace(job, view))
         return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
 
 

@@ -46,7 +46,13 @@ class PythonException:
         return Description(
             f"{introduction(judgement.views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
             [
-                "the exception reached the top of the program and was not caught",
+                Evidence(
+                    "exception",
+                    "the exception reached the top of the program and was not caught",
+                    id=view.exception.type if view.exception else None,
+                    text=view.exception.message if view.exception else None,
+                    python=frame,
+                ),
                 _signal_later(view),
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
@@ -104,7 +110,7 @@ def _signal_later(view: ProcessView) -> Evidence | None:
     )
 
 
-def _left_early(job: JobView, views: Sequence[ProcessView]) -> str | None:
+def _left_early(job: JobView, views: Sequence[ProcessView]) -> Evidence | None:
     """Ranks that had already ended well: a peer that left too early looks like a lost connection."""
     mine = [view.ended_ns for view in views if view.ended_ns is not None]
     early = [
@@ -113,4 +119,7 @@ def _left_early(job: JobView, views: Sequence[ProcessView]) -> str | None:
         if view.process.role == "rank" and view.process.status_kind == "exited" and view.process.exit_code == 0
         if view.ended_ns is not None and mine and view.ended_ns <= max(mine)
     ]
-    return f"{subject_words(early)} had already ended with status 0" if early else None
+    if not early:
+        return None
+    ranks = [view.process.rank for view in early if view.process.rank is not None]
+    return Evidence("exit-status", f"{subject_words(early)} had already ended with status 0", ranks=ranks, exit_code=0)

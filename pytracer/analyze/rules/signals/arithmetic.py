@@ -106,21 +106,34 @@ def _what(code: int, division: Division | None) -> str:
     return "divided the smallest integer by -1" if division.is_minus_one else "had a quotient that does not fit"
 
 
-def _operand(division: Division | None) -> str | None:
+def _operand(division: Division | None) -> Evidence | None:
     if division is None or division.divisor is None:
         return None
     where = division.register or "in memory"
-    return f"the divisor ({where}, {division.nbytes} bytes) was {hex_addr(division.divisor)}"
+    return Evidence(
+        "register-value",
+        f"the divisor ({where}, {division.nbytes} bytes) was {hex_addr(division.divisor)}",
+        register=division.register,
+        nbytes=division.nbytes,
+        value=division.divisor,
+    )
 
 
-def _dividend(view: ProcessView, division: Division | None) -> str | None:
+def _dividend(view: ProcessView, division: Division | None) -> Evidence | None:
     if view.crash is None or division is None or division.nbytes == 1:
         return None
     registers = {name.lower(): value for name, value in view.crash.registers.items()}
     if "rax" not in registers or "rdx" not in registers:
         return None
     mask = (1 << 8 * division.nbytes) - 1
-    return f"the dividend (rdx:rax) was {hex_addr(registers['rdx'] & mask)}:{hex_addr(registers['rax'] & mask)}"
+    high, low = registers["rdx"] & mask, registers["rax"] & mask
+    return Evidence(
+        "register-value",
+        f"the dividend (rdx:rax) was {hex_addr(high)}:{hex_addr(low)}",
+        register="rdx:rax",
+        nbytes=2 * division.nbytes,
+        text=f"{hex_addr(high)}:{hex_addr(low)}",
+    )
 
 
 def _advice(code: int, division: Division | None) -> str:

@@ -85,7 +85,7 @@ class IllegalInstruction(FaultRule[_Reading]):
                 )
                 if crash
                 else None,
-                _bytes_words(view, reading),
+                _bytes(view, reading),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -119,13 +119,16 @@ def _what(reading: _Reading) -> str:
     return "executed bytes that are no library's code" if reading.no_code else "executed an illegal instruction"
 
 
-def _bytes_words(view: ProcessView, reading: _Reading) -> str | None:
+def _bytes(view: ProcessView, reading: _Reading) -> Evidence | None:
     code = view.crash.code_bytes if view.crash else b""
     if reading.trap is not None:
-        return f"the instruction is {reading.trap}: {code[:2].hex(' ')}"
+        words = f"the instruction is {reading.trap}: {code[:2].hex(' ')}"
+        return Evidence("instruction", words, instruction=reading.trap, text=code[:2].hex(" "))
     if view.instruction is not None and view.instruction.text and not reading.no_code:
-        return f"the instruction is {view.instruction.text}"
-    return f"the bytes there are {code[:8].hex(' ')}" if code else None
+        text = view.instruction.text
+        return Evidence("instruction", f"the instruction is {text}", instruction=text)
+    found = code[:8].hex(" ")
+    return Evidence("instruction", f"the bytes there are {found}", text=found) if code else None
 
 
 def _extension(code: bytes, text: str | None) -> str | None:

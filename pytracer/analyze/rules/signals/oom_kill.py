@@ -57,7 +57,7 @@ class OomKill:
         return Description(
             f"{introduction(judgement.views)} {ended} by the kernel's OOM killer.",
             [
-                *map(str, elimination(job, view, judgement.found)),
+                *elimination(job, view, judgement.found),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],

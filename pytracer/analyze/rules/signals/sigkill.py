@@ -51,7 +51,7 @@ class Sigkill:
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
             f"{introduction(judgement.views)} was ended by SIGKILL{but}.",
-            [*map(str, elimination(job, view, trace)), python_evidence(view), collective_evidence(judgement.views)],
+            [*elimination(job, view, trace), python_evidence(view), collective_evidence(judgement.views)],
             _ask(job, view) if refuted else _CHECK,
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
