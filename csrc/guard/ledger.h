@@ -31,7 +31,7 @@ class Ledger {
   const Slot* slots() const noexcept { return slots_; }
   uint32_t count() const noexcept { return count_; }
 
-  /// Nothing is written any more: the black box is another process's.
+  /// Nothing is written from now on: the black box is another process's.
   void forget_box() noexcept;
 
   /// Settings and counters in the black box.

@@ -94,7 +94,7 @@ EXPORT void testing_crash_with_garbage_thread_state(uint64_t garbage) {
 
 // ---- faults inside the handler ----
 
-/// Takes a region of the box away from this process (not from the file): the step that uses it faults.
+/// Unmaps a region of the recording in this process (the file keeps it): the step that uses it faults.
 EXPORT int testing_forbid(uint32_t kind) {
   char* base = pytracer_create_black_box() != 0 ? mapped_at(0) : nullptr;
   if (base == nullptr) return 0;
@@ -165,7 +165,7 @@ EXPORT void testing_allocate_in_handler() {
   raise(SIGUSR1);
 }
 
-/// Writes the time into the box (a mark "fault <ns>") and faults.
+/// Writes the time into the recording (a mark "fault <ns>") and faults.
 EXPORT void testing_timed_null() {
   mark(0, 0);  // attach first: that is not the handler's time
   std::string text = "fault " + std::to_string(now_ns());

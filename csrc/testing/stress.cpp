@@ -1,5 +1,5 @@
 // Test-only: one program in which real threads work on everything that is published without locks, while others read it as the crash
-// handler does. Built below the sanitizers (make test-tsan, make test-asan), with the core's sources in it.
+// handler does. Built under the sanitizers (make test-tsan, make test-asan), with the core's sources in it.
 //
 //     stress DIRECTORY ROUNDS
 //

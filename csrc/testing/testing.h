@@ -43,7 +43,7 @@ inline uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000ull + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// Where the byte at an offset of the box's file is mapped; null: nowhere.
+// Where the byte at an offset of the recording's file is mapped; null: nowhere.
 inline char* mapped_at(uint64_t wanted) {
   FILE* maps = fopen("/proc/self/maps", "r");
   char line[8192];

@@ -22,7 +22,7 @@ bool trims_when_done_ = false;
 enum class Trim {
   kNothing,
   kUnusedEnd,    ///< the journal, behind what was written
-  kUnusedPages,  ///< what a reader wants to know of a process that ended well
+  kUnusedPages,  ///< what a reader wants to know of a process that exited normally
   kForCrash,     ///< all, but it stays mapped: the process may crash after all, and then its blocks are allocated again
   kTable,        ///< tables of live and freed storages
 };

@@ -1,4 +1,4 @@
-// Signal masks below preload: signals of faults are never really blocked; the program sees them as blocked when it blocks them.
+// Signal masks under preload: signals of faults are never really blocked; the program sees them as blocked when it blocks them.
 #pragma once
 #include "crashsafe/signals/stand_ins.h"
 

@@ -1,4 +1,4 @@
-// Signals that ask a process to end: their senders are recorded. Below preload only, where the program's own handlers are known.
+// Signals that ask a process to end: their senders are recorded. Under preload only, where the program's own handlers are known.
 #pragma once
 #include <csignal>
 

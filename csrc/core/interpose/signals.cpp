@@ -1,4 +1,4 @@
-// Handlers and alternate stacks of the program below preload: kept and returned to it, while ours stay installed.
+// Handlers and alternate stacks of the program under preload: kept and returned to it, while ours stay installed.
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "core/interpose/preload.h"

@@ -24,7 +24,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kQuietWaits = 1000;  // children that ended well, recorded at most
+constexpr uint64_t kQuietWaits = 1000;  // children that exited normally, recorded at most
 
 std::atomic<uint64_t> quiet_waits{0};
 

@@ -7,7 +7,7 @@
 
 namespace pytracer::core {
 
-/// Adds the region, once per box. False when there is no room: collectives are counted only.
+/// Adds the region, once per recording. False when there is no room: collectives are counted only.
 bool open_collectives() noexcept;
 
 /// Writes a slot; `order`, `number`, `scheduled_ns`, `tid`, `step`, `scope_id` and `epoch` are filled in. Begins a new epoch.
@@ -33,7 +33,7 @@ void collective_returned(uint64_t number) noexcept;
 
 /// In a forked child: its parent's collectives are not its own.
 void forget_collectives() noexcept;
-/// Nothing is written any more: the box is another process's.
+/// Nothing is written from now on: the recording is another process's.
 void close_collectives() noexcept;
 
 }  // namespace pytracer::core

@@ -88,7 +88,7 @@ uint64_t find(uint64_t value, std::atomic<uint64_t> Key::* field) {
   return 0;
 }
 
-// State and generation of a slot in the box, as one number.
+// State and generation of a slot in the recording, as one number.
 static_assert(offsetof(ExternalAllocation, state) == 0 && offsetof(ExternalAllocation, generation) == 4 &&
               std::endian::native == std::endian::little);
 crashsafe::SeqNumber<uint64_t> shown_in(ExternalAllocation& slot) { return crashsafe::SeqNumber(reinterpret_cast<uint64_t&>(slot)); }

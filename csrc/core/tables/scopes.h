@@ -12,7 +12,7 @@ uint32_t enter_scope(uint32_t id) noexcept;
 
 uint32_t current_scope() noexcept;
 
-/// Adds the ring of tensors, once per box. False when there is no room.
+/// Adds the ring of tensors, once per recording. False when there is no room.
 bool open_scoped_tensors() noexcept;
 
 /// One slot for each tensor; `addr` and `nbytes` are read. Begins a new epoch. Any thread.
@@ -20,7 +20,7 @@ void scoped_tensors(blackbox::TensorRole role, const blackbox::ScopedTensor* ten
 
 /// In a forked child: its parent's tensors are not its own.
 void forget_scoped_tensors() noexcept;
-/// Nothing is written any more: the black box is another process's.
+/// Nothing is written from now on: the black box is another process's.
 void close_scoped_tensors() noexcept;
 
 }  // namespace pytracer::core

@@ -1,4 +1,4 @@
-// Blocked faults, below preload. The kernel ends a process at once, without any handler, when a thread faults whose mask blocks
+// Blocked faults, under preload. The kernel ends a process at once, without any handler, when a thread faults whose mask blocks
 // the signal of its fault. So these signals are never really blocked; a stand-in is, a real-time signal for each of them.
 //
 // The thread's own mask thereby holds what the program believes is blocked, and everything that saves and restores masks preserves it:
