@@ -4,7 +4,7 @@
     python benchmarks/memory.py --json            JSON on stdout
 
 Resident memory at the end, in parts (/proc/self/smaps_rollup): anonymous memory, which nobody can take back, and mapped
-files, of which the black box is one. The box counts with the blocks that it takes on disk.
+files, of which the black box is one. The recording counts with the blocks that it takes on disk.
 """
 
 from __future__ import annotations

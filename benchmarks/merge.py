@@ -5,7 +5,7 @@
     python benchmarks/merge.py --quick                  8 and 64, one round
     python benchmarks/merge.py --json                   JSON on stdout
 
-The jobs are synthetic: eight ranks to a host, each host with its own clock and its agent of torchrun, boxes of real
+The jobs are synthetic: eight ranks to a host, each host with its own clock and torchrun agent, recordings of real
 sizes, written sparsely to a temporary directory and deleted at once. One rank faults, all others lose their
 connections. A run counts only when the verdict names that rank.
 

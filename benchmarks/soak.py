@@ -1,16 +1,16 @@
-"""Does recording stay harmless for hours? A job of two ranks at level default; memory, box, losses and speed over time.
+"""Does recording stay harmless for hours? Two ranks at level default; memory, size of the recording, losses, speed.
 
     python benchmarks/soak.py                          30 minutes
     python benchmarks/soak.py --minutes 10 --json
     python benchmarks/soak.py --pace 0.05              sleeps between steps, to leave a shared machine to others
 
 The job is `pytracer run -- torchrun` with DDP over gloo: training steps, a DataLoader worker per rank and epoch, a
-thread that comes and goes each epoch. The same job runs beside it untraced: speed is CPU time per step in undisturbed
-samples, the 10th percentile, against the other job's of the same quarter of the time, so that what other work does to
+thread that starts and ends each epoch. The same job runs beside it untraced: speed is CPU time per step in undisturbed
+samples, the 10th percentile, compared with the other job's in the same quarter of the time, so that load that slows
 both does not count. (Alone, on cores that other machines share, steps were 18 % slower in the last quarter than in the
-first, and nobody could say why.)
-Exit status 1 when memory grew by more than 2 % between the first quarter and the last, when the box grew there, when
-something was dropped, or when steps became slower than the untraced ones by another 5 %.
+first, for no known reason.)
+Exit status 1 when memory grew by more than 2 % between the first quarter and the last, when the recording grew there,
+when something was dropped, or when steps became slower than the untraced ones by another 5 %.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def look(seconds: float, steps: int, cost: float) -> Sample:
 
 
 def losses(run: Path) -> dict[str, int]:
-    """What the boxes of the job counted as lost, summed over its processes; zeros are left out."""
+    """What the recordings of the job counted as lost, summed over its processes; zeros are left out."""
     from pytracer.decode.recording.reader import read_box
 
     total: dict[str, int] = {}
@@ -160,7 +160,7 @@ def job(words: list[str], place: Path) -> subprocess.Popen[bytes]:
 
 
 def soak(minutes: float, pace: float) -> tuple[list[dict[str, Any]], dict[str, int], int]:
-    """Runs the job twice at once, traced and untraced; verdicts by rank, losses, bytes of all boxes."""
+    """Runs the job twice at once, traced and untraced; verdicts by rank, losses, bytes of all recordings."""
     with tempfile.TemporaryDirectory(prefix="pytracer-soak-") as directory:
         run = Path(directory, "run")
         me = [str(Path(__file__).resolve()), "--minutes", str(minutes), "--pace", str(pace), "--rank-of"]

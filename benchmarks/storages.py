@@ -63,7 +63,7 @@ def plain_without_python(_: Path) -> Setting | None:
 
 
 def traced(directory: Path, guard: str | None = None) -> Setting | None:
-    """As below `pytracer run`: the table of storages, and the line of Python at both ends."""
+    """As under `pytracer run`: the table of storages, and the line of Python at both ends."""
     from pytracer.launcher import run_directory
 
     (directory / run_directory.BOXES).mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,6 +1,6 @@
 """Run directories of large synthetic jobs: real sizes, written sparsely, made in seconds.
 
-One box of each kind is built by `tests/support/synth.py`, with rings as full as those of a job that trained a while.
+One recording of each kind is built by `tests/support/synth.py`, with rings as full as those of a long training job.
 Every other one is a copy with another identity: pid, host, boot and rank are written over placeholders.
 """
 
@@ -109,7 +109,7 @@ def _environment(ranks: int) -> dict[str, str]:
 
 
 def _write(boxes: Path, content: bytes, identity: _Identity) -> None:
-    """The box with another identity; blocks of zeros take no room on the disk."""
+    """The recording with another identity; blocks of zeros take no room on the disk."""
     data = bytearray(content)
     name, boot = f"node{identity.host}", f"b0075f00-0000-4000-8000-{identity.host:012d}"
     for field, size, value in (("pid", 4, identity.pid), ("ppid", 4, identity.ppid), ("start_ticks", 8, identity.pid)):

@@ -219,7 +219,7 @@ def _run(command: list[str], environment: dict[str, str], directory: Path) -> _E
 
 
 def _report(boxes: Path, since: Callable[[int], float]) -> Trial:
-    """What the crash section of the victim's box says about its own making."""
+    """What the crash section of the victim's recording says about its own making."""
     files = sorted(boxes.glob("*" + run_directory.BOX_SUFFIX))
     crashes = [(path, crash) for path in files if (crash := read_box(path).crash) is not None]
     if len(crashes) != 1:

@@ -20,7 +20,7 @@ from support.measuring import version
 class Variant:
     """One way to run.
 
-    `level`: of pytracer, preloaded as below `pytracer run`; `switch`: what the worker turns on itself; `command`: put
+    `level`: of pytracer, preloaded as under `pytracer run`; `switch`: what the worker turns on itself; `command`: put
     between the interpreter and the worker; `sampler`: a process beside it while it has its turn.
     """
 
