@@ -28,7 +28,7 @@ def built() -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:
-    """A run directory of its own, removed at once: boxes with grown tables are large."""
+    """A run directory of its own, removed at once: recordings with grown tables are large."""
     yield tmp_path / "run"
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""Runs code in recorded children, and says what a life of testing.cpp must look like.
+"""Runs code in recorded children, and checks allocation lifetimes written by csrc/testing.
 
-A life there is known by its base address and size: who allocated and who freed it follow from both, so that parts of
-two lives that were mixed up are noticed. The arithmetic is that of csrc/testing/testing.cpp.
+The base address and size of a lifetime determine its call sites, so that a lifetime mixed from parts of two is
+detected. The arithmetic is that of csrc/testing/storages.cpp.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Native:
         return ended(self.command(code), self.env(*preload), self.run)
 
     def box(self, code: str) -> Snapshot:
-        """The box of a child that must end well."""
+        """The recording of a child that must exit normally."""
         done = self.child(code)
         assert done.status == 0, f"status {done.status}: {done.stderr}"
         return done.box
@@ -67,7 +67,7 @@ class Native:
 
 
 def mix(base: int, nbytes: int) -> int:
-    """Who allocated the life (base, nbytes); `mix(base, nbytes + 1)` freed it."""
+    """Call site that allocates (base, nbytes); `mix(base, nbytes + 1)` is the one that frees it."""
     return ((base >> 6) * 2654435761 ^ nbytes * 40503) & 0x7FFFFFFF
 
 
@@ -82,18 +82,18 @@ def size_of(thread: int, life: int, large: bool) -> int:
 
 
 def thread_of(storage: Storage) -> int:
-    """Which thread of testing.cpp a storage belongs to, by its address."""
+    """The thread of csrc/testing that a storage belongs to, by its address."""
     return (storage.base >> 32) - 0x100
 
 
 def life_of(storage: Storage) -> int:
-    """Which life of its thread a storage is; of small ones, modulo 8000."""
+    """The number of the storage on its thread; of small ones, modulo 8000."""
     large = storage.nbytes >> 40
     return (storage.nbytes & (1 << 40) - 1) >> 4 if large else (storage.nbytes - 1) >> 4
 
 
 def inconsistent(storages: Iterable[Storage]) -> list[Storage]:
-    """Storages that no thread of testing.cpp ever had: parts of different lives."""
+    """Storages that no thread allocated: mixed from parts of different lifetimes."""
     return [s for s in storages if not _consistent(s)]
 
 

@@ -1,4 +1,4 @@
-"""A process has no file until there is something to record; one that cannot record goes on as if nobody traced it."""
+"""A process has no file until there is something to record; one that cannot record runs as untraced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(native: Native) -> list[str]:
 
 
 def shell(native: Native, script: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    """`script` by bash, preloaded as below a launcher; `PYTRACER_LAUNCHER=""` is without one."""
+    """`script` by bash, preloaded as under a launcher; `PYTRACER_LAUNCHER=""` is without one."""
     env = native.env() | extra
     if not env["PYTRACER_LAUNCHER"]:
         del env["PYTRACER_LAUNCHER"]
@@ -41,7 +41,7 @@ def missed(run: Path) -> dict[str, int]:
 
 
 def test_commands_of_a_shell_leave_one_small_box(native: Native) -> None:
-    """A loop of a hundred commands: the shell is the first process of the run and has a box, the commands have none."""
+    """A loop of a hundred commands: the shell, the run's first process, has a recording; the commands have none."""
     done = shell(native, "for i in $(seq 100); do /bin/true; done; for i in $(seq 20); do /bin/false; done; exit 0")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(names(native)) == 1
@@ -52,7 +52,7 @@ def test_commands_of_a_shell_leave_one_small_box(native: Native) -> None:
 
 
 def test_killed_command_without_a_box_is_in_the_job(native: Native) -> None:
-    """Its parent saw it die, the counters have its name."""
+    """Its parent recorded its death, the counters have its name."""
     done = shell(native, "sh -c 'kill -9 $$'; true")
     assert done.returncode == 0
     assert len(names(native)) == 1
@@ -61,7 +61,7 @@ def test_killed_command_without_a_box_is_in_the_job(native: Native) -> None:
 
 
 def test_forked_child_that_crashes_has_a_box(native: Native) -> None:
-    """Made by its crash handler."""
+    """The crash handler creates it."""
     done = shell(native, "(kill -SEGV $BASHPID); echo $?")
     assert done.stdout == "139\n"
     job = load_job(native.run)
@@ -73,7 +73,7 @@ def test_forked_child_that_crashes_has_a_box(native: Native) -> None:
 
 
 def test_program_that_a_recorded_process_executes_has_a_box(native: Native) -> None:
-    """Else nobody would know how the process ended."""
+    """Otherwise there is no record of how the process ended."""
     done = native.child("os.execv('/bin/true', ['true'])")
     assert done.status == 0
     assert [(box.pid, box.argv[-1], box.state) for box in done.boxes][1:] == [(done.pid, "true", "EXITING")]
@@ -81,7 +81,7 @@ def test_program_that_a_recorded_process_executes_has_a_box(native: Native) -> N
 
 @pytest.mark.parametrize("end", ["os.execv('/bin/true', ['true'])", "os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_forked_child_that_records_nothing_leaves_no_box(native: Native, end: str) -> None:
-    """Also one whose parent has tables, which it inherits in memory."""
+    """Nor does one that inherits its parent's tables in memory."""
     done = native.child(f"""
 t.testing_hold(1, 0, U64(100), 0)
 for i in range(5):
@@ -95,19 +95,19 @@ for i in range(5):
 
 @pytest.mark.parametrize("limit,mib", [(1_300_000, 700), (400_000, 200)])
 def test_limit_on_address_space_is_left_to_the_program(native: Native, limit: int, mib: int) -> None:
-    """Nothing is reserved: what fits untraced fits traced."""
+    """No address space is reserved: what fits untraced fits traced."""
     script = f"ulimit -v {limit}; {sys.executable} -S -c 'print(len(bytearray({mib} << 20)))'"
     assert shell(native, script).stdout == f"{mib << 20}\n"
 
 
 def test_commands_below_a_lowered_limit_run(native: Native) -> None:
-    """The shell was there before it; `ls` starts below it."""
+    """The shell starts before the limit is set; `ls` starts under it."""
     done = shell(native, "ulimit -v 20000; ls -d /")
     assert (done.returncode, done.stdout, done.stderr) == (0, "/\n", "")
 
 
 def test_forked_child_without_memory_goes_on_unrecorded(native: Native) -> None:
-    """Its parent's tables cannot be copied: it runs on, counted, and writes nothing into the parent's box."""
+    """Its parent's tables cannot be copied: it runs on, counted, and writes nothing into the parent's recording."""
     done = native.child("""
 import resource
 t.testing_hold(1, 0, U64(100), 0)
@@ -132,7 +132,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 @pytest.mark.parametrize("nbytes", [0, 4096, 9000])
 @pytest.mark.parametrize("end,status", [("os._exit(3)", 3), ("t.testing_null()", -11)])
 def test_truncated_box_does_not_change_how_the_program_ends(native: Native, nbytes: int, end: str, status: int) -> None:
-    """Somebody cuts the mapped files short: memory takes the place of the pages, and no SIGBUS reaches the program."""
+    """Mapped files are truncated: private memory replaces the lost pages, and the program gets no SIGBUS."""
     done = native.child(f"""{TYPES}{BOX}
 t.testing_hold(1, 0, U64(100), 0)
 os.truncate(path, {nbytes})
@@ -149,7 +149,7 @@ os.wait()
 
 
 def test_box_under_another_name_is_left_alone(native: Native) -> None:
-    """What has its name now is not the file that is mapped: it is neither grown nor cut."""
+    """The file that now has its name is not the mapped one: it is neither grown nor truncated."""
     done = native.child(f"""{TYPES}{BOX}
 os.rename(path, path + b".kept")
 os.symlink("/etc/hostname", path)
@@ -167,7 +167,7 @@ core.pytracer_trim_at_exit()
 
 @pytest.fixture
 def refused(native: Native, request: pytest.FixtureRequest) -> Native:
-    """A run directory that is not ours alone: a link, or writable for others."""
+    """A run directory that others control: a link, or writable for others."""
     native.run.mkdir(parents=True, mode=0o700)
     if request.param == "link":
         elsewhere = native.run.parent / "elsewhere"
@@ -181,7 +181,7 @@ def refused(native: Native, request: pytest.FixtureRequest) -> Native:
 
 @pytest.mark.parametrize("refused", ["link", "boxes", "run"], indirect=True)
 def test_directory_that_others_may_write_is_refused_with_one_line(refused: Native) -> None:
-    """Once, however many commands a shell runs; nothing at all where a launcher can say it."""
+    """Once, however many commands a shell runs; not at all where a launcher reports it."""
     script = "kill -l > /dev/null; /bin/true; sh -c '/bin/true; kill -9 $$'; echo done"
     told = shell(refused, script, PYTRACER_LAUNCHER="")
     silent = shell(refused, script)
@@ -194,7 +194,7 @@ def test_directory_that_others_may_write_is_refused_with_one_line(refused: Nativ
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_process_of_another_user_goes_unrecorded_in_silence(native: Native) -> None:
-    """As the children of a daemon that gives up its rights."""
+    """As do the children of a daemon that drops its privileges."""
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed")
     done = shell(
@@ -207,7 +207,7 @@ def test_process_of_another_user_goes_unrecorded_in_silence(native: Native) -> N
 
 
 def test_budget_of_boxes_is_kept_and_told(tmp_path: Path) -> None:
-    """Beyond it nobody records, and the launcher says so in a line; processes with torch are not counted out."""
+    """Beyond it no process records, and the launcher reports it in a line; processes with torch always record."""
     script = "for i in 1 2 3 4 5; do (kill -SEGV $BASHPID); done 2> /dev/null; exit 0"
     done: Ended = traced_run("bash", "-c", script, run=tmp_path / "run", PYTRACER_MOST_BOXES="3")
     assert done.status == 0
@@ -217,7 +217,7 @@ def test_budget_of_boxes_is_kept_and_told(tmp_path: Path) -> None:
 
 
 def test_program_can_lock_its_memory_below_a_limit(native: Native, tmp_path: Path) -> None:
-    """mlockall() with 8 MiB allowed, the usual limit: what is not there is not locked."""
+    """mlockall() under the usual limit of 8 MiB: tables that do not exist yet are not locked."""
     if shutil.which("cc") is None or shutil.which("setpriv") is None:
         pytest.skip(needs_compiler.kwargs["reason"])
     source = tmp_path / "lock.c"

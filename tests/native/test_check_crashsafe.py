@@ -1,4 +1,4 @@
-"""scripts/check_crashsafe.py: it is silent about what is built, and says what would be wrong."""
+"""scripts/check_crashsafe.py: it accepts the objects as built, and reports each violation."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def compiled(at: Path, source: str, *flags: str) -> Path:
 
 @pytest.mark.slow
 def test_crash_path_as_built_is_clean() -> None:
-    """The objects call what symbols.allow lists, all of it; the core is what a preloaded library may be."""
+    """The objects call exactly the symbols in symbols.allow; the core is fit to be preloaded."""
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_new_call_is_named_with_its_file(check: ModuleType, tmp_path: Path) -> None:
-    """A symbol that nobody listed is refused."""
+    """A symbol that is not listed is refused."""
     made = compiled(tmp_path / "step.cpp.o", "#include <cstdlib>\nvoid* step() { return malloc(3); }", "-c")
     assert check.check_objects([made], {}) == [
         "csrc/crashsafe/step.cpp: calls malloc, which csrc/crashsafe/symbols.allow does not list"
@@ -53,7 +53,7 @@ def test_new_call_is_named_with_its_file(check: ModuleType, tmp_path: Path) -> N
 
 
 def test_line_that_nobody_needs_is_named(check: ModuleType, tmp_path: Path) -> None:
-    """A listed symbol without a caller must go, unless only some compilers call it."""
+    """A listed symbol without a caller is reported, unless only some compilers call it."""
     made = compiled(tmp_path / "step.cpp.o", "int step() { return 1; }", "-c")
     allowed = {"strlen": check.Allowed(7, True), "memset": check.Allowed(8, False)}
     assert check.check_objects([made], allowed) == [
@@ -91,7 +91,7 @@ def test_what_is_made_at_run_time_is_named(check: ModuleType, tmp_path: Path) ->
 def test_include_across_a_border_is_named(
     check: ModuleType, tmp_path: Path, file: str, line: str, problem: str
 ) -> None:
-    """Each folder sees those below it, and the headers of others that are its business."""
+    """Each folder may include lower layers, and listed headers of others."""
     path = tmp_path / file
     path.parent.mkdir(parents=True)
     path.write_text(f'#pragma once\n#include "{file.split("/")[0]}/own.h"\n#include <cstdint>\n')
@@ -104,7 +104,7 @@ def test_include_across_a_border_is_named(
 
 @pytest.mark.parametrize("line", ["malloc", "malloc must", "malloc perhaps it is fine"])
 def test_line_without_a_reason_is_refused(check: ModuleType, tmp_path: Path, line: str) -> None:
-    """Each line says why."""
+    """Each line of symbols.allow has a reason."""
     path = tmp_path / "symbols.allow"
     path.write_text(f"# head\n\n{line}\n", encoding="utf-8")
     allowed, problems = check.read_allowed(path)
@@ -134,7 +134,7 @@ def test_line_without_a_reason_is_refused(check: ModuleType, tmp_path: Path, lin
 def test_library_that_is_not_fit_to_be_preloaded_is_refused(
     check: ModuleType, tmp_path: Path, source: str, flags: list[str], expected: list[str]
 ) -> None:
-    """Each promise about the core, broken on purpose, is noticed."""
+    """Each requirement on the core is violated on purpose, and reported."""
     made = compiled(tmp_path / "core.so", source, "-shared", *flags)
     problems = check.check_core(made)
     assert all(any(words in problem for problem in problems) for words in expected)

@@ -1,4 +1,4 @@
-"""What becomes of a signal that met our handler: csrc/crashsafe/signals/decision.h, and the same by real programs."""
+"""How a signal that reached our handler goes on: csrc/crashsafe/signals/decision.h, and the same in real programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def decisions(built: Path) -> ctypes.CDLL:
 
 
 def kernels(installed: int, fault: bool, blocked: bool, is_init: bool) -> int:
-    """The kernel's rules, said once more: signal(7), pid_namespaces(7), force_sig_info_to_task() of kernel/signal.c."""
+    """The kernel's rules, restated: signal(7), pid_namespaces(7), kernel/signal.c: force_sig_info_to_task()."""
     if fault and (blocked or installed == IGNORED):
         return DIES
     if blocked:
@@ -69,7 +69,7 @@ def test_signal_is_decided_as_by_the_kernel(decisions: ctypes.CDLL) -> None:
 def test_handled_signal_is_reported_once(
     decisions: ctypes.CDLL, handler: int, may_be_abort: int, expected: int
 ) -> None:
-    """A handler that runs keeps its report; one left by a jump has repaired its signal, unless abort() goes on."""
+    """A running handler keeps its report; one left by a jump has repaired its signal, unless abort() goes on."""
     assert decisions.testing_report_of_handled(handler, may_be_abort) == expected
 
 
@@ -94,7 +94,7 @@ def test_death_keeps_the_report_of_its_cause(decisions: ctypes.CDLL, handler: in
         (1, 1, 0, 1, ENDS_SOON),
         (1, 1, 1, 0, ENDS_SOON),
         (1, 1, 1, 1, ENDS_SOON),
-        # Otherwise the action that the program put back may be ours: a signal that was raised ends it.
+        # Otherwise the action that the program restored may be ours: a raised signal ends the process.
         (0, 0, 0, 0, REPAIRED),
         (0, 0, 0, 1, ENDS_NOW),
         (0, 0, 1, 0, REPAIRED),
@@ -108,13 +108,13 @@ def test_death_keeps_the_report_of_its_cause(decisions: ctypes.CDLL, handler: in
 def test_return_of_a_handler(
     decisions: ctypes.CDLL, preloaded: int, is_default: int, fault: int, raised: int, expected: int
 ) -> None:
-    """The process goes on, or the signal comes once more; abort() decides for itself in every case."""
+    """The process goes on, or the signal is raised again; in every case abort() goes on to end the process."""
     assert decisions.testing_after_handler(0, preloaded, is_default, fault, raised) == expected
     assert decisions.testing_after_handler(1, preloaded, is_default, fault, raised) == ABORT_GOES_ON
 
 
 def test_action_goes_where_the_program_sees_no_difference(decisions: ctypes.CDLL) -> None:
-    """All 24 calls of sigaction: our handler stays only where it is installed, in our own process, below preload."""
+    """All 24 calls of sigaction: our handler stays only where it is installed, in our own process, under preload."""
     kinds = {(0, 0): TRANSLATED, (0, 1): TERMINATION, (1, 0): FAULT}
     for (kind, kept), flags in itertools.product(kinds.items(), itertools.product((0, 1), repeat=3)):
         preloaded, installed, own_process = flags
@@ -171,7 +171,7 @@ print(sorted(S.pthread_sigmask(S.SIG_BLOCK, ())))
 
 @pytest.mark.parametrize("number", range(52, 58))
 def test_program_may_use_the_signals_that_stand_in_for_faults(run: Path, native: Native, number: int) -> None:
-    """Blocked, pending and handled as untraced."""
+    """They are blocked, pending and handled as untraced."""
     run.parent.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-S", "-c", OWN.format(signal=number)]
     plain = ended(words, environment(), run)
@@ -182,7 +182,7 @@ def test_program_may_use_the_signals_that_stand_in_for_faults(run: Path, native:
 
 @pytest.mark.parametrize("how", ["trap", "null", "raised"])
 def test_first_process_of_a_namespace_dies_as_untraced(run: Path, native: Native, tmp_path: Path, how: str) -> None:
-    """The kernel drops signals that init sends to itself, and forces those of faults: PID 1 of a container."""
+    """PID 1 of a container: the kernel drops signals that init sends to itself, and forces those of faults."""
     program = tmp_path / "init"
     source = """#include <signal.h>
     int main(int n, char** words) {

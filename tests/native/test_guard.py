@@ -43,12 +43,12 @@ MECHANISMS = ["0", "1"]  # protection_only
 
 
 def child(native: Native, code: str) -> Snapshot:
-    """The box of a child that works on the pool."""
+    """The recording of a child that works on the pool."""
     return native.box(f"sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})\n{PROLOGUE}\n{code}")
 
 
 def guard_of(box: Snapshot) -> Guard:
-    """Guard mode of a box; the child has found nothing wrong itself."""
+    """Guard mode of a recording; the child's own checks passed."""
     assert box.guard is not None
     return box.guard
 
@@ -59,7 +59,7 @@ def guard_of(box: Snapshot) -> Guard:
 def test_storage_lies_against_its_guards_and_is_closed_when_freed(
     only: str, alignment: str, underrun: str, native: Native
 ) -> None:
-    """Of any size: all bytes can be used, not the byte behind the pages nor the one before them; afterwards none."""
+    """For any size: all bytes are accessible, not the byte after the pages nor the one before; none after the free."""
     code = f"""
 arm(protection_only={only}, alignment={alignment}, underrun={underrun})
 page = mmap.PAGESIZE
@@ -82,7 +82,7 @@ for n in [1, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 70000, (2 << 20) - 1, 2 << 2
 
 @pytest.mark.parametrize("only", MECHANISMS)
 def test_random_lives_keep_their_contents_and_never_overlap(only: str, native: Native) -> None:
-    """Against a model, over many rounds of the records; what is live is as it was written, what is dead is closed."""
+    """Against a model, over many rounds: live storages keep their contents, freed ones are inaccessible."""
     code = f"""
 arm(protection_only={only}, records=300)
 chance, live, dead, taken = random.Random(7), {{}}, [], 0
@@ -117,7 +117,7 @@ print(taken, len(live))
 
 @pytest.mark.parametrize("only", MECHANISMS)
 def test_quarantine_costs_no_memory_and_no_mappings_without_end(only: str, native: Native) -> None:
-    """A hundred thousand storages, one after the other: memory, page tables and mappings stay where they were."""
+    """A hundred thousand storages, one after the other: memory, page tables and mappings do not grow."""
     code = f"""
 arm(protection_only={only}, records=65536)
 kept = [take(256) for _ in range(20)]
@@ -137,7 +137,7 @@ assert all(readable(at) for at in kept)
 
 
 def test_address_space_is_used_again_and_reports_still_tell_the_last_owner(native: Native) -> None:
-    """Where it is limited (ulimit -v) the pool is small and goes round; of two records the later one counts."""
+    """Under a limit (ulimit -v) the pool is small and addresses are reused; of two records the later one counts."""
     code = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
@@ -159,7 +159,7 @@ assert again is not None
 
 
 def test_address_space_is_reserved_by_need_under_a_limit(native: Native) -> None:
-    """A little at first, more for what lives; without a limit 64 GiB and no more."""
+    """A little at first, more for live storages; without a limit at most 64 GiB."""
     code = """
 import resource
 before = status("VmSize:")
@@ -181,7 +181,7 @@ for at in live: free(at)
 
 
 def test_budgets_and_records_are_limits_of_what_lives(native: Native) -> None:
-    """Each is counted under its own name, and room that comes free is used again."""
+    """Each limit has its own counter, and freed room is reused."""
     code = """
 arm(budget_bytes=100 * 4096)
 live = [take(64) for _ in range(150)]
@@ -201,7 +201,7 @@ assert sum(at is not None for at in more) == 4096 - 51, sum(at is not None for a
 
 @pytest.mark.parametrize("only", MECHANISMS)
 def test_threads_share_the_pool(only: str, native: Native) -> None:
-    """Four threads that allocate, write, check and free, also what another one made."""
+    """Four threads allocate, write, check and free their own storages and each other's."""
     code = f"""
 import threading, queue
 arm(protection_only={only}, records=8192)
@@ -227,7 +227,7 @@ assert not wrong
 
 
 def test_forks_while_threads_work_find_the_lock_free(native: Native) -> None:
-    """A child can allocate and free at once, whatever the other threads were doing."""
+    """A child can allocate and free immediately, whatever the other threads were doing at the fork."""
     code = """
 import threading
 arm()
@@ -257,7 +257,7 @@ assert bad == 0 and ctypes.string_at(kept, 100) == bytes([3]) * 100
 
 
 def test_damage_of_the_parent_is_not_told_of_its_child(native: Native) -> None:
-    """What was inherited may have been harmed before the fork; each tells of its own storages."""
+    """Inherited storages may have been damaged before the fork; each process reports its own storages only."""
     code = """
 arm()
 at = take(1000)
@@ -277,13 +277,13 @@ assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_absurd_sizes_are_left_to_torch(native: Native) -> None:
-    """torch refuses them with words of its own."""
+    """torch refuses them with its own message."""
     code = "arm()\nassert take((1 << 64) - 1) is None and take((1 << 63) + 5) is None and take(1 << 40) is None\n"
     assert guard_of(child(native, code)).counts["refused_bytes"] == 3
 
 
 def test_freeing_twice_is_noted_and_does_nothing(native: Native) -> None:
-    """The allocator's own double free would abort; this one is written down."""
+    """The allocator would abort on a double free; this one is recorded."""
     box = child(native, "arm()\nat = take(100)\nfree(at)\nfree(at)\nother = take(100)\nfree(other + 16)\n")
     notes = [note.text for note in box.notes]
     assert sum("freed a second time" in note for note in notes) == 2
@@ -291,7 +291,7 @@ def test_freeing_twice_is_noted_and_does_nothing(native: Native) -> None:
 
 
 def test_killed_at_any_moment_the_records_are_whole(native: Native) -> None:
-    """SIGKILL while storages come and go: at most the one in flight is missing; nothing is half-told."""
+    """SIGKILL while storages are allocated and freed: at most the one in flight is missing; no record is partial."""
     chance = random.Random(20261121)
     code = "arm(records=500)\nprint('go', flush=True)\nlive = []\nwhile True:\n"
     code += "    live.append(take(1000 + len(live)))\n    if len(live) > 20: free(live.pop(0))\n"

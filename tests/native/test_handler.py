@@ -23,7 +23,7 @@ from tests.support.records import data_of
 pytestmark = needs_core
 
 STEPS = {step.name for step in Step}
-# own_stack.h promises that measured use stays below a quarter of this.
+# own_stack.h requires that measured use stays below a quarter of this.
 (_KIB,) = re.findall(r"kOwnStackBytes = (\d+) << 10", (CSRC / "crashsafe/unwind/own_stack.h").read_text())
 ALTERNATE_STACK_BYTES = int(_KIB) << 10
 WAYS = {
@@ -88,7 +88,7 @@ def test_handler_uses_less_than_a_quarter_of_its_stack(native: Native, way: str)
 
 
 def test_stack_use_with_other_threads_is_below_a_quarter(native: Native) -> None:
-    """Walking the stacks of others, by ptrace or by a signal, is in it."""
+    """Including the walk of other threads' stacks, by ptrace or by a signal."""
     used = stack_use(native, "t.testing_null()", -11, ONE_MORE_THREAD)
     print(f"null beside another thread: {used} bytes of the alternate stack")
     assert used < ALTERNATE_STACK_BYTES // 4
@@ -104,7 +104,7 @@ def test_handler_uses_less_than_a_quarter_of_its_stack_with_torch(native: Native
 
 
 def test_stack_use_with_faults_in_every_step_is_below_a_quarter(native: Native) -> None:
-    """Each survived fault leaves its frames behind only until its step ends: many of them need no more stack."""
+    """The frames of a survived fault remain only until its step ends: many faults need no more stack than one."""
     forbidden = [Region.THREADS, Region.PYTHON_THREADS, Region.STORAGES, Region.NATIVE_FRAMES]
     before = "t.testing_marks(1, U64(1)); t.testing_probe_that_faults()\n"
     before += "\n".join(f"assert t.testing_forbid({int(kind)})" for kind in forbidden)
@@ -115,7 +115,7 @@ def test_stack_use_with_faults_in_every_step_is_below_a_quarter(native: Native) 
 
 @pytest.mark.parametrize("way", ["null", "abort", "stack overflow", "wild jump", "smashed stack"])
 def test_handler_neither_allocates_nor_locks(native: Native, way: str) -> None:
-    """A watcher ends the process when the handler's thread allocates, maps or locks a mutex: it never does."""
+    """A watcher would end the process if the handler's thread allocated, mapped or locked a mutex."""
     code, status = WAYS[way]
     crash_of(native.child(code, native.watch), status)
 
@@ -136,7 +136,7 @@ def test_handler_neither_allocates_nor_locks_with_torch(native: Native, way: str
 @needs_native
 @pytest.mark.parametrize("where", ["inside malloc", "thread"])
 def test_handler_does_not_allocate_on_threads_new_to_torch(native: Native, where: str) -> None:
-    """On a thread that torch never saw, its thread-locals do not exist yet: asking for the node must not make them."""
+    """On a thread new to torch, its thread-locals do not exist: querying the node must not allocate them."""
     code = {"inside malloc": "t.testing_in_malloc()", "thread": "t.testing_crash_on_thread()"}[where]
     crash = crash_of(
         native.child(torch_crash("pass") + "run()\n" + code, native.watch), -11 if where == "thread" else -6
@@ -146,7 +146,7 @@ def test_handler_does_not_allocate_on_threads_new_to_torch(native: Native, where
 
 
 def test_watcher_notices_an_allocation_in_the_handler(native: Native) -> None:
-    """Control: an allocation on the stack of our handler is caught, so that silence above means something."""
+    """Control: an allocation on our handler's stack is caught, so that the tests above can fail."""
     done = native.child("t.testing_allocate_in_handler()", native.watch)
     assert done.status == 99
     assert "the handler called malloc" in done.stderr
@@ -232,7 +232,7 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
 @pytest.mark.parametrize("region", [Region.NAMES, Region.HOLDERS], ids=lambda region: region.name)
 @pytest.mark.quick(1)
 def test_fault_in_names_or_holders_costs_that_step_alone(native: Native, region: Region) -> None:
-    """The table of names, or the room for what is found, is not accessible."""
+    """The table of names, or the section for the results, is not accessible."""
     code = f"layer = torch.nn.Linear(3, 3)\nassert t.testing_forbid({region:d})\nt.testing_null()"
     crash = crash_of(native.child(torch_crash("pass") + code))
     assert crash.steps_faulted == (region.name,)
@@ -281,7 +281,7 @@ def test_damaged_objects_cost_their_holders_alone(native: Native, damage: str, g
 
 @pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
 def test_crash_at_every_step_of_the_handler_leaves_a_readable_report(native: Native, step: Step) -> None:
-    """Each step in turn begins with a fault of its own: it is marked, the others are done, the end stays the same."""
+    """Each step in turn begins with a fault: it is marked, the others complete, the exit status is the same."""
     code = f"{ONE_MORE_THREAD}\ncore.pytracer_break_step({int(step)})\nt.testing_read(U64(0x12345678))"
     done = native.child(code)
     crash = crash_of(done)
@@ -328,12 +328,12 @@ def test_garbage_node_name_is_left_out(native: Native) -> None:
 
 
 def test_threads_that_crash_together_leave_one_report(native: Native) -> None:
-    """One thread reports; the others leave a line each in ALSO_CRASHED; the process ends soon, with the true status."""
+    """One thread reports; the others leave a line each in ALSO_CRASHED; the process ends soon; the status is right."""
     for probe in ("", "t.testing_slow_probe(300)\n"):
         native.run = native.run.with_name(f"run{len(probe)}")
         start = time.monotonic()
         done = native.child(f"{probe}t.testing_crash_together(8)")
-        assert time.monotonic() - start < 4  # kParkMilliseconds is 5000: nobody waited for it
+        assert time.monotonic() - start < 4  # kParkMilliseconds is 5000: no thread waited for it
         crash = crash_of(done)
         assert set(crash.steps_done) == STEPS
         others = [other.tid for other in crash.also_crashed]
@@ -345,7 +345,7 @@ def test_threads_that_crash_together_leave_one_report(native: Native) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_step_that_hangs_is_given_up_and_the_others_are_done(native: Native, threads: int) -> None:
-    """The death is delayed by the step's second, not for ever; the report says which step is missing."""
+    """The death is delayed by the step's limit of a second, not forever; the report names the missing step."""
     start = time.monotonic()
     done = native.child(f"t.testing_slow_probe(100000); t.testing_crash_together({threads})")
     assert 1 < time.monotonic() - start < 5
@@ -358,7 +358,7 @@ def test_step_that_hangs_is_given_up_and_the_others_are_done(native: Native, thr
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_threads_whose_faults_are_repaired_all_live(native: Native, threads: int) -> None:
-    """A program may repair its own faults (a write barrier) on several threads at once: none dies for waiting."""
+    """A program may repair its own faults (a write barrier) on several threads at once: waiting kills none of them."""
     start = time.monotonic()
     done = native.child(f"t.testing_repair_together({threads}, 200)")
     assert done.status == 0, done.stderr
@@ -371,7 +371,7 @@ def test_threads_whose_faults_are_repaired_all_live(native: Native, threads: int
 
 
 def test_crash_after_a_handler_left_by_siglongjmp_is_reported(native: Native) -> None:
-    """One thread jumped out of its handler and lives; another one's crash is then the report, not a line below it."""
+    """One thread left its handler by a jump; the later crash of another one is the report, not a line in the first."""
     start = time.monotonic()
     done = native.child("t.testing_jump_out(); t.testing_default_action(); t.testing_crash_on_thread()")
     assert time.monotonic() - start < 4
@@ -382,7 +382,7 @@ def test_crash_after_a_handler_left_by_siglongjmp_is_reported(native: Native) ->
 
 
 def test_crash_beside_a_handler_that_runs_is_prompt(native: Native) -> None:
-    """The report is the handler's fault; the thread that dies asks all others for their stacks, and not itself."""
+    """The report is the handler's fault; the dying thread requests the stacks of all others, not its own."""
     start = time.monotonic()
     done = native.child("t.testing_crash_beside_handler()")
     assert time.monotonic() - start < 4
@@ -425,7 +425,7 @@ os.dup2(write_end, 2)
     ids=["arena lock held", "thread", "overflow of a thread"],
 )
 def test_difficult_places_are_reported(native: Native, code: str, status: int, function: str) -> None:
-    """With the heap locked, on a plain thread, on an overflowed stack: all steps are done, and the stack is there."""
+    """With the heap locked, on a plain thread, on an overflowed stack: all steps complete, the stack is recorded."""
     crash = crash_of(native.child(code), status)
     assert set(crash.steps_done) == STEPS
     assert len(crash.native_stack) >= 4
@@ -443,7 +443,7 @@ def test_crash_in_a_constructor_of_a_library_is_reported(native: Native, tmp_pat
 
 
 def test_vfork_childs_crash_is_its_own(native: Native) -> None:
-    """A child between vfork and exec shares our memory: its crash kills it and leaves its parent's box alone."""
+    """A child between vfork and exec shares our memory: its crash kills it and leaves its parent's recording alone."""
     done = native.child("print(t.testing_crash_in_vfork_child())")
     assert done.status == 0, done.stderr
     assert int(done.stdout) & 0x7F == 11

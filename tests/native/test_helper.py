@@ -1,4 +1,4 @@
-"""The launcher's helper against callers that lie: it serves who asks, for its own threads, and nobody else.
+"""The launcher's helper against callers that lie: it serves the caller, for its own threads, and no other process.
 
 Here the test is the launcher, and its children are the job. They speak the protocol of
 csrc/crashsafe/threads/helper_protocol.h in bytes of their own.
@@ -78,10 +78,10 @@ print(s.recv(1000), state(other) != "t", runs())
 """
 
 REFUSED = {
-    # a thread of another process: all of the caller's would be stopped, and nobody could let them go
+    # a thread of another process: all of the caller's would be stopped, with none left to release them
     "foreign thread": (errno.ESRCH, "s = ring(); ask(s, hello(s), os.getppid()); print(answer(s), runs())"),
     "no thread": (errno.ESRCH, "s = ring(); ask(s, hello(s), -1); print(answer(s), runs())"),
-    # whoever holds the socket of another process rings for that one
+    # a process that holds another one's socket calls on its behalf
     "another process": (
         errno.EPERM,
         "s = ring(); number = hello(s); child(lambda: ask(s, number, own)); print(answer(s), runs())",
@@ -100,7 +100,7 @@ message = struct.pack("<QQiI", MAGIC, hello(s), own, 0)
 s.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 200))])
 print(answer(s), runs())""",
     ),
-    # its parent has ended, so that init is its parent: nobody knows whose it is
+    # its parent has ended and init is its parent: its job is unknown
     "not of the job": (
         errno.EPERM,
         """
@@ -134,7 +134,7 @@ class Helper:
         assert self.process.stdout.read() == b"", "it listens when it closes its output"
 
     def run(self, code: str, seconds: float = 30, status: int = 0) -> str:
-        """What a process of the job prints."""
+        """The output of a process of the job."""
         done = subprocess.run(
             [sys.executable, "-S", "-c", CALLER + code],
             cwd=self.directory, capture_output=True, text=True, timeout=seconds, check=False,
@@ -143,7 +143,7 @@ class Helper:
         return done.stdout
 
     def descriptors(self) -> int:
-        """How many it has open."""
+        """The number of its open descriptors."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
@@ -159,13 +159,13 @@ def helper(tmp_path: Path) -> Iterator[Helper]:
 
 
 def test_threads_of_who_asks_are_stopped_and_go_on(helper: Helper) -> None:
-    """While the caller keeps the connection they stand still; it ends when they go on."""
+    """They are stopped while the caller keeps the connection; it closes when they continue."""
     assert helper.run(SERVED) == "True t False\nb'' True True\n"
 
 
 @pytest.mark.parametrize(("error", "code"), REFUSED.values(), ids=REFUSED)
 def test_caller_that_lies_is_refused(error: int, code: str, helper: Helper) -> None:
-    """Nothing is stopped, nothing stays open, and the next caller is served."""
+    """No thread is stopped, no descriptor stays open, and the next caller is served."""
     before = helper.descriptors()
     assert helper.run(code) == f"{error} True\n"
     assert helper.run(SERVED).startswith("True t False")
@@ -173,7 +173,7 @@ def test_caller_that_lies_is_refused(error: int, code: str, helper: Helper) -> N
 
 
 def test_callers_end_lets_its_threads_go(helper: Helper) -> None:
-    """One that is killed while its threads are held, or hangs, holds nothing for ever."""
+    """A caller that is killed or hangs while its threads are stopped does not keep them stopped."""
     hangs = "s = ring(); ask(s, hello(s), own); answer(s); t = time.monotonic()\nwhile not runs(): pass\n"
     assert helper.run(hangs + "print(time.monotonic() - t < 4)") == "True\n"
     killed = "child(lambda: (s := ring(), hello(s), os.kill(os.getpid(), signal.SIGKILL)))\nprint(runs())"
@@ -182,7 +182,7 @@ def test_callers_end_lets_its_threads_go(helper: Helper) -> None:
 
 
 def test_threads_of_who_dies_are_held_until_it_is_gone(helper: Helper) -> None:
-    """None of them runs on, not even when the connection ends; its death is not delayed."""
+    """None of them continues, even when the connection closes; the death is not delayed."""
     held = "s = ring(); ask(s, hello(s), own); answer(s); s.send(b'h')\ns.close()\n"
     dies = "print(runs(), state(other), flush=True)\nos.kill(os.getpid(), 9)"
     start = time.monotonic()
@@ -192,7 +192,7 @@ def test_threads_of_who_dies_are_held_until_it_is_gone(helper: Helper) -> None:
 
 
 def test_flood_of_one_process_keeps_nobody_waiting(helper: Helper) -> None:
-    """Who is being served is not served twice: 300 connections of one process take one place."""
+    """A process is served once at a time: 300 connections of one process take one place."""
     flood = subprocess.Popen(
         [sys.executable, "-S", "-c", CALLER + "kept = [ring() for _ in range(300)]; print(flush=True); time.sleep(60)"],
         cwd=helper.directory, stdout=subprocess.PIPE,
@@ -209,7 +209,7 @@ def test_flood_of_one_process_keeps_nobody_waiting(helper: Helper) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to be")
 def test_another_user_is_refused(helper: Helper) -> None:
-    """Even where the socket lets it in: it gets the end of the connection."""
+    """Even where the socket admits it: the connection is closed."""
     helper.directory.chmod(0o755)
     for parent in helper.directory.parents:
         if parent.stat().st_mode & 0o005 != 0o005 and str(parent).startswith("/tmp"):

@@ -1,4 +1,4 @@
-"""The journal: what is not forgotten."""
+"""The journal: entries are never overwritten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(*ids)
 
 
 def append(native: Native, threads: int, count: int, nbytes: int) -> tuple[list[int], Journal, dict[str, int]]:
-    """The ids that the child was told, the journal, and the box's counts."""
+    """The ids that the child got, the journal, and the recording's counts."""
     done = native.child(APPEND.format(threads=threads, count=count, nbytes=nbytes))
     assert done.status == 0, done.stderr
     box = done.box
@@ -27,7 +27,7 @@ def append(native: Native, threads: int, count: int, nbytes: int) -> tuple[list[
 
 
 def test_concurrent_entries_are_all_there_under_their_ids(native: Native) -> None:
-    """Four threads append at once: every entry is whole, and the id that its writer got leads to it."""
+    """Four threads append at once: every entry is whole and has the id that its writer got."""
     threads, count = 4, 3000
     ids, journal, counts = append(native, threads, count, 40)
     assert len(set(ids)) == len(ids)
@@ -50,7 +50,7 @@ def test_full_journal_keeps_what_fitted_and_counts_the_rest(native: Native) -> N
 
 
 def test_short_entries_still_fit_when_a_long_one_does_not(native: Native) -> None:
-    """A full journal is full for what is too long, not for all: it is used to the last 40 bytes."""
+    """A full journal refuses only entries that do not fit: it is used up to the last 40 bytes."""
     box = native.box("""
 ids = (ctypes.c_uint32 * 3000)()
 for nbytes in (1000, 200, 16):

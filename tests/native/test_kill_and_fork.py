@@ -1,4 +1,4 @@
-"""What is in the boxes when a process is killed at any instruction, and when it forks while others record."""
+"""Recordings of processes that are killed at any instruction, or fork while other threads record."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def read_and_remove(path: Path) -> Snapshot:
 
 
 def unfinished(box: Snapshot) -> list[str]:
-    """Damage other than a journal entry in the middle of which its writer was stopped."""
+    """Damage other than a journal entry whose writer was killed in the middle."""
     return [f"{d.offset}: {d.what}" for d in box.damage if "not finished" not in d.what]
 
 
 @pytest.mark.slow
 def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
-    """SIGKILL at random: one storage, record and entry per thread may be unfinished and say so; the others are true."""
+    """SIGKILL at random: one storage, record and entry per thread may be marked unfinished; the others are right."""
     chance = random.Random(20261121)
     lives = unfinished_lives = 0
     for _ in range(KILLS):
@@ -69,7 +69,7 @@ def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
 
 
 def test_fork_while_others_record_leaves_readable_boxes(native: Native) -> None:
-    """Fifty forks beside busy threads: all boxes are whole, and each child's holds what it recorded itself."""
+    """Fifty forks beside busy threads: all recordings are whole, and each child's holds what it recorded itself."""
     done = native.child(f"""
 t.testing_background(2, 64)
 for i in range({FORKS}):
@@ -107,7 +107,7 @@ t.testing_stop()
 
 @pytest.mark.slow
 def test_fork_while_the_box_grows_leaves_readable_boxes(native: Native) -> None:
-    """Forked while its parent adds tiers and contexts, a child takes what was there, and can grow its own box."""
+    """Forked while its parent adds tiers and contexts, a child takes what was there, and can grow its own recording."""
     done = native.child("""
 import threading, time
 work = threading.Thread(target=lambda: (t.testing_burst(150, U64(200)), t.testing_hold(1, 500, U64(12000), 0)))
@@ -139,7 +139,7 @@ print(*pids)
 
 
 def test_killed_while_it_gives_blocks_back_leaves_a_readable_box(native: Native) -> None:
-    """SIGKILL at any moment around a good end, while threads record: how it ended is there or not, nothing is wrong."""
+    """SIGKILL at any moment around a normal exit, while threads record: the exit is recorded or not; no damage."""
     chance = random.Random(20261121)
     ended = 0
     for _ in range(KILLS):

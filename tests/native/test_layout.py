@@ -1,4 +1,4 @@
-"""The C++ layout, as a compiler sees it, against the codec that reads the file."""
+"""The C++ layout, as compiled, against the codec that reads the file."""
 
 from __future__ import annotations
 

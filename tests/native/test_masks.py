@@ -1,4 +1,4 @@
-"""Signal masks below preload: a fault is reported whatever is blocked, and the program sees the mask that it set."""
+"""Signal masks under preload: a fault is reported whatever is blocked, and the program sees the mask that it set."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ print(mask_of(10))""",
 
 @pytest.mark.parametrize("code", SAME.values(), ids=SAME)
 def test_program_sees_the_mask_that_it_set(native: Native, run: Path, code: str) -> None:
-    """Line by line what the same program prints untraced; no report but of a signal that the program then handled."""
+    """The output is the same as untraced, line by line; only a signal that the program then handles is reported."""
     run.parent.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-S", "-c", MASKS + code]
     plain = ended(words, environment(), run)
@@ -145,7 +145,7 @@ def test_program_sees_the_mask_that_it_set(native: Native, run: Path, code: str)
 
 
 def test_signal_that_was_held_back_ends_the_process_when_unblocked(native: Native) -> None:
-    """The status is that of the signal that was sent, its sender is in the report."""
+    """The status is that of the sent signal, and its sender is in the report."""
     code = "block(S.SIGBUS); S.raise_signal(S.SIGBUS); S.pthread_sigmask(S.SIG_UNBLOCK, {S.SIGBUS})"
     done = native.child(MASKS + code)
     assert done.status == -signal.SIGBUS
@@ -176,7 +176,7 @@ libc.pthread_join(thread, None)""",
 
 @pytest.mark.parametrize("code", FAULTING.values(), ids=FAULTING)
 def test_fault_is_reported_whatever_is_blocked(native: Native, code: str) -> None:
-    """The kernel would end the process without a handler: below preload the report is whole, the status the same."""
+    """The kernel would end the process without a handler: under preload the report is whole, the status the same."""
     done = native.child(MASKS + code)
     assert done.status == -signal.SIGSEGV, done.stderr
     crash = done.box.crash
@@ -199,7 +199,7 @@ def test_process_that_starts_with_all_signals_blocked_is_reported(native: Native
 
 
 def test_vfork_child_leaves_its_parents_belief_alone(native: Native) -> None:
-    """It unblocks everything and crashes: its parent still believes what it did."""
+    """It unblocks everything and crashes: its parent's view of its own mask is unchanged."""
     code = "block(*FAULTS); print(t.testing_crash_in_vfork_child() & 127); print(FAULTS <= set(mask()), in_kernel())"
     done = native.child(MASKS + code)
     assert (done.status, done.stdout) == (0, "11\nTrue set()\n")
@@ -207,7 +207,7 @@ def test_vfork_child_leaves_its_parents_belief_alone(native: Native) -> None:
 
 
 def test_masks_are_the_kernels_without_preload(run: Path) -> None:
-    """After enable() alone nothing is interposed: the known limit, told in docs/reference/crash-safety.md."""
+    """After enable() alone nothing is interposed: the known limit in docs/reference/crash-safety.md."""
     run.parent.mkdir(parents=True, exist_ok=True)
     code = f"import pytracer; pytracer.enable({str(run)!r})\n{MASKS}\nblock(*FAULTS); print(in_kernel() == FAULTS)"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The core redacts as launcher/redact.py does; a real process leaves no secret in its box."""
+"""The core redacts as launcher/redact.py does; a real process leaves no secret in its recording."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def redact(built: Path) -> Redact:
 @example(words=[b"x", b"ab=password=a"])
 @example(words=[b"-----BEGIN \nAuthorization: PRIVATE KEY-----"])
 def test_both_sides_redact_alike(redact: Redact, words: list[bytes]) -> None:
-    """Words put together of everything that has a meaning to them."""
+    """Words composed of every fragment that the redaction recognizes."""
     assert redact(words) == redact_bytes(words)
 
 
@@ -76,7 +76,7 @@ WAIT = "import time; print('ready', flush=True); time.sleep(60)"
 
 
 def traced(run: Path, *command: str, **variables: str) -> Snapshot:
-    """The box of a process that ends well."""
+    """The recording of a process that exits normally."""
     environment = clean_environment(PYTRACER_DIR=str(run), PYTRACER_LAUNCHER="1", LD_PRELOAD=str(CORE), **variables)
     before = set(run.glob("boxes/*"))
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=60)
@@ -85,7 +85,7 @@ def traced(run: Path, *command: str, **variables: str) -> Snapshot:
 
 
 def test_command_line_of_a_real_process_is_redacted(tmp_path: Path) -> None:
-    """From its start on; the bytes of the secrets are nowhere in the file."""
+    """From process start; the file contains none of the secrets."""
     words = [word for line, _ in HIDDEN for word in line]
     box = traced(tmp_path / "run", "/bin/echo", *words)
     expected, count = redact_bytes([os.fsencode(word) for word in ["/bin/echo", *words]])
@@ -95,7 +95,7 @@ def test_command_line_of_a_real_process_is_redacted(tmp_path: Path) -> None:
 
 
 def test_environment_is_recorded_by_exact_names(tmp_path: Path) -> None:
-    """Not by prefix; and a password in the value of one that is recorded is replaced, too."""
+    """Not by prefix; and a password in the value of a recorded one is replaced, too."""
     variables = {"SLURM_JWT": SECRET, "PMIX_SECURITY_MODE": SECRET, "NCCL_MY_TOKEN": SECRET, "TORCH_SECRET": SECRET}
     kept = {"SLURM_JOB_ID": "7", "NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "1", "RANK": "0", "PMIX_RANK": "3"}
     address = {"NCCL_COMM_ID": f"tcp://u:{SECRET}@h:1"}
@@ -109,7 +109,7 @@ def test_environment_is_recorded_by_exact_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGABRT])
 def test_command_line_of_a_sender_is_redacted(tmp_path: Path, number: int) -> None:
-    """Of who sent SIGTERM or a fatal signal; it is read while the process dies."""
+    """The sender of SIGTERM or of a fatal signal; it is read while the process dies."""
     environment = clean_environment(PYTRACER_DIR=str(tmp_path), PYTRACER_LAUNCHER="1", LD_PRELOAD=str(CORE))
     victim = subprocess.Popen([sys.executable, "-S", "-c", WAIT], env=environment, stdout=subprocess.PIPE)
     assert victim.stdout is not None

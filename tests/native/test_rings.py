@@ -18,7 +18,7 @@ CONTEXTS = 256
 
 
 def marks(box: Snapshot) -> dict[int, list[tuple[int, int]]]:
-    """Kernel thread to its marks (thread of testing.cpp, number), oldest first."""
+    """Kernel thread to its marks (test thread, number), oldest first."""
     found: dict[int, list[tuple[int, int]]] = {}
     for event in box.events:
         assert isinstance(event.data, Text)
@@ -68,7 +68,7 @@ def test_threads_that_end_give_their_context_back(native: Native) -> None:
 
 
 def test_records_of_an_earlier_thread_are_not_the_new_ones(native: Native) -> None:
-    """A context that was handed on keeps its old records; they belong to a thread that nobody knows any more."""
+    """A reused context keeps its old records; they belong to a thread whose identity is lost."""
     box = native.box("t.testing_threads_in_turn(1000)")
     rings = marks(box)
     last = rings.pop(0)

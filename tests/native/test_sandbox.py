@@ -1,4 +1,4 @@
-"""Below a seccomp filter of the program's own: no table grows, no thread is equipped, no page is protected."""
+"""Under the program's own seccomp filter: no table grows, no thread gets a context, no page is protected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def confine(*names: str) -> str:
 
 
 def test_nothing_is_recorded_in_a_sandbox(native: Native) -> None:
-    """Storages, threads, records and a forked child: the box has what it had before, and the program lives."""
+    """Storages, threads, records and a forked child: the recording does not change, and the program lives."""
     code = f"""
 t.testing_hold(1, 0, U64(3000), 0)
 {confine("fallocate", "sigaltstack", "getppid")}
@@ -72,6 +72,6 @@ ctypes.memset(kept[0], 1, 1000)
 
 @pytest.mark.parametrize("how", ["os._exit(3)", "sys.exit(3)", "os.kill(os.getpid(), 15)"])
 def test_python_ends_in_a_sandbox_as_untraced(how: str, native: Native) -> None:
-    """Its interpreter, its handlers and its signals are there as without us."""
+    """Interpreter, handlers and signals behave as untraced."""
     done = native.child(CONFINE + confine("fallocate", "sigaltstack", "getppid", "prctl") + how)
     assert done.status == (-15 if "kill" in how else 3), done.stderr

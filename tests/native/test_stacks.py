@@ -1,4 +1,4 @@
-"""Where the crashed thread's stack lies, and the alternate stacks that let an overflow be reported."""
+"""The bounds of the crashed thread's stack, and the alternate stacks that let an overflow be reported."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def crash_of(done: Ended) -> Crash:
     ids=["main", "Python thread", "64 KiB", "PTHREAD_STACK_MIN", "1 MiB of a Python thread"],
 )
 def test_overflow_is_just_below_the_stack(native: Native, code: str, nbytes: int | None) -> None:
-    """The report says where the thread's stack lies, to the byte: the fault is in the first page below it."""
+    """The report has the exact bounds of the thread's stack: the fault is in the first page below it."""
     crash = crash_of(native.child(THREADS + code))
     assert crash.stack is not None
     low, high = crash.stack
@@ -81,7 +81,7 @@ def test_main_threads_stack_follows_the_limit_of_now(native: Native) -> None:
 
 
 def test_bounds_are_the_threads_own_in_a_forked_child(native: Native) -> None:
-    """A child that a thread forked goes on on that thread's stack, although it is the child's main thread."""
+    """A child forked by a thread continues on that thread's stack, although it is the child's main thread."""
     code = """
 def fork():
     if os.fork() == 0: t.testing_overflow()
@@ -112,7 +112,7 @@ on_pthread(work, 256 << 10)
 
 
 def test_threads_leave_no_stacks_behind(native: Native) -> None:
-    """500 threads, many of them at once: what stays mapped is bounded, and most of it serves the next ones."""
+    """500 threads, many of them at once: what stays mapped is bounded, and most stacks are reused."""
     code = """
 def many(count):
     end = threading.Barrier(count)
@@ -136,7 +136,7 @@ print(*[after - before for after, before in zip(mapped(), start)])
 
 
 def enabled(native: Native, code: str) -> Ended:
-    """A child that was not started below the launcher; `t.testing_overflow` runs where `code` says."""
+    """A child that was not started under the launcher; `t.testing_overflow` runs where `code` says."""
     native.run.parent.mkdir(parents=True, exist_ok=True)
     start = f"import ctypes, os, sys, pytracer\npytracer.enable({str(native.run)!r})\n"
     start += f"t = ctypes.CDLL({str(native.built / 'libpytracer_testing.so')!r})\n"
@@ -160,7 +160,7 @@ def test_thread_that_records_has_an_alternate_stack_without_preload(native: Nati
 
 
 def test_thread_that_never_records_has_none_without_preload(native: Native) -> None:
-    """The known limit, told in crash-safety.md: the process dies as it would untraced, with no report."""
+    """The known limit in crash-safety.md: the process dies as untraced, with no report."""
     done = enabled(native, RAW_THREAD.format(touch="pass"))
     assert done.status == -signal.SIGSEGV
     assert done.box.crash is None
@@ -169,7 +169,7 @@ def test_thread_that_never_records_has_none_without_preload(native: Native) -> N
 @needs_torch
 @needs_native
 def test_thread_that_makes_a_tensor_has_an_alternate_stack_without_preload(native: Native) -> None:
-    """A thread that no hook of ours saw begin, here one of _thread's: its first storage is its first record."""
+    """A thread whose start no hook observed, here one of _thread's: its first storage is its first record."""
     code = "import torch\ndef work(): x = torch.ones(9); t.testing_overflow()\n_thread.start_new_thread(work, ())\n"
     crash = crash_of(enabled(native, code + "import time; time.sleep(60)"))
     assert any(frame.function == "work" for frame in crash.python_stack)

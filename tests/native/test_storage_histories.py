@@ -1,6 +1,6 @@
-"""Random histories of storages: the tables agree with a model, also when they were too small.
+"""Random histories of storages: the tables agree with a model, also when they are too small.
 
-The model is a dictionary. Each example is a process of its own, which does as it was told; its box is then read.
+The model is a dictionary. Each example is a separate process that plays a history; its recording is then read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = needs_core
 FREED_STORAGES = 512
 SLOTS = 1 << 16
 EXTERNAL_SLOTS = 4096
-FOREIGN_BASE = 0x6000_0000_0008  # foreign memory begins anywhere
+FOREIGN_BASE = 0x6000_0000_0008  # external memory begins anywhere
 bounded = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -47,7 +47,7 @@ for word, base, nbytes in history:
 
 @dataclass
 class Model:
-    """What should be in the table. `known` are lives by address, `dead` those that ended, the last one last."""
+    """The expected table. `known` are live storages by address, `dead` those that ended, the last one last."""
 
     known: dict[int, int] = field(default_factory=dict)
     dead: list[tuple[int, int]] = field(default_factory=list)
@@ -91,7 +91,7 @@ def spelled_out(moves: list[Move]) -> list[tuple[str, int, int]]:
 
 
 def played(moves: list[Move]) -> tuple[Model, list[tuple[str, int, int]]]:
-    """The model after a history, and the history with the size of what each release frees, which names who frees."""
+    """The model after a history, and the history with the size of each free, which determines its call site."""
     model, told = Model(), []
     for word, base, nbytes in spelled_out(moves):
         told.append((word, base, model.known.get(base, nbytes)))
@@ -104,14 +104,14 @@ def played(moves: list[Move]) -> tuple[Model, list[tuple[str, int, int]]]:
 
 
 def with_history(native: Native, code: str, history: object) -> str:
-    """The code, which reads the history from a file: it is longer than an argument may be."""
+    """The code, which reads the history from a file: it is too long for an argument."""
     told = native.run.with_name("history.json")
     told.write_text(json.dumps(history), encoding="utf-8")
     return code.replace("{history!r}", repr(str(told)))
 
 
 def box_after(native: Native, code: str, history: object) -> Snapshot:
-    """The box of a child that did this, in a run directory without others."""
+    """The recording of a child that ran this, alone in its run directory."""
     shutil.rmtree(native.run, ignore_errors=True)
     return native.box(with_history(native, code, history))
 
@@ -119,7 +119,7 @@ def box_after(native: Native, code: str, history: object) -> Snapshot:
 @given(history=histories)
 @bounded
 def test_table_and_freed_storages_agree_with_the_model(native: Native, history: list[Move]) -> None:
-    """What lives is in the table with its own size; the last 512 small and 512 large lifetimes are in the rings."""
+    """Live storages are in the table with their sizes; the last 512 small and 512 large lifetimes are in the rings."""
     model, told = played(history)
     box = box_after(native, CHILD, [told, 0, 0])
     assert {s.base: s.nbytes for s in box.storages if s.state == "live"} == model.known
@@ -139,7 +139,7 @@ def test_table_and_freed_storages_agree_with_the_model(native: Native, history: 
 @given(history=histories, room=st.integers(-40, 40))
 @settings(bounded, max_examples=8)
 def test_full_table_loses_new_storages_only_and_counts_them(native: Native, history: list[Move], room: int) -> None:
-    """In a table that cannot grow, older lives stay; each lost one is counted, and again when it ends."""
+    """In a table that cannot grow, older storages stay; each lost one is counted, and again when it ends."""
     model, told = played(history)
     held = SLOTS - max(room, 0) * 8
     box = box_after(native, CHILD, [told, held, 8 << 20])
@@ -154,7 +154,7 @@ def test_full_table_loses_new_storages_only_and_counts_them(native: Native, hist
     dropped, unknown = box.counts["storages_dropped"], box.counts["unknown_frees"]
     lives = sum(word == "allocate" for word, _, _ in told)
     assert lost_before <= dropped <= lost_before + lives
-    # A lost life that ended was an unknown free; one that was missed before it was lost is in neither.
+    # The end of a lost storage is an unknown free; one whose free was missed before it was lost is in neither.
     lost_now = len(model.known) - len(of_history)
     assert lost_before + lost_now <= dropped
     assert unknown - model.unknown <= dropped - lost_before
@@ -184,7 +184,7 @@ for word, life in history:
 
 @st.composite
 def external_histories(draw: st.DrawFn) -> list[tuple[str, int]]:
-    """Many begin, some end, in any order; life n begins at the address of life n - 1 when n is odd."""
+    """Many begin, some end, in any order; lifetime n begins at the address of lifetime n - 1 when n is odd."""
     history, live, life = [], OrderedDict[int, None](), 0
     for begins, ends in draw(
         st.lists(st.tuples(st.integers(0, 3000), st.lists(st.integers(0, 1 << 16), max_size=400)), max_size=4)
@@ -206,7 +206,7 @@ def external_histories(draw: st.DrawFn) -> list[tuple[str, int]]:
 @given(history=external_histories())
 @settings(bounded, max_examples=15)
 def test_external_allocations_agree_with_the_model(native: Native, history: list[tuple[str, int]]) -> None:
-    """A live one is never evicted; new ones are lost, and counted, only while 4096 others live."""
+    """A live one is never evicted; new ones are lost, and counted, only while 4096 others are live."""
     live: dict[int, None] = {}
     dead: set[int] = set()
     lost = 0
@@ -233,7 +233,7 @@ def test_external_allocations_agree_with_the_model(native: Native, history: list
 
 
 def test_end_of_a_life_whose_slot_was_taken_again_is_ignored(native: Native) -> None:
-    """A number is good for one life: ending it twice does not end who has the slot by then."""
+    """A number is valid for one lifetime: ending it twice does not end the later one in the same slot."""
     history = [("begin", 1), *[step for n in range(2, 4097) for step in (("begin", n),)], ("end", 1), ("begin", 5000)]
     box = box_after(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), [*history, ("end", 1)])
     assert {s.nbytes for s in box.storages if s.state == "live"} == {*range(2, 4097), 5000}
@@ -241,7 +241,7 @@ def test_end_of_a_life_whose_slot_was_taken_again_is_ignored(native: Native) -> 
 
 
 def test_long_name_of_a_file_keeps_its_end(native: Native) -> None:
-    """Of a path that does not fit, the end is kept, and what is missing is marked."""
+    """Of a path that does not fit, the end is kept, and the cut is marked."""
     code = FOREIGN.replace("{base}", "0")
     path = "/" + "x" * 200 + "/shard-17.bin"
     code += f"""
@@ -253,7 +253,7 @@ core.pytracer_external_allocated(ctypes.byref(Birth(0x600000000000, 64, 1, 0, {p
 
 
 def test_forked_child_inherits_external_allocations(native: Native, tmp_path: Path) -> None:
-    """The child's table has what lived at the fork, and its own ends; the parent's is not touched by it."""
+    """The child's table has what was live at the fork, and its own ends; the parent's does not change."""
     code = with_history(native, FOREIGN.replace("{base}", str(FOREIGN_BASE)), [("begin", 2), ("begin", 4)])
     code += """
 pid = os.fork()

@@ -1,4 +1,4 @@
-"""The table of live storages and the freed-storage rings, under work at speed."""
+"""The table of live storages and the freed-storage rings, under load."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tiers(box: Snapshot) -> int:
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_every_live_storage_is_found_and_none_invented(native: Native, threads: int) -> None:
-    """What was allocated and not freed is in the box, with its own size, thread and origin, and nothing else is."""
+    """The recording has every storage that was not freed, with its own size, thread and origin, and no others."""
     box = native.box(f"""
 t.testing_hold({threads}, 0, U64(3000), 0)
 t.testing_hold({threads}, 16, U64(300), 1)
@@ -52,7 +52,7 @@ t.testing_let_go({threads}, 0, U64(1000), 0)
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_freed_storage_rings_hold_the_last_lifetimes_of_each_thread_in_order(native: Native, threads: int) -> None:
-    """Of each thread the last 512 small and 512 large lives are kept; epoch and sequence put them in their order."""
+    """Of each thread the last 512 small and 512 large lifetimes are kept; epoch and sequence give their order."""
     lives = 20_000
     box = native.box(f"t.testing_churn({threads}, U64({lives}), 8, 0); t.testing_churn({threads}, U64({lives}), 8, 1)")
     freed = [s for s in box.storages if s.state == "freed"]
@@ -83,7 +83,7 @@ for i in range(2000):
 
 
 def test_life_that_moves_between_threads_names_both(native: Native) -> None:
-    """Allocated on one thread and freed on another, a life names the right thread at each end, and none is lost."""
+    """Allocated on one thread and freed on another, a lifetime has the right thread at each end, and none is lost."""
     box = native.box("t.testing_hand_over(U64(20000))")
     freed = sorted((s for s in box.storages if s.state == "freed"), key=lambda s: s.order)
     assert [life_of(s) for s in freed] == list(range(20000 - FREED_STORAGES, 20000))
@@ -123,7 +123,7 @@ def test_blocks_that_overlap_in_the_table_do_not_crowd_each_other_out(native: Na
 
 
 def test_missed_free_is_taken_over_and_counted(native: Native) -> None:
-    """An address that is allocated again while it is live had a free that was missed: the new life counts."""
+    """An address that is allocated again while it is live had a missed free: the new storage counts."""
     box = native.box(
         "t.testing_allocate(U64(0x700000000000), U64(17)); t.testing_allocate(U64(0x700000000000), U64(33))"
     )
@@ -158,7 +158,7 @@ t.testing_marks(40, U64(300))
 
 @pytest.mark.parametrize("what", ["file size limit", "full disk"])
 def test_file_that_cannot_grow_costs_records_only(native: Native, small_disk: Callable[[int], Path], what: str) -> None:
-    """Without room for a tier or for more threads the process lives, and what found no place is counted."""
+    """Without room for a tier or for more threads the process lives, and what did not fit is counted."""
     if what == "full disk":
         at = small_disk(12 << 20)
         status = os.statvfs(at)
@@ -179,7 +179,7 @@ def test_file_that_cannot_grow_costs_records_only(native: Native, small_disk: Ca
 
 
 def test_fork_on_a_full_disk_leaves_the_parents_box_alone(native: Native, small_disk: Callable[[int], Path]) -> None:
-    """A forked child that gets no file records into private memory: it lives, and its parent's box has none of it."""
+    """A forked child without a file records into private memory: it lives, and its parent's recording is unchanged."""
     native.run = small_disk(12 << 20) / "run"
     done = native.child(
         "t.testing_hold(1, 0, U64(100), 0)\n"
@@ -199,7 +199,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 def test_limited_program_is_not_killed_by_the_box(native: Native) -> None:
-    """Under `ulimit -f` the box cannot be made; the program, which never writes, must not get SIGXFSZ for it."""
+    """Under `ulimit -f` the recording cannot be created; the program, which never writes, gets no SIGXFSZ for it."""
     native.run.mkdir(parents=True)
     done = subprocess.run(
         ["sh", "-c", "ulimit -f 100; exec env LD_PRELOAD=$CORE sh -c 'kill -SEGV $$'"],

@@ -22,7 +22,7 @@ TOO_LONG = (
 
 
 def call(name: str = "allreduce_", *sizes: int, state: str = "completed", line: int = 40, **more: Any) -> Call:
-    """What `Ranks.calls` takes: one collective of float32 unless told otherwise, called at train.py:`line`."""
+    """What `Ranks.calls` takes: one collective of float32 unless given otherwise, called at train.py:`line`."""
     shape = list(sizes) or [4]
     nbytes = 4
     for size in shape:
@@ -40,7 +40,7 @@ def call(name: str = "allreduce_", *sizes: int, state: str = "completed", line: 
 
 
 class Ranks:
-    """Ranks 0 to `count` - 1 below an agent, members of the default group; times are ms since they were made."""
+    """Ranks 0 to `count` - 1 under an agent, members of the default group; times are ms since they were made."""
 
     def __init__(self, count: int, *, grouped: bool = True) -> None:
         self.boxes = [Box(pid=101 + n, ppid=100, rank=n, world_size=count) for n in range(count)]
@@ -64,7 +64,7 @@ class Ranks:
                 box._json(37, {"name": None, "description": None, "backend": None, "ranks": list(ranks)})
 
     def calls(self, rank: int, *calls: Call, group: str = "0", first: int = 1) -> Box:
-        """Collectives of one rank, numbered from `first`; state and line as told."""
+        """Collectives of one rank, numbered from `first`, with the given states and lines."""
         box = self.boxes[rank]
         for number, item in enumerate(calls, first):
             values = dict(item)
@@ -81,13 +81,13 @@ class Ranks:
                 self.calls(number, *calls, group=group, first=first)
 
     def raised(self, rank: int, text: str = TIME_OUT, at: float = 7000, type_name: str = "RuntimeError") -> None:
-        """The rank ends with an exception, uncaught."""
+        """The rank ends with an uncaught exception."""
         place = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
         self.boxes[rank].at(at).exception(type_name, text, [place, ("step", SCRIPT, 40)]).exit(1)
         self.endings[rank] = {"exit_code": 1}
 
     def aborted(self, rank: int, at: float = 6000) -> None:
-        """gloo's abort on the thread that received too long a message."""
+        """gloo aborts on the thread that received a message that is too long."""
         box = self.boxes[rank].at(at)
         box.cpp_exception("gloo::EnforceNotMet", TOO_LONG).crash(signal=6, code=-6, sender_pid=box.pid)
         self.endings[rank] = {"signal": 6}
@@ -103,7 +103,7 @@ class Ranks:
             self.endings[rank] = {"exit_code": 0}
 
     def job(self, directory: Path, *, without: Sequence[int] = ()) -> Job:
-        """The run, read back; `without` boxes of these ranks."""
+        """The run, read back; `without` recordings of these ranks."""
         failed = any(ending != {"exit_code": 0} for ending in self.endings.values())
         children = [(self.boxes[rank].pid, ending) for rank, ending in sorted(self.endings.items())]
         parent = agent(*children, at=8000, code=int(failed))

@@ -1,4 +1,4 @@
-"""Reads a core dump as its collector would: with gdb."""
+"""Reads a core dump with gdb."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SECONDS = 120
 # Python object, waits for the GIL, and is ended by pthread_exit() inside a noexcept function. The one reason to run a
 # job again.
 _FLAKE = ("terminate called without an active exception", "FATAL: exception not rethrown")
-_FLAKE_STATUS = "exitcode: -6)"  # torchrun's words for SIGABRT
+_FLAKE_STATUS = "exitcode: -6)"  # how torchrun reports SIGABRT
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class Ended:
 
     @property
     def report(self) -> Report:
-        """The whole run, judged."""
+        """The report about the whole run."""
         return build_report(self.job)
 
 
 def _was_written(path: Path) -> bool:
-    """False for the box of a process that was killed while it made the file."""
+    """False for the recording of a process that was killed while it made the file."""
     with open(path, "rb") as file:
         return any(file.read(8))
 
@@ -81,7 +81,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def preloaded(run: Path, **extra: str) -> dict[str, str]:
-    """An environment whose processes all record into `run`, silently, as below `pytracer run`."""
+    """An environment whose processes all record into `run`, silently, as under `pytracer run`."""
     return environment(LD_PRELOAD=str(CORE), PYTRACER_DIR=str(run), PYTRACER_LAUNCHER="1", **extra)
 
 
@@ -119,7 +119,7 @@ def ended(command: Sequence[str | Path], env: dict[str, str], run: Path, *, core
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        left = leftovers(mark["TEST_VICTIM"], 0)  # all of them: ranks of their own sessions hold the pipes, too
+        left = leftovers(mark["TEST_VICTIM"], 0)  # all of them: ranks in other sessions hold the pipes, too
         out, err = process.communicate(timeout=SECONDS)
         words = "\n".join([f"{command} did not end within {SECONDS} s", *left, out, err])
         raise AssertionError(words) from None
@@ -148,14 +148,14 @@ def torchrun(program: str | Path, *arguments: str, ranks: int = 2) -> list[str]:
 def new_store(run: Path) -> str:
     """A path beside the run directory for the file store of one job.
 
-    Never twice the same: a job that crashes leaves its store, and ranks of the next one would wait for ever for the
+    Never the same path twice: a crashed job leaves its store, and ranks of the next one would wait forever for the
     addresses in it.
     """
     return str(run.parent / f"store.{uuid.uuid4().hex}")
 
 
 def healthy(act: Any, again: Any) -> Ended:
-    """What `act()` returns; `again()` instead, once, when torch's own abort at interpreter shutdown ended it."""
+    """The result of `act()`; of `again()`, once, when torch's own abort at interpreter shutdown ended it."""
     done: Ended = act()
     if done.status != 0 and _FLAKE_STATUS in done.stderr and any(words in done.stderr for words in _FLAKE):
         done = again()
@@ -170,7 +170,7 @@ def own_frames(frames: tuple[PythonFrame, ...]) -> list[tuple[str, str, int | No
 
 
 def line_of(program: str | Path, text: str, *, whole: bool = False) -> int:
-    """The number of the one line of a program that holds `text`, or is it."""
+    """The number of the one line of a program that contains `text`, or equals it if `whole`."""
     lines = (PROGRAMS / program).read_text(encoding="utf-8").splitlines()
     found = [number for number, line in enumerate(lines, 1) if (line == text if whole else text in line)]
     assert len(found) == 1, f"{text!r} is on {len(found)} lines of {program}"

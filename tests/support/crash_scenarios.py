@@ -1,4 +1,4 @@
-"""Single processes that crash with everything that a crash can leave behind; see `scenarios.py`."""
+"""Single processes whose crash leaves every kind of data; see `scenarios.py`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def overflow(run: Path) -> Job:
 
 
 def ended_by_name(run: Path) -> Job:
-    """Somebody sent SIGABRT with a long command line."""
+    """A process with a long command line sends SIGABRT."""
     box = Box(pid=101, ppid=99, argv=("python", "train.py")).at(500)
     command = ["timeout", "--signal=ABRT", "--kill-after=10", "3600", "python", "/home/user/job/train.py", "--epochs=3"]
     box.crash(signal=6, code=0, sender_pid=98, sender_command=command, python=s.BACKWARD[:1], native=s.NATIVE[:2])
@@ -66,7 +66,7 @@ def ended_by_name(run: Path) -> Job:
 
 
 def heap_damage(run: Path) -> Job:
-    """The C library's last words."""
+    """glibc aborts with a message about heap corruption."""
     box = Box(pid=101, ppid=99, argv=("python", "train.py")).at(500)
     box.crash(
         signal=6, code=-6, sender_pid=101, abort_text="free(): invalid pointer", python=s.BACKWARD[:1],

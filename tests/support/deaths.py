@@ -1,4 +1,4 @@
-"""A process that died in a given way, as the reader hands it to the rules."""
+"""A process that died in a given way, decoded, as the rules get it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def died(
 ) -> Report:
     """The report about process 101, which died in this way.
 
-    `stack_of`: native frames as (image, function[, found]), innermost first. `cpp_exceptions`: noted right before.
+    `stack_of`: native frames as (image, function[, found]), innermost first. `cpp_exceptions`: recorded right before.
     `how`: what `Box.crash` takes, and fields of `Crash`.
     """
     of_crash = {name: how.pop(name) for name in list(how) if name in _OF_CRASH and name != "python_matched"}
@@ -69,7 +69,7 @@ def _frame(number: int, pc: int, image: str | None, function: str | None, found:
 
 
 def memory(addr: int, *words: int, register: str = "rsp") -> MemoryBlock:
-    """Words of memory that were kept."""
+    """A recorded block of memory, given as words."""
     return MemoryBlock(register, addr, addr, b"".join(word.to_bytes(8, "little") for word in words))
 
 
@@ -80,7 +80,7 @@ def image(path: str, number: int = 0, build_id: str | None = None) -> LoadedImag
 
 
 def finding(report: Report, rule: str) -> Finding | None:
-    """What a rule found."""
+    """The finding of a rule, if any."""
     return next((item for item in report.findings or [] if item.id == rule), None)
 
 
@@ -97,12 +97,12 @@ def summary(report: Report) -> str:
 
 
 def evidence(report: Report) -> str:
-    """What the verdict rests on, as one text."""
+    """The verdict's evidence, as one text."""
     assert report.verdict is not None
     return "\n".join(report.verdict.evidence or [])
 
 
 def advice(report: Report) -> str:
-    """What to do next."""
+    """The verdict's advice, as one text."""
     assert report.verdict is not None
     return report.verdict.advice or ""

@@ -1,6 +1,6 @@
-"""Debug information is parsed once for all reports of a test process, where a user's report has a child for each image.
+"""Debug information is parsed once per test process; a user's report forks a child for each image.
 
-That is most of what a report of a small program costs: 0.3 s for Python's alone. What is found is the same.
+Parsing takes most of the time of a small report: 0.3 s for Python's image alone. The results are the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _of(self: source_lines.SourceLines, fd: int, addresses: Iterable[int]) -> so
 
 @pytest.fixture(scope="module", autouse=True)
 def debug_information_is_parsed_once() -> Iterator[None]:
-    """For a conftest.py of tests that make many reports; tests/unit/decode/symbols has the children."""
+    """For a conftest.py of tests that make many reports; tests/unit/decode/symbols covers the children."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source_lines.SourceLines, "of", _of)
         yield

@@ -1,4 +1,4 @@
-"""Core dumps of CUDA devices, built by hand in the layout of NVIDIA's cudacoredump.h. No real one was at hand."""
+"""Core dumps of CUDA devices, built by hand in the layout of NVIDIA's cudacoredump.h. No real one was available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lane:
 
 @dataclass
 class Warp:
-    """One warp; `error_pc` None: the device did not tell it."""
+    """One warp; `error_pc` None: the device did not report it."""
 
     lanes: list[Lane]
     error_pc: int | None = None
@@ -107,7 +107,7 @@ class Core:
 
 
 def faulting(*registers: int, parameters: bytes = b"", **more: object) -> Core:
-    """One warp of two threads, of which the second met an illegal address at offset 0x1a0 of its kernel."""
+    """One warp of two threads; the second accessed an illegal address at offset 0x1a0 of its kernel."""
     pc = KERNEL_ADDR + 0x1A0
     lanes = [Lane(pc + 16), Lane(pc + 16, 14, (33, 0, 0), registers)]
     return Core([Warp(lanes, pc, (2, 0, 0))], parameters, **more)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Text that attacks whoever prints it, and data types filled with it by walking them: new fields are covered."""
+"""Text that attacks a terminal, and data types filled with it by walking them, so that new fields are covered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = (
     f"a\n{MARK} rm -rf /\r{MARK}\r\n{MARK}\v{MARK}\f{MARK}\x85{MARK}\u2028{MARK}\u2029{MARK}\x1c{MARK}"
     "\t\0\x07\x08\x7f\x1b[31m\x1b[2J\x1b]0;title\x07\x1b]8;;http://x.example/\x1b\\link\x1b]8;;\x1b\\\x9b31m\x90q\x9c"
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # reorder
-    "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u3164\u2800\ufe0f\U000e0041"  # are not seen
+    "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u3164\u2800\ufe0f\U000e0041"  # invisible
     "\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301"  # grow upwards
     "\ud800 \udc80\ue000\U000f0000\u0378\ufffe"  # lone surrogates, private use, unassigned
     "[red]markup[/red][link=http://x.example]:skull:"
@@ -37,7 +37,7 @@ _NUMBERS = frozenset(("addr", "low", "high", "start", "end", "value", "bytes", "
 
 
 def assert_harmless(text: str, *, least_indent: int = 1, styled: bool = False) -> None:
-    """Nothing steers a terminal, nothing is invisible or reordered, and no line begins with what the attacker chose."""
+    """No terminal controls, nothing invisible or reordered, and no line that begins with the attacker's text."""
     if styled:
         text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     for char in set(text) - {"\n"}:
@@ -51,7 +51,7 @@ def assert_harmless(text: str, *, least_indent: int = 1, styled: bool = False) -
 
 
 def hostile_copy(value: Any, name: str = "", *, text: str = TEXT) -> Any:
-    """Decoded data with the attack behind every string that a job chooses; enumerations of ours stay."""
+    """Decoded data with the attack appended to every string that a job chooses; our enumerations are unchanged."""
     if isinstance(value, str):
         return value if name in _VOCABULARIES else value + text
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -67,7 +67,7 @@ def hostile_copy(value: Any, name: str = "", *, text: str = TEXT) -> Any:
 
 
 def hostile_part(kind: type, seed: int) -> Any:
-    """An instance of a report type in which every string is the attack, or a word that opens a branch."""
+    """An instance of a report type in which every string is the attack, or a word that selects a branch."""
     return _filled(msgspec.inspect.type_info(kind), "", random.Random(seed), 0)
 
 

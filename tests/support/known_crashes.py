@@ -23,7 +23,7 @@ GARBAGE = 0x4141_4141_4000
 
 
 class Part(NamedTuple):
-    """One fact: its field, and of fields with several facts which one."""
+    """One fact: its field, and its index where the field has several."""
 
     field: str
     key: int | str | None = None
@@ -44,7 +44,7 @@ def parts(facts: Facts) -> Iterator[Part]:
 
 
 def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
-    """A job of one process that has the facts of the entry, or all of them but one, which then is the opposite."""
+    """A job of one process with the facts of the entry; the fact `without`, if given, has the opposite value."""
     facts = entry.facts
     crashes = facts.signal is not None or bool(facts.images)
     box = Box(pid=PID, ppid=99).at(500)
@@ -63,7 +63,7 @@ def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
 
 
 def view_of(job: Job) -> ProcessView:
-    """The process, as the rules see it."""
+    """The view of the process that the rules get."""
     return next(view for view in job_view(job, RunClock(job)).views if view.process.snapshot.pid == PID)
 
 

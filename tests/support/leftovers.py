@@ -1,4 +1,4 @@
-"""Processes that a job left behind: found by a word of their environment."""
+"""Processes that a job left behind, found by a token in their environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GRACE_SECONDS = 10
 
 
 def leftovers(token: str, grace_seconds: float = GRACE_SECONDS) -> list[str]:
-    """Command lines of processes with `token` in their environment that do not end by themselves; they are ended."""
+    """Command lines of processes with `token` in their environment that do not exit; they are killed."""
     deadline = time.monotonic() + grace_seconds
     while (left := _with(token)) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -13,12 +13,12 @@ LIMIT = 200 << 20
 
 
 class NoMemoryCgroup(Exception):
-    """This machine lets nobody make one here."""
+    """A memory cgroup cannot be created on this machine."""
 
 
 @contextlib.contextmanager
 def memory_cgroup() -> Iterator[Path]:
-    """A child of this process's own memory cgroup with a limit of 200 MiB that is known to hold.
+    """A child of this process's own memory cgroup with a limit of 200 MiB that is verified to apply.
 
     Its kind of file system, the limit read back and the membership of a process are checked: on hybrid hosts
     /sys/fs/cgroup itself is a tmpfs, where mkdir and writes succeed and limit nothing.

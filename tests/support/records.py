@@ -11,5 +11,5 @@ _T = TypeVar("_T")
 
 
 def data_of(events: Iterable[Event], kind: type[_T]) -> list[_T]:
-    """What the records of one type hold, in their order."""
+    """The data of the records of one type, in order."""
     return [event.data for event in events if isinstance(event.data, kind)]

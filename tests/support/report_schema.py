@@ -17,17 +17,17 @@ SCHEMA = Path(report.__file__).with_name("report.schema.json")
 
 
 def validated(found: Report) -> Report:
-    """The same report, whose JSON keeps the schema.
+    """Returns the report after its JSON has been validated.
 
     Raises:
-        jsonschema.ValidationError: it does not.
+        jsonschema.ValidationError: the JSON does not match the schema.
     """
     validate(json.loads(render_json(found)))
     return found
 
 
 def validate(content: object) -> None:
-    """As `validated`, of a report that was JSON already."""
+    """As `validated`, for a report that is JSON already."""
     error = jsonschema.exceptions.best_match(_validator().iter_errors(content))
     if error is not None:
         raise error

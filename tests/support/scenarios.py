@@ -1,6 +1,6 @@
-"""Whole runs, built by hand with `synth.py` and read back: what rules and views are tested on.
+"""Whole runs, built by hand with `synth.py` and decoded: the input of tests of rules and views.
 
-Each function writes boxes below a directory and returns the `Job`. Times are ms after the boxes were created.
+Each function writes recordings below a directory and returns the `Job`. Times are ms after the recordings were created.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NATIVE = [(VICTIM, 0x1100), (PYTHON, 0x5500), (PYTHON, 0x5510), (PYTHON, 0x5520)
 
 
 def load(directory: Path, *boxes: Box, launcher: Mapping[str, Any] | None = None) -> Job:
-    """Write the run, read it, and name native functions by their offsets."""
+    """Writes the run, decodes it, and names native functions by their offsets."""
     write_run(directory, *boxes, launcher=launcher)
     job = load_job(directory, symbols=False)
     return replace(job, processes=tuple(_named(process) for process in job.processes))
@@ -87,7 +87,7 @@ def agent(*children: tuple[int, dict[str, Any]], at: float = 3000, code: int = 1
 
 
 def rank(number: int, **more: Any) -> Box:
-    """A rank below the agent, with versions and a process group."""
+    """A rank under the agent, with versions and a process group."""
     box = Box(pid=101 + number, ppid=100, rank=number, **more)
     return box.versions(python="3.11.7", torch="2.13.0+cpu", cuda=None).group("0", [0, 1])
 
@@ -127,7 +127,7 @@ def use_after_free(directory: Path, *, peer_first: bool = False) -> Job:
 
 
 def lost_peer(box: Box) -> Box:
-    """A rank that ends with gloo's exception about a closed connection."""
+    """A rank that raises gloo's exception about a closed connection."""
     text = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:51234"
     box.exception(
         "RuntimeError", text, [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3008), *BACKWARD[-2:]]

@@ -1,4 +1,4 @@
-"""Command lines with secrets, and such that only look like it: what a recording may hold of them."""
+"""Command lines with secrets, and look-alikes without: what a recording may contain of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GHP, HF, SK = f"ghp_{MIXED}", f"hf_{MIXED}", f"sk-{MIXED}"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_d"
 AWS = "AKIAIOSFODNN7EXAMPLE"
 
-# Arguments, and what is written of them.
+# Arguments, and what is recorded of them.
 HIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = tuple(
     (tuple(given), tuple(kept))
     for given, kept in (
@@ -55,7 +55,7 @@ HIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = tuple(
         (["https://u:pa/ss@h/p"], ["https://u:***@h/p"]),
         ([f"--url=https://h/?x=1&token={SECRET}&y=2"], ["--url=https://h/?x=1&token=***&y=2"]),
         ([f"https://h/b?sv=1&sig={SECRET}"], ["https://h/b?sv=1&sig=***"]),
-        # tokens that are known by their shape, wherever they are
+        # tokens recognized by their shape, anywhere
         ([GHP], ["***"]),
         ([f"--x={GHP}"], ["--x=***"]),
         ([f"https://{GHP}@github.com/x"], ["https://***@github.com/x"]),
@@ -79,7 +79,7 @@ PROGRAMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("python", "-p", "3"), ("python", "-p", "3")),
 )
 
-# Nothing of these is a secret.
+# None of these is a secret.
 PLAIN: tuple[tuple[str, ...], ...] = (
     ("--tokenizer=llama",), ("--max-tokens", "4096"), ("--max_token=7",), ("--key-dim", "64"), ("--num-keys=3",),
     ("tokens=5",), ("--pad-token=<pad>",), ("--eos_token", "</s>"), ("--sort-key", "loss"), ("--key=image",),

@@ -1,6 +1,6 @@
 """Builds black boxes by hand, from its own literals: a second opinion on `pytracer/blackbox/schema.py`.
 
-Nothing here imports the package. A box is told what happened, in order, and written at the end:
+Nothing here imports the package. Events are added to a `Box` in order; the recording is written at the end:
 
     box = Box(pid=101, rank=1)
     box.alloc(0x7F0000000000, 4096, by=("train", "train.py", 12))
@@ -9,7 +9,7 @@ Nothing here imports the package. A box is told what happened, in order, and wri
     box.crash(signal=11, addr=0x7F0000000010, python=[("train", "train.py", 30)], native=[("/lib/libx.so", 0x1100)])
     box.write(directory / "node0.101.blackbox")
 
-Methods that intern something (`code`, `node`, `site`) return a `By`; all others return the box.
+Methods that intern something (`code`, `node`, `site`) return a `By`; all others return the recording.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REGISTERS = (
 
 
 class By(NamedTuple):
-    """Who did it: `site_id` and `site_where` of a storage."""
+    """A call site: `site_id` and `site_where` of a storage."""
 
     id: int = 0
     where: int = 0
@@ -114,7 +114,7 @@ def line_table_311(lines: Sequence[int]) -> bytes:
 
 
 class Box:
-    """One black box in the making. Times are told in milliseconds since the box was created, by `at`."""
+    """One recording under construction. `at` sets the time, in milliseconds after the creation of the recording."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Box:
     # Time and identity
 
     def at(self, ms: float) -> Box:
-        """Moves the clock to `ms` after the creation of the box."""
+        """Moves the clock to `ms` after the creation of the recording."""
         self.now = self.created_ns + int(ms * MS)
         return self
 
@@ -191,7 +191,7 @@ class Box:
         return len(self.epochs)
 
     def thread(self, tid: int, name: str = "", *, pthread: int | None = None, ended: bool = False) -> Box:
-        """Makes a thread known; the main one (tid == pid) always is."""
+        """Adds a thread; the main one (tid == pid) always exists."""
         self.threads.append(Thread(tid, name, 0x7E00_0000_0000 + tid * 64 if pthread is None else pthread, int(ended)))
         return self
 
@@ -310,7 +310,7 @@ class Box:
         return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames, **more})
 
     def leaves(self, error: tuple[str, str] | None = None, stack: Sequence[Frame] = ()) -> Box:
-        """destroy_process_group() is called, perhaps while an exception is on its way."""
+        """destroy_process_group() is called, perhaps while an exception propagates."""
         if error is not None:
             self.exception(*error, stack, on_its_way="destroy_process_group")
         number, size = int(self.variables.get("RANK", 0)), int(self.variables.get("WORLD_SIZE", 2))
@@ -354,7 +354,7 @@ class Box:
         return By(self.entry(18, struct.pack("<IIIIII", *inner, *outer, node_id, 0)), sequence_nr)
 
     def stack(self, *places: By, node: By = NOBODY, sequence_nr: int = 0xFFFFFFFF) -> By:
-        """Who allocated or freed a guarded storage: places of `code`, innermost first."""
+        """The call site of a guarded storage's allocation or release: results of `code`, innermost first."""
         words = [word for place in places for word in place]
         payload = struct.pack(f"<II{len(words)}I", node.id, len(places), *words)
         return By(self.entry(24, payload), sequence_nr)
@@ -576,7 +576,7 @@ class Box:
 
         `native`: (image, offset[, found]) innermost first, or (None, pc); an image's bias is `self.bias(image)`. When
         `native_total` is larger than their number, the last 32 are the outermost frames, behind a gap.
-        `hits`: look `addr` up among the storages told so far. `also`: (tid, signal, code, pc, addr).
+        `hits`: look `addr` up among the storages added so far. `also`: (tid, signal, code, pc, addr).
         `record_images=False`: no IMAGES, as when that step did not run. `loaded`: images beside those of the frames.
         `fault_file`: size, room, file system. `memory`: (register, its value, first address, bytes). `helper`: its
         state and error.
@@ -675,7 +675,7 @@ class Box:
         return self
 
     def bias(self, image: str) -> int:
-        """Where this box maps an image."""
+        """Where this recording maps an image."""
         return 0x7000_0000_0000 + (sum(image.encode()) * 0x100_0000)
 
     def _hits(self, addr: int) -> list[tuple[int, Life]]:
@@ -693,7 +693,7 @@ class Box:
     # The file
 
     def fork(self, pid: int) -> Box:
-        """The box of a forked child: journal and live storages are copied, rings are not."""
+        """The recording of a forked child: journal and live storages are copied, rings are not."""
         child = copy.deepcopy(self)
         child.pid, child.ppid, child.start_ticks = pid, self.pid, pid * 10
         child.now += 1000
@@ -820,7 +820,7 @@ def _ring(items: list[bytes], slots: int, item_bytes: int) -> bytes:
 
 
 def write_run(directory: Path, *boxes: Box, launcher: Mapping[str, Any] | None = None) -> Path:
-    """A run directory with these boxes, and `run.json` when `launcher` is given (missing fields are filled)."""
+    """A run directory with these recordings, and `run.json` when `launcher` is given (missing fields are filled)."""
     for box in boxes:
         box.write(directory / "boxes" / f"{box.host}.{box.pid}.blackbox")
     if launcher is not None:

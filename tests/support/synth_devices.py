@@ -1,6 +1,6 @@
 """Memory of CUDA devices and CUDA graphs, packed from literals of their own. Part of `synth.py`: `box.devices`.
 
-Every event takes the next number, as in the recorder; the crash remembers the last one before it.
+Events are numbered consecutively, as in the recorder; a crash records the number of the last one before it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Block:
 
 @dataclass
 class Devices:
-    """Told in order; `regions()` are those of the box."""
+    """Events are added in order; `regions()` is the content of the recording's regions."""
 
     order: int = 0
     blocks: list[Block] = field(default_factory=list)
@@ -56,20 +56,20 @@ class Devices:
     def segment(
         self, addr: int, nbytes: int, *, device: int = 0, pool: tuple[int, int] = (0, 0), gone: bool = False
     ) -> None:
-        """Memory from the driver; `gone`: given back at once."""
+        """Memory from the driver; `gone`: released at once."""
         begin = self.next()
         end = self.next() if gone else 0
         head = struct.pack("<IHHQQQIIII", begin, 2 if gone else 1, device, addr, nbytes, 0, *pool, 0, 0)
         self.segments.append(head + struct.pack("<4I", 1, begin, 1 if gone else 0, end))
 
     def alloc(self, addr: int, nbytes: int, by: Id, epoch: int, **more: int | tuple[int, int]) -> Block:
-        """A block begins to live."""
+        """A block is allocated."""
         block = Block(addr, nbytes, by, epoch, self.next(), **more)  # type: ignore[arg-type]
         self.blocks.append(block)
         return block
 
     def free(self, addr: int, by: Id, epoch: int, *, awaited: bool = False) -> None:
-        """The last block there is freed by the program."""
+        """The program frees the last block at `addr`."""
         block = next(item for item in reversed(self.blocks) if item.addr == addr)
         block.state = AWAITED if awaited else FREED
         block.freed_by, block.freed_epoch, block.freed_order = by, epoch, self.next()
@@ -90,7 +90,7 @@ class Devices:
         self, graph: int, addr: int, nbytes: int, *, by: Id = NOBODY, freed_by: Id | None = None,
         taken: tuple[int, int, Id] | None = None,
     ) -> None:  # fmt: skip
-        """What it uses; `freed_by`: since the capture; `taken`: address, size and owner of what lies there now."""
+        """A block that it uses; `freed_by`: freed since the capture; `taken`: address, size, owner of the next."""
         state = 3 if taken else 2 if freed_by is not None else 1
         freed = self.next() if freed_by is not None else 0
         new_addr, new_nbytes, new_by = taken or (0, 0, NOBODY)
@@ -100,7 +100,7 @@ class Devices:
         self.inputs.append(item + struct.pack("<QQIIQ", new_addr, new_nbytes, 1, new, 0))
 
     def stream(self, handle: int, state: int, *, since_ns: int, error: int = 0, device: int = 0) -> None:
-        """A stream as the device last told."""
+        """A stream, with the state that the device last reported."""
         self.streams.append(struct.pack("<IHHQQQiI24s", 1, state, device, handle, since_ns, since_ns, error, 0, b""))
 
     def regions(self) -> dict[int, tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""External allocations of a box that is built by hand, from literals of its own."""
+"""External allocations of a recording that is built by hand, packed from its own literals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STATES = {"busy": 1, "live": 2, "freed": 3}
 
 
 def foreign(box: Box, *storages: bytes) -> Box:
-    """Gives the box a FOREIGN region with these slots; the rest was never used."""
+    """Gives the recording a FOREIGN region with these slots; the rest was never used."""
     box.guard_regions[REGION] = (SLOT_BYTES, b"".join(storages).ljust(SLOTS * SLOT_BYTES, b"\0"))
     return box
 
@@ -28,7 +28,7 @@ def slot(
     epochs: tuple[int, int] = (1, 1),
     number: int = 1,
 ) -> bytes:
-    """One slot; `epochs` are those of both ends."""
+    """One slot; `epochs` are those of the allocation and the end."""
     life = struct.pack("<QQIHHIIII", base, nbytes, 0, 0, 0, 0, 0, 0, 0)
     life += struct.pack("<IIIIII", epochs[0], number, epochs[1], number, origin, number)
     return struct.pack("<II64sQQII160s", STATES[state], 1, life, 0, offset, flags, 0, file.encode())

@@ -1,4 +1,4 @@
-"""Names and holders for the black boxes of `synth.py`, packed from literals of their own."""
+"""Names and holders for the black boxes of `synth.py`, packed from their own literals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NameTree:
         return len(self._slots)
 
     def write(self) -> None:
-        """Puts the slots into the box, with room for more."""
+        """Puts the slots into the recording, with room for more."""
         self._box.guard_regions[44] = (136, b"".join(self._slots).ljust(136 * 1024, b"\0"))
 
 

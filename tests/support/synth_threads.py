@@ -1,6 +1,6 @@
 """The crash regions about memory and about threads that did not crash, packed from literals of their own.
 
-Part of `synth.py`, which puts them into a box.
+Part of `synth.py`, which puts them into a recording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real terminal: a pty whose session is led by a program of the test's choice, often an interactive shell."""
+"""A real terminal: a pty whose session leader is a program of the test's choice, often an interactive shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = 20.0
 
 
 class Terminal:
-    """Runs `command` as the leader of a session on a new terminal; `screen` is all that was shown."""
+    """Runs `command` as the leader of a session on a new terminal; `screen` is all output so far."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
         self.screen = b""
@@ -43,11 +43,11 @@ class Terminal:
             os.waitpid(self.pid, 0)
 
     def type(self, text: str) -> None:
-        """Keys as a person presses them."""
+        """Types keys."""
         os.write(self._master, text.encode())
 
     def expect(self, words: str, seconds: float = _SECONDS) -> str:
-        """Reads until `words` are shown, behind what was expected before; returns what was shown until then."""
+        """Reads until `words` appear after the previous match; returns the output up to them."""
         until = time.monotonic() + seconds
         while (found := self.screen.find(words.encode(), self._at)) < 0:
             left = until - time.monotonic()
@@ -58,7 +58,7 @@ class Terminal:
         return shown.decode(errors="replace")
 
     def resize(self, rows: int, columns: int) -> None:
-        """What a terminal emulator does when its window changes."""
+        """Resizes, as a terminal emulator does when its window changes."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Terminal:
             self._master = -1
 
     def wait(self) -> int:
-        """How the leader ended, as a negative signal or a status; goes on reading."""
+        """The leader's exit status, or negative signal; reads output meanwhile."""
         until = time.monotonic() + _SECONDS
         while time.monotonic() < until:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
@@ -85,7 +85,7 @@ class Terminal:
             return True
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # EIO: nobody has the terminal open any more
+        except OSError:  # EIO: no process has the terminal open
             data = b""
         self.screen += data
         return bool(data)
