@@ -1,4 +1,4 @@
-"""Runs a cell of the harm table: its program, traced and untraced, with the same power, and compares the two."""
+"""Runs a cell of the harm table: its program, traced and untraced, with the same power, and compares them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENABLED = ROOT / "tests" / "crash" / "programs" / "enabled.py"
 TIMES = int(os.environ.get("PYTRACER_HARM_TIMES", "1"))
 UNAVAILABLE = 77
 NOBODY = 65534
-BATCH = 20  # runs below one launcher; their boxes are removed before the next batch
+BATCH = 20  # runs below one launcher; their recordings are removed before the next batch
 COST_RUNS, COST_ROUNDS = 5, 4
 COST_FACTOR, COST_OFFSET_US = 1.1, 10_000
 _NEVER_US = 1 << 62
@@ -47,7 +47,7 @@ SANITIZED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program ended: status as a shell has it, or words where it did not end by itself."""
+    """How a program ended: status as a shell reports it, or words where the test ended it."""
 
     status: int | str
     stdout: str
@@ -55,18 +55,18 @@ class Outcome:
 
 @dataclass
 class Result:
-    """What came of a cell."""
+    """The result of a cell."""
 
     untraced: Outcome
     outcomes: Counter[Outcome]
     stderr: str
     disk_bytes: int = 0
-    cpu_us: tuple[int, int] = (0, 0)  # untraced, traced: the least of all runs
+    cpu_us: tuple[int, int] = (0, 0)  # untraced, traced: the minimum of all runs
     problems: list[str] = field(default_factory=list)
 
     @property
     def equal(self) -> int:
-        """How many runs ended as the untraced one."""
+        """The number of runs that ended as the untraced one."""
         return self.outcomes[self.untraced]
 
 
@@ -117,7 +117,7 @@ def _allowed_us(row: Row, untraced_us: int) -> float:
 
 
 def _compared_cost(cell: Cell) -> tuple[int, int]:
-    """The least CPU time of each, of as many rounds as it takes: other people's load only ever adds."""
+    """The minimum CPU time of each, over as many rounds as needed: load on the machine only ever adds."""
     least: dict[bool, int] = {}
     for _ in range(COST_ROUNDS):
         for traced in (False, True):
@@ -181,7 +181,7 @@ def _run(row: Row, way: Way | None, power: Power, place: Path, count: int) -> _R
 def _to_the_end(
     process: subprocess.Popen[bytes], row: Row, run: Path, token: str, count: int
 ) -> tuple[bytes, bytes, str]:
-    """Both streams, and why the process was ended, if it was."""
+    """Both streams, and why the test ended the process, if it did."""
     deadline = time.monotonic() + row.seconds * (1 + count / 5)
     most = 2 * row.disk_bytes * count + (64 << 20)
     stdin: bytes | None = row.stdin.encode()
@@ -204,7 +204,7 @@ def _to_the_end(
 
 
 def allocated(directory: Path) -> int:
-    """Bytes that the files below a directory really take."""
+    """Disk space of the files below a directory, in bytes."""
     total = 0
     for base, _, names in os.walk(directory):
         for name in names:
@@ -214,7 +214,7 @@ def allocated(directory: Path) -> int:
 
 
 def _shell_status(status: int, *, exact: bool) -> int | str:
-    """128 + n for signal n. `exact` tells an exit with that number from the signal; the launcher's status cannot."""
+    """128 + n for signal n. `exact`: text for an exit with that number, which the launcher's status cannot show."""
     if status < 0:
         return 128 - status
     return f"exit {status}" if exact and status > 128 else status
@@ -222,7 +222,7 @@ def _shell_status(status: int, *, exact: bool) -> int | str:
 
 @contextlib.contextmanager
 def _place(power: Power) -> Iterator[Path]:
-    """A directory for one run, where everybody reaches it; the process that is run owns what is inside."""
+    """A directory for one run that every user can reach; the process that runs owns its contents."""
     place = Path(tempfile.mkdtemp(prefix="harm-"))
     try:
         place.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Compares a cell, and hands its numbers to whoever prints the table."""
+"""Compares a cell, and records its numbers for the table."""
 
 from __future__ import annotations
 

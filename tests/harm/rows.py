@@ -19,9 +19,9 @@ WAYS: tuple[Way, ...] = ("environment", "launcher", "enable")
 POWERS: tuple[Power, ...] = ("plain", "no-ptrace", "unprivileged", "filtered", "first-process")
 SEGV, ABRT, BUS, FPE, ILL, TRAP, SYS, XCPU, KILL = 139, 134, 135, 136, 132, 133, 159, 152, 137
 MIB = 1 << 20
-# What a process that lives for a moment may cost beyond 1.1 times its own time: twice what was measured on a quiet
-# machine (0.04 to 0.08 ms, and 0.2 to 0.3 ms), so that a row fails for what once cost twice as much, and not for a
-# neighbour's load.
+# What a short-lived process may cost beyond 1.1 times its own time: twice what was measured on a quiet
+# machine (0.04 to 0.08 ms, and 0.2 to 0.3 ms), so that a row fails when the cost doubles, and not because of
+# load on the machine.
 FORK_US, EXEC_US = 160, 600
 
 
@@ -142,7 +142,7 @@ def crashes() -> Iterator[Row]:
         yield _c(f"first_process {death}", status, powers=("first-process",), ways=("environment",))
     yield _c(
         "storm 20 nested", powers=("plain", "first-process")
-    )  # below the launcher it is the launcher that is first
+    )  # under the launcher it is the launcher that is first
     yield _c("sent children", powers=("plain", "first-process"))
     for name, status in (
         ("SEGV", SEGV), ("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131), ("KILL", KILL), ("PIPE", 141),
@@ -159,7 +159,7 @@ def crashes() -> Iterator[Row]:
 
 
 def handlers() -> Iterator[Row]:
-    """What programs do with signals."""
+    """Signals and handlers."""
     for threads, rounds in ((2, 50), (8, 20)):
         yield _c(f"safepoint {threads} {rounds}", powers=ALL)
     for mode in (
@@ -315,7 +315,7 @@ CELLS = tuple(cells_of(ROWS))
 def covering() -> frozenset[Cell]:
     """For `make test-all`: each row by environment alone, and once in the next of its other pairs of way and power.
 
-    Of `waits` the launcher's half is one row in four: all of them go through the same code there.
+    Of `waits` the launcher's half has one row in four: all of them take the same code path there.
     """
     chosen: set[Cell] = set()
     turn = itertools.count()
@@ -337,7 +337,7 @@ def covering() -> frozenset[Cell]:
 
 @functools.cache
 def quick() -> frozenset[Cell]:
-    """For `make test`: all of that by environment with the first power, and a quarter of each other pair's.
+    """For `make test`: all of that by environment with the first power, and a quarter of each other pair.
 
     Of the rows whose cost is compared, which run up to forty times, those of a single process.
     """

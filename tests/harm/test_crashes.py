@@ -1,4 +1,4 @@
-"""Crashes end a process as they end it untraced, whoever else looks on."""
+"""Crashes end a process as untraced, also under a debugger."""
 
 from __future__ import annotations
 

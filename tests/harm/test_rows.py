@@ -1,4 +1,4 @@
-"""What is left out of `make test` is beside what is not."""
+"""The quick part of the harm table covers every way and power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crash of one thread is never lost to another one that wakes up."""
+"""A crash of one thread is never lost because another one wakes up."""
 
 from __future__ import annotations
 

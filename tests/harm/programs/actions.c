@@ -1,9 +1,9 @@
-// Flags and masks of sigaction, and what programs do with the action that was there before.
+// Flags and masks of sigaction, and what programs do with the previous action.
 //
 // reset          SA_RESETHAND: the first fault goes to the handler, the second ends the process
 // reraise        the handler restores SIG_DFL and returns: the fault comes again and kills (faulthandler, Abseil, glog)
 // raise-default  the handler restores SIG_DFL and raises the signal itself
-// chain          the handler installs the one before it and returns (ASan's, Breakpad's, Go's way)
+// chain          the handler installs the previous one and returns (as ASan, Breakpad and Go do)
 // leaves         the handler ends the process with its own status
 // exits          the handler calls exit(), and what atexit() registered runs
 // ignored-fault  SIGSEGV is ignored: a real fault kills all the same

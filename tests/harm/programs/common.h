@@ -1,4 +1,4 @@
-// What the programs of this folder share: ways to die, and a look at whether another thread sleeps in the kernel.
+// Shared by the programs of this folder: ways to die, and a check whether another thread sleeps in the kernel.
 #pragma once
 #include <fcntl.h>
 #include <sched.h>
@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #define PAGE_NBYTES 4096L
-#define UNAVAILABLE 77  // this machine lets nobody do it: the row is skipped
+#define UNAVAILABLE 77  // not possible on this machine: the row is skipped
 
 static inline int is(const char* word, const char* other) { return strcmp(word, other) == 0; }
 
-// For what must not fail on any machine: the row is wrong then, not the tracer.
+// For what must not fail on any machine: a failure means that the row is wrong, not the tracer.
 static inline void must(int fine, const char* what) {
   if (fine) return;
   perror(what);

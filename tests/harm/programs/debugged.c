@@ -1,5 +1,5 @@
-// A debugger starts a program (one that attaches later is a known hole): it sees each signal once, with its own siginfo, and may
-// take it away.
+// A debugger starts a program (one that attaches later is a known hole): it gets each signal once, with its own siginfo, and may
+// suppress it.
 // debugged DEATH [swallow|handled]: how the child dies; that the debugger keeps the signal from it; that a handler repairs it.
 #include <errno.h>
 #include <sys/ptrace.h>

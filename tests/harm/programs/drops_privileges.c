@@ -1,4 +1,4 @@
-// A server that starts as root, becomes somebody else and goes on: nothing of what comes after may need root.
+// A server that starts as root and changes its user: nothing that the tracer does afterwards may need root.
 // drops_privileges null|fork|exit|exec
 #include <grp.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// The first process of a PID namespace, as in a container: the kernel keeps signals with the default action from it, but not its own faults.
+// The first process of a PID namespace, as in a container: the kernel drops signals with the default action, except for its own faults.
 // first_process DEATH|raise|term|child
 #include <sys/wait.h>
 

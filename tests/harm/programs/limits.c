@@ -1,4 +1,4 @@
-// What a program may use up to its limits, it may use up to the same point below the tracer.
+// A program can use its resources up to the same limits under the tracer.
 //
 // descriptors N      with RLIMIT_NOFILE N: the number of the first one, how many can be opened, and that it goes on without any
 // all-closed         closes every descriptor that it did not open, and goes on: daemons

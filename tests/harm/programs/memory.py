@@ -1,4 +1,4 @@
-"""Takes so many MiB, as a program does below a batch system's limit of address space."""
+"""Allocates the given number of MiB, under a batch system's limit of address space."""
 
 import sys
 

@@ -1,4 +1,4 @@
-// What a program leaves to the one that it becomes: nohup, shells' trap '', daemons, job schedulers.
+// What a program passes on across exec: nohup, shells' trap '', daemons, job schedulers.
 //
 // ignored   signals that are ignored stay so; the third generation is started without our environment, and sees the kernel's truth
 // blocked   signals that are blocked stay so, where the environment stays (without it: a known hole of docs/reference/crash-safety.md)

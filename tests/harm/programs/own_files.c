@@ -1,8 +1,8 @@
-// Somebody cuts off, or fills up, what the tracer has written. Untraced there is nothing to find.
+// Another process truncates or removes the tracer's files. Untraced there are none.
 //
 // truncate   every file that is mapped writable and shared is cut to nothing (a clean-up job, `truncate -s 0`)
 // remove     they are removed
-// unmap      they are unmapped: a program that drops what it does not know (checkpointing, forkservers)
+// unmap      they are unmapped: a program that unmaps mappings it does not know (checkpointing, forkservers)
 // Then the program forks, and ends in order or dies; after unmap it dies at once.
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-// permissive COMMAND...: runs the command below a seccomp filter that allows everything, as container runtimes have one on every process.
+// permissive COMMAND...: runs the command under a seccomp filter that allows everything, as container runtimes have one on every process.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-// Faults that a program repairs by itself: what handlers may ask of the kernel, they get below the tracer.
+// Faults that a program repairs itself: everything that handlers can do untraced works under the tracer.
 //
 // barrier    a page is made writable again: garbage collectors, copy-on-write snapshots
 // nodefer, fpe, trap    the handler itself faults, and that is repaired, too: crash reporters, emulators

@@ -1,4 +1,4 @@
-// A crash reporter that reads memory of which it does not know whether it is there, as OpenJDK does while it writes hs_err files
+// A crash reporter that reads memory that may not be mapped, as OpenJDK does while it writes hs_err files
 // (SafeFetch): the read faults inside the handler of the first fault, and is repaired.
 //
 // safefetch HOW [onstack]: how the second fault is repaired:

@@ -1,4 +1,4 @@
-// A safepoint: the collector takes a page away, each thread faults on it and waits inside its handler until all have come, as in Julia's
+// A safepoint: the collector protects a page, each thread faults on it and waits inside its handler until all have arrived, as in Julia's
 // and .NET's runtimes. Handlers of several threads run at the same time, and wait for each other.
 // safepoint THREADS ROUNDS
 #include <pthread.h>

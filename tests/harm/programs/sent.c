@@ -1,4 +1,4 @@
-// Signals that are sent: what siginfo says of them, how they queue, and who gets them.
+// Sent signals: their siginfo, how they queue, and which thread gets them.
 //
 // info       kill, tgkill, sigqueue, a timer, a child: code, value and sender
 // queue      each real-time signal is queued with its value, in order: MPI libraries, POSIX timers, JVMs use them

@@ -1,4 +1,4 @@
-// The file is root's and set-user-id, and somebody else starts it: the loader drops LD_PRELOAD, and the process goes unrecorded.
+// The file is root's and set-user-id, and another user starts it: the loader drops LD_PRELOAD, and the process is not recorded.
 // set_user_id DEATH|exit
 #include <sys/auxv.h>
 

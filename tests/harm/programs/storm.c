@@ -1,4 +1,4 @@
-// Many children that live for a moment: shells, build systems, launchers of jobs.
+// Many short-lived children: shells, build systems, job launchers.
 // storm COUNT fork|exec|vfork|spawn|kill|crash|clone|threads|nested
 #include <pthread.h>
 #include <sched.h>

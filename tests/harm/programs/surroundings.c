@@ -1,4 +1,4 @@
-// What a program finds around itself when it begins, and what is only allowed to processes of a certain kind.
+// The state that a program inherits, and what only some processes are allowed to do.
 //
 // inherited  descriptors, masks, limits, timers, threads, ...
 // single     unshare(CLONE_NEWUSER) is refused to a process of several threads: rootless containers, sandboxes

@@ -1,4 +1,4 @@
-// Threads that crash in the same instant: all of them work on what one of them has damaged.
+// Threads that crash at the same moment: all of them use data that one of them has damaged.
 // together THREADS DEATH
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-// wait*() as the kernel has it: supervisors and shells rely on every corner of it.
+// wait*() behaves as the kernel's: supervisors and shells rely on every detail.
 #include <errno.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

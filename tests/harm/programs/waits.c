@@ -1,5 +1,5 @@
 // One thread crashes while all others wait, each in the same kind of wait: a server whose main thread sits in accept(), a trainer whose
-// main thread joins its workers. Whoever wakes up, for whatever reason, ends the process with status 0, as programs do that take EINTR for
+// main thread joins its workers. A thread that wakes up, for any reason, ends the process with status 0, as programs do that take EINTR for
 // the request to stop. The process must die of the crash.
 //
 // waits KIND [THREADS [DEATH [not-dumpable]]]: THREADS wait, the main thread among them (1); one more dies, of DEATH (null).
@@ -113,7 +113,7 @@ static void* holds_rwlock(void* held_it) {
   atomic_store((atomic_int*)held_it, 1);
   return sleeps(NULL);
 }
-static void with_held_rwlock(void) {  // by another thread: whoever holds it himself is told so
+static void with_held_rwlock(void) {  // by another thread: the owner itself would get EDEADLK
   pthread_create(&sleeper, NULL, holds_rwlock, &word);
   while (!atomic_load(&word)) usleep(200);
 }
