@@ -1,4 +1,4 @@
-"""What the victims need: their native half, compiled once per test process."""
+"""Fixtures of the victims: their native half, compiled once per test process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes fault at known places: the report names storage, direction, distance and part of memory exactly."""
+"""Real processes fault at known addresses: the report has the exact storage, direction, distance and memory region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that stands still: who waits for whom, seen while it runs, on a real two-rank gloo job."""
+"""A job that hangs: the wait graph of a running two-rank gloo job."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_attach_says_who_has_not_come(tmp_path: Path) -> None:
 
 
 def test_attach_shows_the_line_that_each_rank_is_at(tmp_path: Path) -> None:
-    """Each process answers by itself, and goes on."""
+    """Each process records its own stacks, and continues."""
     run = tmp_path / "run"
     with standing_job(run):
         ranks = {item["rank"]: item for item in attached(run, run)["processes"] if item["rank"] is not None}
@@ -88,7 +88,7 @@ def test_attach_shows_the_line_that_each_rank_is_at(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
-    """The report comes while the job stands; then the job ends as it would have."""
+    """The report appears while the job hangs; then the job ends as untraced."""
     run = tmp_path / "run"
     job = torchrun(PROGRAMS / "rank_that_is_late.py", "9")
     done = traced_run(*job, run=run, options=("--hang-timeout", "3"))
@@ -103,7 +103,7 @@ def test_hang_timeout_reports_once_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_job_that_moves_is_never_called_standing(tmp_path: Path) -> None:
-    """Steps of half a second, a patience of five."""
+    """Steps of half a second, a time-out of five."""
     code = (
         "import time, torch, pytracer\n"
         "for n in range(16):\n    pytracer.step(n); torch.ones(100000).sum(); time.sleep(0.5)\n"
@@ -114,7 +114,7 @@ def test_job_that_moves_is_never_called_standing(tmp_path: Path) -> None:
 
 
 def test_attach_to_an_ended_run_is_one_line(tmp_path: Path) -> None:
-    """It names the command that explains it."""
+    """The line names the command that explains the run."""
     run = tmp_path / "run"
     traced_run("true", run=run)
     done = pytracer("attach", run, cwd=tmp_path)
@@ -137,7 +137,7 @@ def test_py_spy_shows_what_is_not_recorded(tmp_path: Path) -> None:
 
 
 def test_attach_to_a_process_that_is_not_recorded(tmp_path: Path) -> None:
-    """Its threads are shown, and that there is no record; it is not asked by a signal, which would end it."""
+    """Its threads are shown, and that it has no recording; it gets no request signal, which would end it."""
     with subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment(), stdout=subprocess.PIPE) as process:
         try:
             report = attached(str(process.pid), tmp_path)

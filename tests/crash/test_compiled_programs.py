@@ -1,4 +1,4 @@
-"""torch.compile makes of a traced program what it makes of the same program untraced."""
+"""torch.compile treats a traced program as the same program untraced."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def test_nothing_went_wrong(ended: dict[str, Ended]) -> None:
 @pytest.mark.parametrize("scenario", ["optimizer_step", "own_optimizer_in_one_graph"])
 @pytest.mark.quick(1)
 def test_compiled_steps_are_counted(scenario: str, tmp_path: Path) -> None:
-    """Also where nothing but a graph runs."""
+    """Also where only a compiled graph runs."""
     box = victim(PROGRAM, scenario, run=tmp_path / "run", way="enable").box
     assert (box.step, box.step_source) == (3, "optimizer steps")

@@ -1,4 +1,4 @@
-"""Core dumps: whoever collects them gets the same ones, with the registers and the siginfo of the fault."""
+"""Core dumps are as untraced, with the registers and the siginfo of the fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dump_of(program: str, way: str, directory: Path) -> tuple[Ended, Path | None
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.quick(2)
 def test_core_dump_is_that_of_the_fault(program: str, way: str, tmp_path: Path) -> None:
-    """There is a dump as without pytracer; its siginfo is the one in the box, and its first frame is the victim's."""
+    """The kernel writes a dump as untraced; its siginfo matches the recording, and its first frame is the victim's."""
     plain, plain_core = dump_of(program, "untraced", tmp_path / "plain")
     done, core = dump_of(program, way, tmp_path / "traced")
     assert done.status == plain.status

@@ -1,4 +1,4 @@
-"""C++ exceptions that nobody caught: what the journal says about them, and that the death itself is unchanged."""
+"""Uncaught C++ exceptions: their journal entries, and that the exit status is unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def entries(done: Ended) -> list[tuple[int, str, str]]:
-    """Each CPP_EXCEPTION of the victim's box: thread, type, what()."""
+    """Each CPP_EXCEPTION of the victim's recording: thread, type, what()."""
     return [(fact.data.tid, fact.data.type, fact.data.what) for fact in select(done.box.facts, CppException)]
 
 
@@ -48,7 +48,7 @@ def entries(done: Ended) -> list[tuple[int, str, str]]:
 )
 @pytest.mark.quick(2)
 def test_uncaught_exception_is_in_the_box(way: str, type_name: str, what: str, library: str, run: Path) -> None:
-    """Type and words, cut to 4 KiB, of the thread that aborts; status and stderr are those of the untraced program."""
+    """Type and message, cut to 4 KiB, of the aborting thread; status and stderr are those of the untraced program."""
     plain = victim(PROGRAM, way, run=run, way="untraced", TERMINATE_LIBRARY=library)
     done = victim(PROGRAM, way, run=run, TERMINATE_LIBRARY=library)
     assert done.status == plain.status == -6
@@ -71,7 +71,7 @@ def test_failed_check_of_torch_is_in_the_box(library: str, run: Path) -> None:
 
 
 def test_words_that_terminate_themselves_do_not_go_round(library: str, run: Path) -> None:
-    """A what() that throws: the second terminate goes to the handler before ours, and the process ends at once."""
+    """A what() that throws: the second terminate calls the previous handler, and the process ends at once."""
     done = victim(PROGRAM, "bad words", run=run, TERMINATE_LIBRARY=library)
     assert done.status == -6
     assert "terminate called" in done.stderr
@@ -89,7 +89,7 @@ def test_words_that_terminate_themselves_do_not_go_round(library: str, run: Path
 )
 @pytest.mark.quick(1)
 def test_handler_of_the_program_is_respected(before: str, expected: int, library: str, run: Path) -> None:
-    """One that was set later stays outermost, and decides whether ours is asked; disable() takes ours back."""
+    """A later one stays outermost, and decides whether ours is called; disable() removes ours."""
     way = "runtime_error"
     plain_before = "" if before == "disabled" else before.split(",")[0]
     plain = victim(PROGRAM, way, plain_before, run=run, way="untraced", TERMINATE_LIBRARY=library)

@@ -1,4 +1,4 @@
-"""The crash that torch has by itself: DDP over gloo under TORCH_DISTRIBUTED_DEBUG=DETAIL, on every rank."""
+"""A crash of torch itself: DDP over gloo under TORCH_DISTRIBUTED_DEBUG=DETAIL, on every rank."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def report(job: Ended) -> Any:
 
 @pytest.fixture(scope="module")
 def ranks(report: Any) -> dict[int, Any]:
-    """The two ranks."""
+    """The processes of the two ranks."""
     return {p.rank: p for p in report.processes if p.rank is not None}
 
 
 def test_class_is_wild_pointer(job: Ended, report: Any) -> None:
-    """An address that never belonged to anything; torchrun's status is passed on."""
+    """An address outside all recorded memory; torchrun's status is passed on."""
     assert report.verdict.class_ == "wild-pointer"
     assert job.status == 1
     assert "wild-pointer" in job.stderr
@@ -72,7 +72,7 @@ def test_python_stack_is_in_the_constructor_of_ddp(job: Ended, ranks: dict[int, 
 
 
 def test_no_collective_was_open(ranks: dict[int, Any], report: Any) -> None:
-    """The last collective of each rank was complete, and the verdict says so."""
+    """The last collective of each rank was complete, and the verdict states it."""
     for process in ranks.values():
         assert process.last_collective.state == "completed"
     assert any("no collective was open" in evidence for evidence in report.verdict.evidence)

@@ -42,7 +42,7 @@ def ranks(report: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def line_of(text: str) -> int:
-    """The number of the one line of the example that holds `text`."""
+    """The number of the one line of the example that contains `text`."""
     lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
     found = [number for number, line in enumerate(lines, 1) if text in line]
     assert len(found) == 1, (text, found)
@@ -50,26 +50,26 @@ def line_of(text: str) -> int:
 
 
 def is_line(frame: dict[str, Any], text: str) -> bool:
-    """Whether a frame stands on the line of the example that holds `text`."""
+    """Whether a frame is at the line of the example that contains `text`."""
     return bool(os.path.realpath(frame["file"]) == str(EXAMPLE) and frame["line"] == line_of(text))
 
 
 def test_status_is_torchruns(job: Ended) -> None:
-    """torchrun exits with 1 when a rank dies; so does `pytracer run`, and torchrun still names the culprit."""
+    """torchrun exits with 1 when a rank dies; so does `pytracer run`, and torchrun still names the failed rank."""
     assert job.status == 1
     assert "ChildFailedError" in job.stderr
     assert "exitcode  : -11" in job.stderr
 
 
 def test_output_of_the_job_comes_through(job: Ended) -> None:
-    """stdout is the job's own and nothing else."""
+    """stdout has the job's output and nothing else."""
     assert "step 0: loss" in job.stdout
     assert "gradient magnitude of the last step" in job.stdout
     assert "pytracer" not in job.stdout
 
 
 def test_verdict_is_use_after_free_on_rank_1(report: dict[str, Any], ranks: dict[int, dict[str, Any]]) -> None:
-    """The headline: class, rank, pid, and a confidence that the evidence deserves."""
+    """The headline: class, rank, pid, and a confidence that the evidence supports."""
     verdict = report["verdict"]
     assert (verdict["class"], verdict["rank"], verdict["pid"]) == ("use-after-free", 1, ranks[1]["pid"])
     assert verdict["confidence"] == "certain"
@@ -78,7 +78,7 @@ def test_verdict_is_use_after_free_on_rank_1(report: dict[str, Any], ranks: dict
 
 
 def test_fault_is_inside_a_freed_bucket(ranks: dict[int, dict[str, Any]]) -> None:
-    """Signal, code, access, and the storage that lay there: how far inside, whose bucket, of which parameters."""
+    """Signal, code, access, and the freed storage: offset, bucket and parameters."""
     process, fault = ranks[1], ranks[1]["fault"]
     assert (process["signal"]["name"], process["signal"]["code"]) == ("SIGSEGV", "SEGV_MAPERR")
     assert (fault["kind"], fault["access"]) == ("freed-storage", "read")
@@ -125,7 +125,7 @@ def test_native_function_is_named(ranks: dict[int, dict[str, Any]]) -> None:
 
 
 def test_autograd_node_and_step_are_known(ranks: dict[int, dict[str, Any]]) -> None:
-    """Which backward it was, on which thread, in which step."""
+    """The autograd node, its thread and the step."""
     assert ranks[1]["autograd_node"]["name"] == "LogGradientsBackward"
     assert ranks[1]["autograd_node"]["sequence_nr"] > 0
     assert ranks[1]["step"] == 1
@@ -133,7 +133,7 @@ def test_autograd_node_and_step_are_known(ranks: dict[int, dict[str, Any]]) -> N
 
 
 def test_last_collective_of_both_ranks_has_a_state(ranks: dict[int, dict[str, Any]]) -> None:
-    """Rank 1 finished the all-reduce of the loss; rank 0 came as far, or to a bucket for which rank 1 never came."""
+    """Rank 1 finished the all-reduce of the loss; rank 0 did too, or entered a bucket's that rank 1 never entered."""
     last = {rank: process["last_collective"] for rank, process in ranks.items()}
     assert last[1]["op"] == last[0]["op"] == "all_reduce"
     assert (last[1]["state"], last[1]["sizes"]) == ("completed", [])
@@ -144,14 +144,14 @@ def test_last_collective_of_both_ranks_has_a_state(ranks: dict[int, dict[str, An
 
 
 def test_first_death_is_told_from_its_consequence(ranks: dict[int, dict[str, Any]]) -> None:
-    """Rank 1 started it; rank 0 died of it, by torchrun's SIGTERM or by the error of its all-reduce."""
+    """Rank 1 died first; rank 0 died as a consequence, by torchrun's SIGTERM or by the error of its all-reduce."""
     assert ranks[1]["primary"] is True
     assert ranks[0]["primary"] is False
     assert ranks[1]["ended"] < ranks[0]["ended"]
 
 
 def test_every_process_has_a_status(report: dict[str, Any], ranks: dict[int, dict[str, Any]]) -> None:
-    """Signals of the ranks, exit code of torchrun's agent; the compiler that rank 1 started ended well."""
+    """Signals of the ranks, exit code of torchrun's agent; the compiler that rank 1 started exited normally."""
     assert ranks[1]["status"]["signal"] == SIGSEGV
     assert ranks[1]["status"]["reported_by"] == "handler"
     status = ranks[0]["status"]
@@ -168,7 +168,7 @@ def test_every_process_has_a_status(report: dict[str, Any], ranks: dict[int, dic
 
 
 def test_nothing_was_lost_or_damaged(job: Ended, report: dict[str, Any]) -> None:
-    """Every box is whole, no hook failed, nothing was dropped."""
+    """Every recording is whole, no hook failed, nothing was dropped."""
     assert report["damage"] == []
     for box in job.boxes:
         assert box.damage == ()
@@ -177,7 +177,7 @@ def test_nothing_was_lost_or_damaged(job: Ended, report: dict[str, Any]) -> None
 
 
 def test_text_fits_one_screen_and_says_it_all(job: Ended) -> None:
-    """At most 45 lines of 100 columns, with everything that the issue of the demo asks for."""
+    """At most 45 lines of 100 columns, with all the facts of the crash."""
     environ = environment(COLUMNS="100")
     done = pytracer("inspect", job.run, cwd=job.run.parent, env=environ)
     assert done.returncode == 0

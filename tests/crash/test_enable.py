@@ -23,14 +23,14 @@ def python(code: str, run: Path, **extra: str) -> Ended:
 
 
 def dump(done: Ended, box: str | None = None) -> Any:
-    """`pytracer dump --json` of a victim's box."""
+    """`pytracer dump --json` of a victim's recording."""
     shown = pytracer("dump", box or done.box.path, "--json", cwd=done.run.parent)
     assert shown.returncode == 0, shown.stderr
     return json.loads(shown.stdout)
 
 
 def test_plain_script_is_recorded_and_told_how_to_read_it(tmp_path: Path) -> None:
-    """The default directory lies below runs/, runs/latest points at it, and the last line of stderr names it."""
+    """The default directory is in runs/, runs/latest points at it, and the last line of stderr names it."""
     done = victim("null_after_enable.py", run=tmp_path / "unused", way="untraced")
     assert done.status == -signal.SIGSEGV
     directory = Path(done.stdout.strip())
@@ -47,7 +47,7 @@ def test_plain_script_is_recorded_and_told_how_to_read_it(tmp_path: Path) -> Non
 
 
 def test_marks_and_steps_are_in_the_dump(tmp_path: Path) -> None:
-    """mark() and step() appear as records, in order, and the step is the box's own."""
+    """mark() and step() appear as records, in order, and the step is the recording's own."""
     done = victim("null_after_enable.py", "light", run=tmp_path / "unused", way="untraced")
     found = dump(Ended(done.pid, done.status, "", "", Path(done.stdout.strip())))
     records = [record for record in found["records"] if record["kind"] in ("MARK", "STEP")]
@@ -58,7 +58,7 @@ def test_marks_and_steps_are_in_the_dump(tmp_path: Path) -> None:
 
 
 def test_enable_twice_is_one_line(run: Path) -> None:
-    """The second call says that it did nothing, what to do instead, and returns the same directory."""
+    """The second call reports that it did nothing and what to do instead, and returns the same directory."""
     code = f"import pytracer; a = pytracer.enable({str(run)!r}); b = pytracer.enable('elsewhere'); print(a == b)"
     done = python(code, run)
     assert (done.status, done.stdout) == (0, "True\n")
@@ -69,7 +69,7 @@ def test_enable_twice_is_one_line(run: Path) -> None:
 
 
 def test_enable_below_pytracer_run_joins_that_run(run: Path) -> None:
-    """Under preload enable() is no second start: one box, no line, the launcher's directory."""
+    """Under preload enable() does not start a second recording: one file, no message, the launcher's directory."""
     done = victim("uncaught_exception.py", str(run.parent / "elsewhere"), run=run)
     assert done.status == 1
     assert not (run.parent / "elsewhere").exists()
@@ -79,7 +79,7 @@ def test_enable_below_pytracer_run_joins_that_run(run: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["below-a-file", "proc", "device", "open-to-others"])
 def test_directory_that_cannot_be_written_is_one_line(kind: str, run: Path) -> None:
-    """Recording goes to a temporary directory, which the line names; the program goes on and ends with 0."""
+    """The recording is in a temporary directory, which the line names; the program continues and exits with 0."""
     (run.parent / "file").write_text("in the way\n", encoding="utf-8")
     (run.parent / "open").mkdir()
     (run.parent / "open").chmod(0o777)
@@ -105,7 +105,7 @@ def test_directory_that_cannot_be_written_is_one_line(kind: str, run: Path) -> N
 
 
 def test_no_writable_directory_at_all_is_one_line(run: Path) -> None:
-    """enable() returns None, the line says what to set, and the program goes on untraced."""
+    """enable() returns None, the line names the variable to set, and the program continues untraced."""
     (run.parent / "file").write_text("in the way\n", encoding="utf-8")
     bad = str(run.parent / "file")
     code = (
@@ -123,7 +123,7 @@ def test_no_writable_directory_at_all_is_one_line(run: Path) -> None:
 @needs_native
 @pytest.mark.slow
 def test_enabled_again_records_all_that_it_did(run: Path) -> None:
-    """Hooks find the calls that an earlier recording had led to them, and none says that it is not installed."""
+    """Hooks find the calls that an earlier recording had redirected, and all report that they are installed."""
     code = (
         "import pytracer, torch\nfor _ in range(3):\n  pytracer.enable()\n  torch.ones(9).share_memory_()\n"
         "  torch.UntypedStorage(64)\n  pytracer.disable()"
@@ -136,13 +136,13 @@ def test_enabled_again_records_all_that_it_did(run: Path) -> None:
 
 
 def test_wrong_level_is_refused(run: Path) -> None:
-    """Another word than the three is an error of the caller, with the words to choose from."""
+    """Any other value is an error of the caller, whose message lists the three."""
     code = "import pytracer\ntry: pytracer.enable(level='everything')\nexcept pytracer.UsageError as e: print(e)"
     assert python(code, run).stdout == "there is no level 'everything'; use one of light, default, ops\n"
 
 
 def test_uncaught_exception_is_recorded_and_printed_as_before(run: Path) -> None:
-    """Exit status 1, the same traceback; the box has type, message and the line that raised."""
+    """Exit status 1, the same traceback; the recording has type, message and the line that raised."""
     program = "uncaught_exception.py"
     plain = victim(program, run=run, way="untraced")
     done = victim(program, str(run), run=run, way="untraced")
@@ -177,7 +177,7 @@ def test_torch_may_come_after_enable(run: Path) -> None:
 
 @needs_native
 def test_disable_gives_everything_back(run: Path) -> None:
-    """Hooks, patches, handlers: all as before enable(); nothing is recorded until the next enable(), which goes on."""
+    """Hooks, patches, handlers are as before enable(); nothing is recorded until the next enable(), which continues."""
     done = victim("disable_and_compare.py", str(run), run=run, way="untraced")
     states, quiet, resumed = (json.loads(line) for line in done.stdout.splitlines())
     assert states["after"] == states["before"]

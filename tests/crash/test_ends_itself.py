@@ -1,4 +1,4 @@
-"""Processes that end themselves in mid-work: the status stays, and the report tells who asked for it, and where."""
+"""Processes that exit in the middle of work: the status is unchanged, and the report has the caller of the exit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL = line_of(PROGRAM, "library.open_device(0)")
     ],
 )
 def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, run: Path) -> None:
-    """Below preload, by whatever thread and language."""
+    """Under preload, on any thread and in any language."""
     plain = victim(PROGRAM, how, run=run, way="untraced")
     done = victim(PROGRAM, how, run=run)
     assert (done.status, done.stdout, done.stderr) == (plain.status, plain.stdout, plain.stderr)
@@ -40,7 +40,7 @@ def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, run: P
 
 
 def test_worker_that_ends_itself_is_told_from_its_parent(run: Path) -> None:
-    """The parent only hands its status on."""
+    """The parent only passes its status on."""
     done = victim(PROGRAM, "worker", run=run)
     assert done.status == 5
     (worker,) = (box for box in done.boxes if box.ppid == done.pid)
@@ -52,7 +52,7 @@ def test_worker_that_ends_itself_is_told_from_its_parent(run: Path) -> None:
 
 
 def test_worker_whose_work_has_ended_did_not_ask_for_it(run: Path) -> None:
-    """multiprocessing ends a forked child by os._exit(), below the frames of its parent's start()."""
+    """multiprocessing ends a forked child by os._exit(), under the frames of its parent's start()."""
     done = victim(PROGRAM, "worker_in_order", run=run)
     assert done.status == 5
     report = done.report
@@ -64,7 +64,7 @@ def test_worker_whose_work_has_ended_did_not_ask_for_it(run: Path) -> None:
 
 @pytest.mark.parametrize("way", ["preload", "enable"])
 def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
-    """sys.exit() has unwound all frames; the report says that the place is missing."""
+    """sys.exit() has unwound all frames; the report states that the call site is missing."""
     done = victim(PROGRAM, "in_order", run=run, way=way)
     assert done.status == 6
     assert done.box.ending is None
@@ -73,7 +73,7 @@ def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
 
 
 def test_library_that_exits_is_named_after_enable(run: Path) -> None:
-    """Without preload exit() is seen, _exit() is not."""
+    """Without preload exit() is recorded, _exit() is not."""
     done = victim(PROGRAM, "library", run=run, way="enable")
     assert done.status == 7
     assert done.report.verdict is not None

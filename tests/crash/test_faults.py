@@ -1,4 +1,4 @@
-"""Every kind of death: it stays what it was, and the black box tells where and of what."""
+"""Every kind of death: the status is unchanged, and the recording has the place and the cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY = "any address"
 
 @dataclass(frozen=True)
 class Fault:
-    """A victim and how it must die: signal, si_code, address, and the line of the victim's own innermost frame."""
+    """A victim and its expected death: signal, si_code, address, and the line of the victim's own innermost frame."""
 
     program: str
     signal: signal.Signals
@@ -65,7 +65,7 @@ CASES = [pytest.param(fault, way, id=f"{fault}-{way}") for fault in FAULTS for w
 
 @pytest.mark.parametrize(("fault", "way"), CASES)
 def test_death_is_unchanged_and_recorded(fault: Fault, way: str, run: Path) -> None:
-    """The same status and output as without pytracer; the box holds signal, code, address, Python and native stack."""
+    """Status and output are as untraced; the recording holds signal, code, address, Python and native stack."""
     plain = victim(fault.program, *fault.arguments, run=run, way="untraced")
     traced = victim(fault.program, *fault.arguments, run=run, way=way)
     assert plain.status == traced.status == -fault.signal
@@ -119,14 +119,14 @@ def test_sender_of_a_signal_is_named(name: str, run: Path) -> None:
 
 
 def test_signal_that_we_do_not_handle_is_left_alone(run: Path) -> None:
-    """SIGTERM ends the victim as before, and its parent's report comes from whoever waited."""
+    """SIGTERM ends the victim as before; the record of it is in the process that waited for the victim."""
     done = victim("killed_from_outside.py", "TERM", run=run)
     assert done.status == -signal.SIGTERM
     assert done.box.crash is None
 
 
 def test_raw_thread_has_no_python_stack_of_its_own(run: Path) -> None:
-    """A thread without Python frames is not given those of another one, which are kept beside it."""
+    """A thread without Python frames does not get those of another one, which are reported separately."""
     done = victim("fault_on_raw_thread.py", run=run)
     crash = done.box.crash
     assert crash is not None
@@ -160,7 +160,7 @@ def test_jump_to_null_keeps_the_caller(run: Path) -> None:
 
 @pytest.mark.parametrize("which", ["main", "thread"])
 def test_stack_overflow_shows_both_ends_of_the_stack(which: str, run: Path) -> None:
-    """Thousands of frames: the innermost ones and the outermost ones are kept, and the gap is counted."""
+    """Of thousands of frames the innermost and the outermost are kept, and the gap is counted."""
     crash = victim("stack_overflow.py", which, run=run).box.crash
     assert crash is not None
     assert crash.native_total > 1000

@@ -1,4 +1,4 @@
-"""Guard mode: memory errors that end well without it fault at the access, and what it cannot stop it notices."""
+"""Guard mode: memory errors that go unnoticed without it fault at the access, or are detected afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.crash import PROGRAMS, Ended, line_of, victim
 pytestmark = [needs_core, needs_native, needs_compiler]
 
 SIGSEGV = -11
-# program, its arguments, more words for guard mode, verdict, line that accesses, line that allocated, line that freed
+# program, its arguments, settings of guard mode, verdict, line that accesses, line that allocated, line that freed
 SILENT = [
     ("guard_overrun.py", ["1024"], "", "out-of-bounds", "kernels.decay(", "return torch.zeros(count)", None),
     ("guard_overrun.py", ["1001"], ",align:4", "out-of-bounds", "kernels.decay(", "return torch.zeros(count)", None),
@@ -49,7 +49,7 @@ NAMES = [f"{program[6:-3]}{'-'.join(['', *words])}{more}" for program, words, mo
 
 
 def guarded(program: str, *arguments: str, run: Path, words: str = "all", **options: Any) -> Ended:
-    """A victim below guard mode."""
+    """A victim in guard mode."""
     return victim(program, *arguments, run=run, PYTRACER_GUARD=words, **options)
 
 
@@ -94,7 +94,7 @@ def training(runs: Callable[[], Path]) -> Callable[[str], str]:
 def test_silent_error_faults_at_the_access_under_guard(
     program: str, arguments: list[str], more: str, verdict: str, access: str, born: str, freed: str | None, run: Path
 ) -> None:
-    """Untraced it ends well; guarded it dies on the line at fault, and the report names the storage's two lines."""
+    """Untraced it exits normally; guarded it dies at the faulty line, and the report has the storage's two lines."""
     plain = victim(program, *arguments, run=run, way="untraced")
     assert plain.status == 0 and "finished" in plain.stdout, plain.stderr
     done = guarded(program, *arguments, run=run, words=f"all{more}")
@@ -116,7 +116,7 @@ def test_silent_error_faults_at_the_access_under_guard(
 
 
 def _distance(program: str) -> int:
-    """One past the end; eight before the begin for the element of eight bytes before the first."""
+    """One past the end; eight before the start for the element of eight bytes before the first."""
     return 8 if program == "guard_underrun.py" else 1
 
 
@@ -128,7 +128,7 @@ def _main_stack(report: Report) -> list[PythonFrame]:
 
 
 def test_stacks_have_more_than_one_line(run: Path) -> None:
-    """A guarded storage knows who called the function that made it."""
+    """A guarded storage has the caller of the function that allocated it."""
     storage = storage_of(guarded("guard_overrun.py", "1024", run=run).report)
     assert storage.allocated is not None
     functions = [frame.function for frame in storage.allocated.stack or []]
@@ -138,7 +138,7 @@ def test_stacks_have_more_than_one_line(run: Path) -> None:
 @pytest.mark.parametrize("steps", ["1", "3"])
 @pytest.mark.quick(1)
 def test_write_into_the_slack_is_found_when_the_storage_is_freed(steps: str, run: Path) -> None:
-    """1000 floats leave 32 bytes to the page: nothing faults and nothing dies, and the report says what was written."""
+    """1000 floats leave 32 bytes of the page: nothing faults, and the report has the bytes that were written."""
     done = guarded("guard_overrun.py", "1000", steps, run=run)
     assert done.status == 0 and done.stdout.startswith("finished")
     report = done.report
@@ -154,7 +154,7 @@ def test_write_into_the_slack_is_found_when_the_storage_is_freed(steps: str, run
 
 
 def test_damage_beside_a_living_storage_is_found_at_the_end(tmp_path: Path, run: Path) -> None:
-    """A storage that is never freed is looked at when the process ends, also through os._exit."""
+    """A storage that is never freed is checked when the process ends, also through os._exit."""
     program = tmp_path / "lives.py"
     text = (
         "import torch, ctypes, os\nkept = torch.ones(1000)\nctypes.memset(kept.data_ptr() + 4000, 7, 5)\nos._exit(0)\n"
@@ -167,7 +167,7 @@ def test_damage_beside_a_living_storage_is_found_at_the_end(tmp_path: Path, run:
 
 
 def test_damage_before_the_storage_is_found_too(tmp_path: Path, run: Path) -> None:
-    """On the side that is not against a guard, as far as the storage's own pages reach."""
+    """On the side without an adjacent guard, within the storage's own pages."""
     program = tmp_path / "before.py"
     program.write_text("import torch, ctypes\nt = torch.ones(1000)\nctypes.memset(t.data_ptr() - 8, 7, 8)\ndel t\n")
     done = guarded(str(program), run=run)
@@ -178,7 +178,7 @@ def test_damage_before_the_storage_is_found_too(tmp_path: Path, run: Path) -> No
 
 @pytest.mark.slow
 def test_sampling_catches_an_error_that_happens_again_and_again(run: Path) -> None:
-    """One storage in twenty is guarded: the first of the bad ones among them ends the run, most were never guarded."""
+    """One storage in twenty is guarded: the first bad one among them ends the run, most are never guarded."""
     done = guarded("guard_overrun.py", "1024", "5000", run=run, words="sample:20")
     assert done.status == SIGSEGV
     report = done.report
@@ -188,7 +188,7 @@ def test_sampling_catches_an_error_that_happens_again_and_again(run: Path) -> No
 
 
 def test_sampling_guards_one_in_so_many(tmp_path: Path, run: Path) -> None:
-    """The mean gap is the number that was asked for, on every thread."""
+    """The mean gap is the requested number, on every thread."""
     program = tmp_path / "many.py"
     text = "import torch\nfrom concurrent.futures import ThreadPoolExecutor as Pool\n"
     text += "work = lambda _: [torch.empty(64) for _ in range(20000)] and None\n"
@@ -204,7 +204,7 @@ def test_sampling_guards_one_in_so_many(tmp_path: Path, run: Path) -> None:
 )
 @pytest.mark.quick(1)
 def test_without_markers_pages_are_protected(program: str, verdict: str, run: Path) -> None:
-    """Where the kernel has no MADV_GUARD_INSTALL, mprotect does the same; the signal's code is another one."""
+    """Where the kernel has no MADV_GUARD_INSTALL, mprotect does the same; the signal's code differs."""
     done = guarded(program, "1024", run=run, words="all,mprotect")
     assert done.status == SIGSEGV
     report = done.report
@@ -216,7 +216,7 @@ def test_without_markers_pages_are_protected(program: str, verdict: str, run: Pa
 
 @needs_memory_lock
 def test_memory_that_is_locked_later_stays_guarded(run: Path) -> None:
-    """After mlockall() the kernel refuses markers: storages from before and after are protected all the same."""
+    """After mlockall() the kernel refuses markers: storages from before and after are still protected."""
     done = guarded("guard_locked.py", run=run)
     assert (done.status, done.stdout) == (SIGSEGV, "reading\n"), done.stderr
     report = done.report
@@ -236,7 +236,7 @@ def test_memory_that_is_locked_later_stays_guarded(run: Path) -> None:
 def test_used_up_budget_leaves_storages_unguarded_and_says_so(
     words: str, kind: str, training: Callable[[str], str], run: Path
 ) -> None:
-    """The program runs on as without guards; the report counts what nobody looked at."""
+    """The program continues as without guards; the report counts the unguarded storages."""
     done = guarded("guard_training.py", "1", run=run, words=words)
     assert (done.status, done.stdout, done.stderr) == (0, training("1"), "")
     guard = guard_of(done)
@@ -293,7 +293,7 @@ def test_whatever_handles_storages_works_as_before(words: str, run: Path) -> Non
 @pytest.mark.parametrize("words", ["all", "all,mprotect"])
 @pytest.mark.quick(1)
 def test_guards_hold_in_a_forked_child(words: str, run: Path) -> None:
-    """What the parent freed faults in the child, whose own box names both lines; both go on guarding."""
+    """What the parent freed faults in the child, whose own recording names both lines; both go on guarding."""
     done = guarded("guard_fork.py", run=run, words=words)
     assert (done.status, done.stdout) == (0, "child 11\n"), done.stderr
     report = done.report
@@ -306,7 +306,7 @@ def test_guards_hold_in_a_forked_child(words: str, run: Path) -> None:
 
 @pytest.mark.slow
 def test_dataloader_workers_are_guarded(run: Path) -> None:
-    """They deliver what they deliver; a transform that writes too far is named with its worker and sample."""
+    """Their output is unchanged; a transform that writes too far is reported with its worker and sample."""
     plain = victim("guard_loader.py", run=run, way="untraced")
     done = guarded("guard_loader.py", run=run)
     assert (done.status, done.stdout) == (0, plain.stdout), done.stderr
@@ -318,7 +318,7 @@ def test_dataloader_workers_are_guarded(run: Path) -> None:
 
 
 def test_enable_switches_it_on(tmp_path: Path, run: Path) -> None:
-    """Without a launcher, and for what the process starts: the environment carries it."""
+    """Without a launcher, and in child processes: the environment passes it on."""
     program = tmp_path / "enables.py"
     program.write_text(
         f"import sys, os, pytracer\npytracer.enable({str(run)!r}, guard='all')\nprint(os.environ['PYTRACER_GUARD'])\n"
@@ -331,7 +331,7 @@ def test_enable_switches_it_on(tmp_path: Path, run: Path) -> None:
 
 
 def test_disable_leaves_guarded_storages_alone(tmp_path: Path, run: Path) -> None:
-    """They are freed by the same code later; new ones are not guarded; enable() goes on."""
+    """They are freed by the same code later; new ones are not guarded; enable() continues."""
     program = tmp_path / "toggles.py"
     program.write_text(
         f"import torch, pytracer\npytracer.enable({str(run)!r}, guard='all')\n"
@@ -350,7 +350,7 @@ def test_disable_leaves_guarded_storages_alone(tmp_path: Path, run: Path) -> Non
 
 
 def test_words_nobody_knows_are_noted_and_change_nothing(run: Path) -> None:
-    """A job is not stopped for a typing error in its environment."""
+    """A typing error in the environment does not stop a job."""
     done = guarded("guard_overrun.py", "1024", run=run, words="everything")
     assert done.status == 0
     (process,) = done.report.processes or []
@@ -359,7 +359,7 @@ def test_words_nobody_knows_are_noted_and_change_nothing(run: Path) -> None:
 
 
 def test_healthy_guarded_run_is_clean(run: Path) -> None:
-    """No finding where there is no error; the report says that guard mode looked."""
+    """No finding where there is no error; the report states that guard mode was on."""
     done = guarded("guard_training.py", "1", run=run)
     report = done.report
     assert report.verdict is not None and report.verdict.class_ == "clean"

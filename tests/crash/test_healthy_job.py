@@ -1,4 +1,4 @@
-"""A job that ends well is not disturbed: output, status, and numbers to the last bit."""
+"""A job that exits normally is unchanged: output, status, and numbers to the last bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def traced(runs: Callable[[], Path]) -> Ended:
 
 
 def test_success_is_one_line_on_stderr(plain: Ended, traced: Ended) -> None:
-    """stdout is byte-identical, the status is 0, and stderr tells where the recording lies, and nothing more."""
+    """stdout is byte-identical, the status is 0, and stderr names the recording and nothing more."""
     assert traced.stdout == plain.stdout
     assert traced.status == 0
     assert plain.stderr == ""
@@ -41,13 +41,13 @@ def test_success_is_one_line_on_stderr(plain: Ended, traced: Ended) -> None:
 
 
 def test_quiet_success_is_silent(plain: Ended, run: Path) -> None:
-    """With --quiet a job that ends well leaves no line at all."""
+    """With --quiet a job that exits normally prints no line at all."""
     done = traced_run(sys.executable, PROGRAMS / PROGRAM, run=run, options=("--quiet",))
     assert (done.status, done.stdout, done.stderr) == (0, plain.stdout, "")
 
 
 def test_healthy_box_has_no_crash_and_its_report_is_clean(traced: Ended) -> None:
-    """The box ended normally; storages, steps and marks are in it; nothing was lost."""
+    """The recording ended normally; storages, steps and marks are in it; nothing was lost."""
     (box,) = traced.boxes
     assert (box.state, box.exit_code, box.crash, box.damage) == ("EXITING", 0, None, ())
     assert box.step == 20
@@ -101,7 +101,7 @@ def test_two_ranks_train_the_same_numbers_with_and_without_tracing(tmp_path: Pat
     [("exit", 3), ("_exit", 4), ("kill", 137), ("terminate", 143), ("raise", 1), ("child-killed", 137)],
 )
 def test_status_is_the_programs_own(how: str, status: int, run: Path) -> None:
-    """Exit codes as they are, 128 + n for signal n; the output that was written is there."""
+    """Exit codes are unchanged, 128 + n for signal n; output written before is complete."""
     plain = victim("ends_as_told.py", how, run=run, way="untraced")
     done = traced_run(sys.executable, PROGRAMS / "ends_as_told.py", how, run=run)
     assert done.status == status == (plain.status if plain.status >= 0 else 128 - plain.status)
@@ -112,7 +112,7 @@ def test_status_is_the_programs_own(how: str, status: int, run: Path) -> None:
 
 
 def test_isolated_python_is_traced_without_our_package_on_its_path(run: Path) -> None:
-    """`python -I` sees neither PYTHONPATH nor user's packages, and is recorded with its storages all the same."""
+    """`python -I` ignores PYTHONPATH and the user's packages, and is still recorded with its storages."""
     command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", sys.executable, "-I", "-c"]
     code = "import torch; kept = torch.ones(1000); print('pytracer' in __import__('sys').modules)"
     done = subprocess.run(

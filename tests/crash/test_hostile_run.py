@@ -1,4 +1,4 @@
-"""Run directories that somebody else prepared: reading them signals nobody, waits for nothing, opens no other file."""
+"""Run directories prepared by an attacker: reading them signals no process, never blocks, opens no other file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for line in sys.stdin:
 
 
 def test_attach_leaves_a_process_alone_that_only_a_box_names(tmp_path: Path) -> None:
-    """Pid, start time, boot and state are right, the signal is caught; but the process does not write that box."""
+    """Pid, start time, boot and state match, the signal is caught; but the process does not write that recording."""
     child = subprocess.Popen(
         [sys.executable, "-c", BYSTANDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -53,7 +53,7 @@ NAMES = ("run.json", "symbols.json", "trace_rank0.json", "boxes/b.blackbox", "ha
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "zero", "memory", "private"])
 def test_special_files_in_a_run_directory_are_notes(tmp_path: Path, kind: str) -> None:
-    """Pipes, directories, and links to devices, to files of /proc and to files of the reader: nothing is waited for."""
+    """Pipes, directories, and links to devices, to files of /proc and to files of the reader: none of them blocks."""
     run = write_run(tmp_path / "run", Box(rank=0), launcher={})
     (run / "run.json").unlink()
     (tmp_path / "private").write_text(json.dumps({"secret": "hunter2", "entries": [], "version": "2.1"}))
@@ -75,7 +75,7 @@ def test_special_files_in_a_run_directory_are_notes(tmp_path: Path, kind: str) -
 
 
 def test_signal_number_is_that_of_the_recorder() -> None:
-    """Else the bystander above proves nothing."""
+    """Otherwise the test above proves nothing."""
     from pytracer.blackbox.schema import REQUEST_SIGNAL
 
     assert REQUEST_SIGNAL == 60 and signal.SIGRTMIN <= REQUEST_SIGNAL <= signal.SIGRTMAX

@@ -1,4 +1,4 @@
-"""A job that attacks the terminal with its names: what `pytracer run` and the recorder itself print is harmless."""
+"""A job with terminal escapes in its names: the output of `pytracer run` and of the recorder is harmless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = PROGRAMS / "names_that_attack.py"
 
 
 def on_terminal(command: list[str], cwd: Path) -> str:
-    """What a command writes to a terminal of its own, as the terminal gets it but for the carriage returns it adds."""
+    """The output of a command on its own terminal, without the carriage returns that the terminal adds."""
     master, slave = pty.openpty()
     found: list[bytes] = []
 
@@ -31,7 +31,7 @@ def on_terminal(command: list[str], cwd: Path) -> str:
         while True:
             try:
                 data = os.read(master, 65536)
-            except OSError:  # EIO: nobody has it open any more
+            except OSError:  # EIO: no process has it open
                 return
             if not data:
                 return
@@ -50,7 +50,7 @@ def on_terminal(command: list[str], cwd: Path) -> str:
 @pytest.mark.parametrize("how", ["fault", "exception", "signal", "assertion"])
 @pytest.mark.quick(2)
 def test_report_on_a_terminal_is_harmless(how: str, tmp_path: Path) -> None:
-    """Of a real death, with colours, and by `run` and `inspect`; what the job itself writes is its own affair."""
+    """Of a real death, with colours, by `run` and `inspect`; the job's own output is not changed."""
     job = ["sh", "-c", f"exec {sys.executable} {PROGRAM} {how} 2>/dev/null"]
     pytracer = [sys.executable, "-m", "pytracer"]
     text = on_terminal([*pytracer, "run", "-o", "run\x1b[31m\nEVIL", "--", *job], tmp_path)
@@ -79,7 +79,7 @@ def test_line_of_the_recorder_itself_is_harmless(tmp_path: Path) -> None:
 
 
 def test_reason_not_to_record_is_one_line(tmp_path: Path) -> None:
-    """A path that cannot be recorded into is named in the same way by the Python half."""
+    """The Python half names a path that cannot be recorded into in the same way."""
     file = tmp_path / "f\x1b[31m\nEVIL"
     file.touch()
     code = "import sys, pytracer; pytracer.enable(sys.argv[1])"

@@ -1,4 +1,4 @@
-"""What a process inherits is the same below the launcher, but for the variables that start the recorder."""
+"""What a process inherits is the same under the launcher, but for the variables that start the recorder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plain() -> None:
 
 
 def unusual() -> None:
-    """As many things as an unprivileged process can set for the next one."""
+    """Sets as much inheritable state as an unprivileged process can."""
     os.umask(0o027)
     os.nice(3)
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_MEMLOCK):
@@ -59,7 +59,7 @@ def unusual() -> None:
 
 
 def closed() -> None:
-    """No standard streams but stdout, on which the answer comes."""
+    """No standard streams except stdout, which has the output."""
     os.close(0)
     os.close(2)
 
@@ -91,7 +91,7 @@ def test_process_inherits_the_same(way: list[str], prepare: Callable[[], None], 
 
 
 def _comparable(lines: list[str], way: list[str]) -> list[str]:
-    """Without what starts the recorder and the signal of `pytracer attach`; groups and pipes lose their numbers."""
+    """Without the recorder's variables and the signal of `pytracer attach`; numbers of groups and pipes are removed."""
     ours = ["variable PYTRACER_", "variable LD_PRELOAD=", f"signal {REQUEST_SIGNAL} "]
     if way != LAUNCHER:  # sh sets PWD and SIGCHLD, and unblocks all signals: what any script does that execs a program
         ours += ["variable PWD=", f"signal {signal.SIGCHLD} ", "/proc/self/status SigBlk", "/proc/self/status SigIgn"]
@@ -100,5 +100,5 @@ def _comparable(lines: list[str], way: list[str]) -> list[str]:
     group = next(line.split()[1] for line in kept if line.startswith("group "))
     kept = [line.replace(f" {group} ", " GROUP ") if line.startswith("group ") else line for line in kept]
     kept = [re.sub(r"pipe:\[\d+\]", "pipe", line) for line in kept]
-    # A shell hands its variables on in an order of its own.
+    # A shell passes its variables on in its own order.
     return sorted(kept, key=lambda line: line if line.startswith("variable ") else "")

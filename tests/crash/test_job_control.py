@@ -1,6 +1,6 @@
-"""Terminals and job control: below the launcher a job, and the shell above it, see what they see without it.
+"""Terminals and job control: a job and its shell behave under the launcher as without it.
 
-Each test runs in a real terminal, once without and once with the launcher, and expects the same.
+Each test runs in a real terminal, once without and once with the launcher, and expects the same result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAUNCHER = f"{sys.executable} -m pytracer run --quiet --no-report --"
 
 
 def command(traced: bool, words: str) -> str:
-    """A line for the shell."""
+    """The command line for the shell."""
     return f"{LAUNCHER} {words}" if traced else words
 
 
@@ -53,7 +53,7 @@ def state(pid: int) -> str:
 
 
 def eventually(check: Callable[[], bool]) -> bool:
-    """Whether something becomes true."""
+    """Whether `check` becomes true within the time limit."""
     until = time.monotonic() + 20
     while not check():
         if time.monotonic() > until:
@@ -71,7 +71,7 @@ def start_listener(terminal: Terminal, traced: bool, signals: str) -> int:
 
 @pytest.mark.parametrize(("key", "name"), [("\x03", "SIGINT"), ("\x1c", "SIGQUIT")])
 def test_key_reaches_the_job_once(traced: bool, key: str, name: str, tmp_path: Path) -> None:
-    """Ctrl-C and Ctrl-\\ come from the terminal to the whole process group; nobody sends them a second time."""
+    """Ctrl-C and Ctrl-\\ reach the whole process group from the terminal; the launcher does not send them again."""
     with shell(tmp_path) as terminal:
         start_listener(terminal, traced, "SIGINT SIGQUIT")
         terminal.type(key)
@@ -89,7 +89,7 @@ def test_suspended_job_goes_on_in_the_foreground(traced: bool, tmp_path: Path) -
             terminal.expect("Stopped")
             terminal.expect("prompt> ")
             assert state(job) == "T"
-            time.sleep(0.1)  # longer than a look of the launcher
+            time.sleep(0.1)  # longer than the launcher's polling interval
             terminal.type("fg\n")
             terminal.expect("[SIGCONT]")
         terminal.type("end\n")
@@ -100,7 +100,7 @@ def test_suspended_job_goes_on_in_the_foreground(traced: bool, tmp_path: Path) -
 
 
 def test_suspended_launcher_waits_longer_than_its_look(traced: bool, tmp_path: Path) -> None:
-    """A stop that outlasts the time to the next look leaves launcher and job as they were: status and job are kept."""
+    """A stop longer than the polling interval changes neither the launcher nor the job; the status is kept."""
     with shell(tmp_path) as terminal:
         job = start_listener(terminal, traced, "SIGTERM")
         terminal.type("\x1a")
@@ -160,7 +160,7 @@ def test_write_from_the_background_stops_the_job_when_the_terminal_says_so(trace
 
 
 def test_job_that_handles_the_stop_keeps_the_terminal(traced: bool, tmp_path: Path) -> None:
-    """An editor handles SIGTSTP: until it stops itself, the shell must not come back."""
+    """An editor handles SIGTSTP: until it stops itself, the shell must not get the terminal."""
     with shell(tmp_path) as terminal:
         job = start_listener(terminal, traced, "SIGTSTP")
         child_of_the_shell = _parent(job) if traced else job
@@ -178,7 +178,7 @@ def test_job_that_handles_the_stop_keeps_the_terminal(traced: bool, tmp_path: Pa
 def test_job_that_is_stopped_and_continued_by_its_number_goes_on(
     traced: bool, number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Somebody stops and continues the job alone: the shell sees it stop, and nobody stays stopped."""
+    """The job alone is stopped and continued by pid: the shell reports the stop, and no process stays stopped."""
     with shell(tmp_path) as terminal:
         terminal.type(command(traced, f"{LISTENER} SIGTERM <<< ''\n"))
         terminal.expect("[ready ")
@@ -215,13 +215,13 @@ def _commands() -> list[bytes]:
 
 
 def test_interrupt_ends_a_loop_of_the_shell(traced: bool, tmp_path: Path) -> None:
-    """A shell goes on with its loop when a command handled Ctrl-C, and ends it when the command died of it."""
-    seconds = f"60.{os.getpid()}{int(traced)}"  # its own: other tests sleep, too
+    """A shell continues its loop when a command handled Ctrl-C, and ends it when the command died of it."""
+    seconds = f"60.{os.getpid()}{int(traced)}"  # unique: other tests sleep, too
     with shell(tmp_path) as terminal:
         line = command(traced, f"sh -c 'echo [run]; sleep {seconds}'")
         terminal.type(f"for i in 1 2 3; do {line}; done\n")
         terminal.expect("\n[run]")
-        # Earlier the shell may meet Ctrl-C between two of its steps, and goes on waiting, traced or not.
+        # Any earlier the shell may get Ctrl-C between two of its steps and continue waiting, traced or not.
         assert eventually(lambda: f"sleep\0{seconds}\0".encode() in _commands())
         terminal.type("\x03")
         assert "[run]" not in terminal.expect("prompt> ")
@@ -232,7 +232,7 @@ def test_interrupt_ends_a_loop_of_the_shell(traced: bool, tmp_path: Path) -> Non
 @pytest.mark.parametrize("leader", [False, True], ids=["below a shell", "session leader"])
 @pytest.mark.parametrize("handled", [False, True], ids=["default", "handled"])
 def test_closed_terminal_hangs_the_job_up(traced: bool, leader: bool, handled: bool, tmp_path: Path) -> None:
-    """SIGHUP reaches the job whoever leads the session, as below `ssh -t` or tmux; a job that handles it goes on."""
+    """SIGHUP reaches the job for any session leader, as under `ssh -t` or tmux; a job that handles it continues."""
     heard = tmp_path / "heard"
     signals = "SIGHUP SIGTERM" if handled else "SIGTERM"
     if leader:
@@ -257,7 +257,7 @@ def test_closed_terminal_hangs_the_job_up(traced: bool, leader: bool, handled: b
 
 
 def test_stopped_job_of_a_closed_terminal_is_continued_and_hung_up(traced: bool, tmp_path: Path) -> None:
-    """The kernel sends SIGCONT behind SIGHUP, so that a stopped job can end."""
+    """The kernel sends SIGCONT after SIGHUP, so that a stopped job can end."""
     heard = tmp_path / "heard"
     with Terminal(command(traced, LISTENER).split(), clean_environment(HEARD=str(heard)), tmp_path) as terminal:
         assert eventually(lambda: heard.exists() and "]" in heard.read_text())
@@ -270,7 +270,7 @@ def test_stopped_job_of_a_closed_terminal_is_continued_and_hung_up(traced: bool,
 
 
 def test_launcher_that_is_stopped_and_continued_keeps_the_job(traced: bool, tmp_path: Path) -> None:
-    """SIGSTOP and SIGCONT to the launcher alone, for longer than its look: the status comes as if nothing had been."""
+    """SIGSTOP and SIGCONT to the launcher alone, for longer than its polling interval, do not change the status."""
     words = command(traced, f"{LISTENER} SIGTERM").split()
     process = subprocess.Popen(
         words, cwd=tmp_path, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""SIGKILL leaves no time to close anything: the box must be readable at every moment."""
+"""SIGKILL leaves no time to close the recording: it must be readable at every moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHILDREN = 20
 
 @pytest.fixture(scope="module")
 def killed(runs: Callable[[], Path]) -> Ended:
-    """Children that were killed, at moments that this number decides."""
+    """Children that were killed at seeded random moments."""
     seed = str(random.SystemRandom().randrange(1 << 30))
     done = victim("killed_at_random.py", seed, str(CHILDREN), run=runs())
     assert done.status == 0, (seed, done.stderr)
@@ -30,7 +30,7 @@ def killed(runs: Callable[[], Path]) -> Ended:
 
 @pytest.fixture(scope="module")
 def boxes(killed: Ended) -> list[Snapshot]:
-    """Their boxes. One that was killed inside fork() may have none."""
+    """Their recordings. One that was killed inside fork() may have none."""
     pids = {int(line.split()[0]) for line in killed.stdout.splitlines()}
     found = [box for box in killed.boxes if box.pid in pids]
     assert len(found) >= CHILDREN // 2
@@ -38,7 +38,7 @@ def boxes(killed: Ended) -> list[Snapshot]:
 
 
 def test_boxes_are_whole(boxes: list[Snapshot]) -> None:
-    """No damage, and at most one thing torn in all, since one thread wrote."""
+    """No damage, and at most one torn item, since one thread wrote."""
     for box in boxes:
         torn = ("torn_records", "torn_entries", "torn_graves", "busy_slots", "storages_being_freed")
         assert box.damage == ()
@@ -48,7 +48,7 @@ def test_boxes_are_whole(boxes: list[Snapshot]) -> None:
 
 
 def test_storages_are_plausible(boxes: list[Snapshot]) -> None:
-    """The program keeps at most some fifty storages: there are as many live ones, with sizes that it asks for."""
+    """The program keeps at most some fifty storages: so many are live, with the sizes that it requests."""
     sizes = {4, 8, *(4 * size for size in (100, 1000, 10_000, 100_000))}
     busy = 0
     for box in boxes:
@@ -62,7 +62,7 @@ def test_storages_are_plausible(boxes: list[Snapshot]) -> None:
 
 
 def test_deaths_are_known_from_the_parent(killed: Ended, boxes: list[Snapshot]) -> None:
-    """Nobody can catch SIGKILL, but the parent saw it: each death has its signal, and none is called a crash."""
+    """SIGKILL cannot be caught, but the parent records it: each death has its signal, and none is called a crash."""
     pids = {box.pid for box in boxes}
     report = killed.report
     for process in report.processes or ():

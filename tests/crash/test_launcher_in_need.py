@@ -1,4 +1,4 @@
-"""The launcher where something is missing: the command runs, and its status is returned."""
+"""The launcher without some resource: the command runs, and its status is returned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namesp
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -SEGV $$", 139)])
 @pytest.mark.quick(4)
 def test_closed_and_full_streams_change_nothing(closed: str, script: str, status: int, tmp_path: Path) -> None:
-    """The status is the command's, also when the report has nowhere to go; nothing of it lands on stdout."""
+    """The status is the command's, also when the report cannot be written; none of it goes to stdout."""
     done = call("sh", "-c", f"{RUN} -- sh -c '{script}' {closed}", cwd=tmp_path)
     assert done.returncode == status
     assert done.stdout == ""
@@ -42,7 +42,7 @@ def test_closed_and_full_streams_change_nothing(closed: str, script: str, status
 
 
 def test_reader_of_the_output_that_has_gone_changes_nothing(tmp_path: Path) -> None:
-    """A closed pipe on stderr is no end of ours."""
+    """A closed pipe on stderr does not end the launcher."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = subprocess.run(
@@ -56,7 +56,7 @@ def test_reader_of_the_output_that_has_gone_changes_nothing(tmp_path: Path) -> N
 @pytest.mark.parametrize("limit", [5, 6, 7, 9, 12, 20])
 @pytest.mark.quick(2)
 def test_few_descriptors_are_enough(limit: int, tmp_path: Path) -> None:
-    """Python needs five to start; with one more the run is recorded, and its status comes with any number."""
+    """Python needs five to start; with one more the run is recorded, and its status is right with any number."""
     done = call("sh", "-c", f"ulimit -n {limit}; exec {RUN} --no-report -- sh -c 'exit 3'", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
@@ -64,7 +64,7 @@ def test_few_descriptors_are_enough(limit: int, tmp_path: Path) -> None:
 
 @needs_namespaces
 def test_full_disk_lets_the_command_run_unrecorded(tmp_path: Path) -> None:
-    """One line says so; the command finds no trace of us."""
+    """One line reports it; the command runs in an unchanged environment."""
     script = f"mount -t tmpfs -o size=64k none {tmp_path}; cd {tmp_path}; {RUN} -- sh -c 'echo [$LD_PRELOAD]; exit 3'"
     done = call("unshare", "-rm", "sh", "-c", script, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "[]\n")
@@ -75,7 +75,7 @@ def test_full_disk_lets_the_command_run_unrecorded(tmp_path: Path) -> None:
 
 @needs_namespaces
 def test_disk_that_fills_up_meanwhile_keeps_the_status(tmp_path: Path) -> None:
-    """run.json and report.json cannot be written at the end: a line each at most."""
+    """run.json and report.json cannot be written at the end: at most a line each."""
     fill = "(dd if=/dev/zero of=fill bs=1M 2>/dev/null; :); kill -SEGV $$"
     script = f"mount -t tmpfs -o size=90m none {tmp_path}; cd {tmp_path}; {RUN} -- sh -c '{fill}'"
     done = call("unshare", "-rm", "sh", "-c", script, cwd=tmp_path)
@@ -86,7 +86,7 @@ def test_disk_that_fills_up_meanwhile_keeps_the_status(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("-o", "/proc/no/such")])
 def test_directory_that_cannot_be_written_lets_the_command_run(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """Below a file, in a directory of the kernel: one line with the next step."""
+    """Under a file, in /proc: one line with the next step."""
     (tmp_path / "runs").touch()
     done = pytracer("run", *arguments, "--", "sh", "-c", "echo [$LD_PRELOAD]; exit 3", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "[]\n")
@@ -94,7 +94,7 @@ def test_directory_that_cannot_be_written_lets_the_command_run(arguments: tuple[
 
 
 def test_unrecorded_command_that_cannot_start_keeps_its_status(tmp_path: Path) -> None:
-    """127 and 126 stay what they are."""
+    """127 and 126 are passed on."""
     (tmp_path / "runs").touch()
     (tmp_path / "headless").write_text("true\n", encoding="utf-8")
     (tmp_path / "headless").chmod(0o755)
@@ -114,7 +114,7 @@ def test_directory_that_is_deleted_meanwhile_keeps_the_status(tmp_path: Path) ->
 
 
 def test_current_directory_that_is_gone_lets_the_command_run(tmp_path: Path) -> None:
-    """Nowhere to record into is no reason not to run."""
+    """The command runs although there is no directory to record into."""
     script = f"mkdir gone && cd gone && rmdir ../gone && {RUN} -- true"
     done = call("sh", "-c", script, cwd=tmp_path)
     assert done.returncode == 0
@@ -122,7 +122,7 @@ def test_current_directory_that_is_gone_lets_the_command_run(tmp_path: Path) -> 
 
 
 def test_job_outlives_a_killed_launcher(tmp_path: Path) -> None:
-    """SIGKILL of the launcher ends nothing else: the job goes on with its streams, and run.json shows who was left."""
+    """SIGKILL of the launcher ends nothing else: the job keeps its streams, and run.json lists the live processes."""
     script = "echo $$; read word; echo $word; exit 3"
     process = subprocess.Popen(
         [sys.executable, "-m", "pytracer", "run", "--quiet", "--", "sh", "-c", script], cwd=tmp_path,
@@ -145,7 +145,7 @@ def test_job_outlives_a_killed_launcher(tmp_path: Path) -> None:
 
 @needs_namespaces
 def test_launcher_as_first_process_reaps_orphans_and_passes_signals_on(tmp_path: Path) -> None:
-    """As PID 1 of a container: no zombie stays, SIGTERM reaches the job, and the status is the job's."""
+    """As PID 1 of a container: no zombies remain, SIGTERM reaches the job, and the status is the job's."""
     job = "trap 'exit 5' TERM; (sleep 0.1 & ) ; echo ready; sleep 60 & wait"
     process = subprocess.Popen(
         ["unshare", "-rpf", "--mount-proc", sys.executable, "-m", "pytracer", "run", "--quiet", "--no-report", "--",

@@ -1,4 +1,4 @@
-"""A running process gives the stacks of all its threads on request, and goes on."""
+"""A running process records the stacks of all its threads on request, and continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ask(pid: int, value: int = REQUEST_VALUE) -> None:
 
 
 def answered(run: Path, count: int) -> Snapshot:
-    """The box, once it has answered so often."""
+    """The recording, once it has answered `count` requests."""
     end = time.monotonic() + 20
     while True:
         (path,) = (run / "boxes").iterdir()
@@ -59,7 +59,7 @@ def process(run: Path) -> object:
 
 
 def test_running_process_shows_all_stacks_and_goes_on(process: subprocess.Popen[str], run: Path) -> None:
-    """Twice: both threads with both stacks; no crash is in the box, and the program goes on reading its line."""
+    """Twice: both threads with both stacks; the recording has no crash, and the program continues to read its line."""
     for count in (1, 2):
         ask(process.pid)
         box = answered(run, count)
@@ -76,7 +76,7 @@ def test_running_process_shows_all_stacks_and_goes_on(process: subprocess.Popen[
 
 
 def test_crash_after_a_request_is_reported_as_ever(process: subprocess.Popen[str], run: Path) -> None:
-    """What was taken alive is replaced by the crash."""
+    """The crash replaces the stacks recorded before."""
     ask(process.pid)
     answered(run, 1)
     process.send_signal(signal.SIGSEGV)

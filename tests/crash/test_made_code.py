@@ -1,4 +1,4 @@
-"""Stacks through code that the program makes at run time, whose unwind tables it registers with its libgcc_s."""
+"""Stacks through generated code whose unwind tables the program registers with its libgcc_s."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def crossed(done: Ended) -> bool:
-    """The walk came through the made code and to the thread's first function, by unwind tables alone."""
+    """Whether the walk passed the generated code and reached the thread's first function, by unwind tables alone."""
     assert done.status == -signal.SIGSEGV, done.stderr
     crash = done.box.crash
     assert crash is not None and crash.steps_faulted == ()
@@ -50,20 +50,20 @@ def crossed(done: Ended) -> bool:
 @pytest.mark.parametrize("tables", ["registered", "unregistered"])
 @pytest.mark.parametrize("how", ["linked", "loaded"])
 def test_preloaded_process_is_walked_by_the_libgcc_of_its_tables(how: str, tables: str, built: Path, run: Path) -> None:
-    """Linked to the program, or brought by a library that it loaded for itself. Without tables the walk ends there."""
+    """Linked to the program, or loaded by a library with its own scope. Without tables the walk ends there."""
     command = [built / "program"] if how == "linked" else [built / "loader", built / "library.so"]
     assert crossed(ended([*command, tables], preloaded(run), run)) == (tables == "registered")
 
 
 @pytest.mark.parametrize("registered", [0, 1])
 def test_enabled_process_is_walked_by_its_libgcc(registered: int, built: Path, run: Path) -> None:
-    """Without preload the registration passes by us: libgcc_s is used from the start."""
+    """Without preload the registration is not intercepted: libgcc_s is used from the start."""
     command: list[str | Path] = [sys.executable, "-c", CRASH_ENABLED, run, built / "library.so", str(registered)]
     assert crossed(ended(command, environment(), run)) == bool(registered)
 
 
 def test_preloaded_process_loads_no_library_for_us_but_the_core(run: Path) -> None:
-    """Each would cost every process that starts."""
+    """Each library would add to the start-up time of every process."""
 
     def libraries(env: dict[str, str]) -> set[str]:
         done = ended(["cat", "/proc/self/maps"], env, run)

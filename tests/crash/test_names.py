@@ -1,4 +1,4 @@
-"""What a storage was called and who held it: real processes fault at a known byte of a known storage."""
+"""Names and referrers of storages: real processes fault at a known byte of a known storage."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HOLDERS = {
 
 
 def crashed(case: str, run: Path, way: str = "preload") -> tuple[Ended, ProcessReport, Fault]:
-    """The case's process after its fault, which is where the program said it would be."""
+    """The case's process after its fault, at the address that the program announced."""
     done = victim(PROGRAM, case, run=run, way=way)
     assert done.status == -signal.SIGSEGV, done.stderr
     (process,) = [item for item in done.report.processes or [] if item.pid == done.pid]
@@ -76,7 +76,7 @@ def crashed(case: str, run: Path, way: str = "preload") -> tuple[Ended, ProcessR
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("case", NAMES)
 def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
-    """The name of what lies at that byte, and how far into it the byte is."""
+    """The name of the tensor at that byte, and the offset in it."""
     _, process, fault = crashed(case, run)
     assert process.notes == []
     storage = fault.storage
@@ -92,7 +92,7 @@ def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
 @pytest.mark.parametrize("case", FREED)
 @pytest.mark.quick(1)
 def test_freed_storage_keeps_the_name_that_it_had(case: str, run: Path) -> None:
-    """What was recorded while it lived is told after the tensor moved, or died."""
+    """What was recorded during its lifetime is reported after the tensor moved or was destroyed."""
     _, _, fault = crashed(case, run)
     storage = fault.storage
     assert storage is not None
@@ -104,7 +104,7 @@ def test_freed_storage_keeps_the_name_that_it_had(case: str, run: Path) -> None:
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("case", HOLDERS)
 def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
-    """As one writes it in Python, with the line that its frame was at."""
+    """As a Python expression, with the line of its frame."""
     done, _, fault = crashed(case, run)
     assert fault.storage is not None
     holder = (fault.storage.holders or [Holder()])[0]
@@ -124,7 +124,7 @@ def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
 @pytest.mark.parametrize(("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")])
 @pytest.mark.quick(1)
 def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, run: Path) -> None:
-    """Nobody holds it but the graph."""
+    """Only the autograd graph references it."""
     done, _, fault = crashed(case, run)
     assert fault.storage is not None
     holders = fault.storage.holders or []
@@ -134,7 +134,7 @@ def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, ru
 
 
 def test_thread_without_python_is_told_what_others_hold(run: Path) -> None:
-    """Its frames are not there; the variable is told with the thread whose frame it is in."""
+    """It has no frames; the variable is reported with the thread whose frame it is in."""
     done, process, fault = crashed("on_a_thread_without_python", run)
     assert process.python_stack == []
     assert fault.storage is not None
@@ -163,7 +163,7 @@ def test_names_need_no_launcher(case: str, run: Path) -> None:
 @pytest.mark.parametrize("way", ["untraced", "preload", "enable"])
 @pytest.mark.quick(1)
 def test_names_keep_nothing_alive_and_change_nothing(way: str, run: Path) -> None:
-    """Reference counts, weak references, swapping, subclasses, hooks after disable(): as without us."""
+    """Reference counts, weak references, swapping, subclasses, hooks after disable(): as untraced."""
     done = victim("names_change_nothing.py", run=run, way=way)
     assert (done.status, done.stdout) == (0, "ok\n"), done.stderr
     if way == "untraced":
@@ -176,7 +176,7 @@ def test_names_keep_nothing_alive_and_change_nothing(way: str, run: Path) -> Non
 
 
 def test_name_without_torch_does_nothing() -> None:
-    """It neither imports torch nor complains."""
+    """It neither imports torch nor raises."""
     code = "import pytracer, sys; assert pytracer.name([1], 'x') == [1]; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env=environment(PYTHONPATH=str(ROOT)))
 
@@ -184,7 +184,7 @@ def test_name_without_torch_does_nothing() -> None:
 @pytest.mark.parametrize("how", ["handler", "mask"])
 @pytest.mark.quick(1)
 def test_looking_at_names_is_safe_without_our_handler(how: str, run: Path) -> None:
-    """A library takes SIGSEGV, or a thread blocks it: dead tensors end nothing, live ones are followed."""
+    """A library handles SIGSEGV, or a thread blocks it: freed tensors cause no fault, live ones are followed."""
     done = victim("names_below_other_handlers.py", how, run=run, way="enable")
     assert done.status == 0, done.stderr
     base, looked = done.stdout.split()

@@ -1,4 +1,4 @@
-"""The history of autograd nodes and of named ranges, and the count of steps, are what the program did."""
+"""The history of autograd nodes and of named ranges, and the count of steps, match what the program did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "nodes_ranges_steps.py"
 
 
 def ran(what: str, run: Path, *arguments: str, level: str = "default") -> tuple[Ended, Any]:
-    """The program, and what it says is true."""
+    """The program, and the expected result that it printed."""
     done = victim(PROGRAM, what, *arguments, run=run, PYTRACER_LEVEL=level)
     assert (done.status, done.stderr) == (0, "")
     return done, json.loads(done.stdout)
@@ -53,9 +53,9 @@ def test_nodes_are_those_that_the_engine_ran_with_what_it_gave_them(level: str, 
 @pytest.mark.parametrize(("level", "seen"), [("light", "after"), ("default", "after"), ("ops", "before after")])
 @pytest.mark.quick(1)
 def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str, run: Path) -> None:
-    """Before, optimizers would pay for theirs; level ops records them from the start.
+    """Earlier, optimizers would pay for their ranges; level ops records them from the start.
 
-    Operators are seen by a global callback, for which torch makes every autograd node dearer: below ops there is none.
+    Operators are recorded by a global callback, which makes every autograd node slower: below level ops there is none.
     """
     done, truth = ran("ranges", run, new_store(run), level=level)
     assert truth["global_callbacks"] is (level == "ops")
@@ -64,7 +64,7 @@ def test_ranges_are_recorded_once_there_is_a_process_group(level: str, seen: str
 
 
 def test_steps_of_one_optimizer_are_counted_and_of_the_next_when_it_is_gone(run: Path) -> None:
-    """Three of the first, then two of the second; those that lie where the first one lay are not taken for it."""
+    """Three of the first, then two of the second; others at the address of the first are not taken for it."""
     done, _ = ran("steps", run)
     counted = [step.step for step in data_of(done.box.events, Step)]
     assert counted[:5] == [1, 2, 3, 4, 5]
@@ -74,7 +74,7 @@ def test_steps_of_one_optimizer_are_counted_and_of_the_next_when_it_is_gone(run:
 
 
 def test_optimizer_that_cannot_be_looked_at_still_steps_and_is_counted(run: Path) -> None:
-    """An error of ours is counted and noted in the box; the program does not see it."""
+    """An internal error is counted and noted in the recording; the program is not affected."""
     done, _ = ran("failing", run)
     assert done.box.step == 6
     assert done.box.counts["hook_errors"] > 0

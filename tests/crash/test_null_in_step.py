@@ -1,4 +1,4 @@
-"""A plain script: a training step hands a null pointer to native code, through ctypes."""
+"""A plain script: a training step passes a null pointer to native code, through ctypes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def job(runs: Callable[[], Path]) -> Ended:
 
 @pytest.fixture(scope="module")
 def process(job: Ended) -> Any:
-    """Its one process, judged."""
+    """The report of its one process."""
     report = job.report
     (process,) = list(report.processes or ())
     return process

@@ -1,4 +1,4 @@
-"""Storages of every origin: a fault at a known offset of each names it, its origin, and who made and freed it."""
+"""Storages of every origin: the report of a fault at a known offset has name, origin and both call sites."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL, NBYTES = 300_000, 40 << 20
 
 @dataclass(frozen=True)
 class Case:
-    """A function of origins.py, and what the report must say about its storage."""
+    """A function of origins.py, and the expected report of its storage."""
 
     kind: str
     origin: str
@@ -115,7 +115,7 @@ def another_allocator(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def storage_of(done: Ended) -> tuple[dict[str, int], StorageReport]:
-    """What the victim printed about its storage, and what the report says about the one of the fault."""
+    """The storage as the victim printed it, and the reported storage of the fault."""
     assert done.status in (-signal.SIGSEGV, -signal.SIGBUS), done.stderr
     printed: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     process = next(p for p in done.report.processes or () if p.pid == done.pid)
@@ -126,7 +126,7 @@ def storage_of(done: Ended) -> tuple[dict[str, int], StorageReport]:
 
 
 def own_function(python: PythonFrame | None, caller: PythonFrame | None) -> str | None:
-    """The function of origins.py that a storage was made or freed in."""
+    """The function of origins.py that allocated or freed a storage."""
     frames = [frame for frame in (caller, python) if frame is not None and (frame.file or "").endswith(PROGRAM)]
     return frames[0].function if frames else None
 
@@ -154,7 +154,7 @@ def check(case: Case, done: Ended) -> StorageReport:
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.parametrize("case", [*LIVE, *FREED], ids=str)
 def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_library: str, run: Path) -> None:
-    """Whichever way recording began, and whoever made the memory: storage, offset, origin and lines are right."""
+    """However recording started, and whatever allocated the memory: storage, offset, origin and lines are right."""
     if case.kind == "from_blob" and way == "enable":
         pytest.skip("a library that is loaded after enable() is seen only where the core is preloaded")
     done = victim(PROGRAM, case.kind, run=run, way=way, BLOB_LIBRARY=blob_library)
@@ -170,7 +170,7 @@ def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_l
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.quick(1)
 def test_program_sees_no_difference(way: str, blob_library: str, run: Path) -> None:
-    """Owners live as long as before, deleters run once and then, what is shared stays shared, numbers are the same."""
+    """Owners live as long as untraced, deleters run once at the same time, sharing and numbers are the same."""
     plain = victim("foreign_semantics.py", run=run, way="untraced", BLOB_LIBRARY=blob_library)
     assert plain.status == 0, plain.stderr
     assert "deleted after it 1" in plain.stdout
@@ -181,7 +181,7 @@ def test_program_sees_no_difference(way: str, blob_library: str, run: Path) -> N
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("case", OLDER, ids=str)
 def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path) -> None:
-    """What was there when enable() was called is found, and the report says that nobody knows who made it."""
+    """Storages that exist when enable() is called are found, and the report states that their call site is unknown."""
     done = victim(PROGRAM, case.kind, run, run=run, way="untraced")
     storage = check(case, done)
     assert storage.older
@@ -193,7 +193,7 @@ def test_storage_that_is_older_than_the_recording_is_known(case: Case, run: Path
 def test_fault_in_memory_of_an_allocator_of_the_programs_own_names_the_storage(
     case: Case, another_allocator: str, run: Path
 ) -> None:
-    """Where the program registered an allocator that never comes to torch's, both are followed and told apart."""
+    """Where the program registered an allocator that never calls torch's, both are followed and distinguished."""
     done = victim("another_allocator.py", run, case.kind, run=run, way="untraced", ALLOCATOR_LIBRARY=another_allocator)
     storage = check(case, done)
     assert storage.allocated is not None
@@ -201,7 +201,7 @@ def test_fault_in_memory_of_an_allocator_of_the_programs_own_names_the_storage(
 
 
 def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str, run: Path) -> None:
-    """Registered again after disable(), whatever lives then; each storage ends once, and enable() works again."""
+    """Registered again after disable(), whatever is live then; each storage ends once, and enable() works again."""
     plain, done = (
         victim("another_allocator.py", directory, run=run, way="untraced", ALLOCATOR_LIBRARY=another_allocator)
         for directory in ("untraced", run)
@@ -214,7 +214,7 @@ def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str,
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.quick(1)
 def test_storage_that_outlives_python_ends_as_before(way: str, kind: str, blob_library: str, run: Path) -> None:
-    """Nothing of the interpreter is read when it has ended: its memory is filled with garbage as it is given back."""
+    """No memory of the interpreter is read after its end: it is filled with garbage as it is freed."""
     more: dict[str, Any] = {"BLOB_LIBRARY": blob_library, "MALLOC_PERTURB_": "165"}
     plain = victim("outlives_python.py", kind, run=run, way="untraced", **more)
     assert plain.status == 0, plain.stderr

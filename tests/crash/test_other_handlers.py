@@ -1,4 +1,4 @@
-"""Handlers of the program itself: they are called as before, and what they decide counts."""
+"""The program's own handlers: they are called as untraced, and their decisions apply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIED, CAUGHT = -signal.SIGABRT, "caught SIGABRT"
 
 
 def said(done: Ended) -> list[str]:
-    """Lines on stderr that are not ours, without addresses."""
+    """Lines on stderr that are not the recorder's, without addresses."""
     ours = "pytracer: process "
     return [
         line.split("0x")[0]
@@ -28,7 +28,7 @@ def said(done: Ended) -> list[str]:
 
 @WAYS
 def test_faulthandler_still_prints_and_the_status_stays(way: str, run: Path) -> None:
-    """A program that enables faulthandler dies as before, with the same text, and the box has the Python line."""
+    """A program that enables faulthandler dies as before, with the same text, and the recording has the Python line."""
     plain = victim("faulthandler_then_null.py", run=run, way="untraced")
     done = victim("faulthandler_then_null.py", run=run, way=way)
     assert done.status == plain.status == -signal.SIGSEGV
@@ -56,7 +56,7 @@ def test_faulthandler_inside_keeps_the_address_of_the_fault(way: str, run: Path)
     ["null_dereference.py", "abort.py", "division_by_zero.py", "illegal_instruction.py", "truncated_mapping.py"],
 )
 def test_faulthandler_of_the_interpreter_stays(program: str, run: Path) -> None:
-    """`python -X faulthandler` prints its text once, as before, and the death stays what it was and is in the box."""
+    """`python -X faulthandler` prints its text once; status unchanged, death recorded."""
     plain = victim(program, run=run, way="untraced", options=("-X", "faulthandler"))
     done = victim(program, run=run, options=("-X", "faulthandler"))
     assert done.status == plain.status
@@ -101,7 +101,7 @@ def test_repaired_fault_is_no_death(how: str, way: str, run: Path) -> None:
 
 @WAYS
 def test_death_after_repairs_is_recorded(way: str, run: Path) -> None:
-    """A program that repairs faults as a habit, and then dies of one that it does not repair, has its report."""
+    """A program that repairs faults routinely, and then dies of one that it does not repair, has its report."""
     plain = victim("repaired_fault.py", "barrier", "--then-die", run=run, way="untraced")
     done = victim("repaired_fault.py", "barrier", "--then-die", run=run, way=way)
     assert done.status == plain.status == -signal.SIGSEGV
@@ -113,7 +113,7 @@ def test_death_after_repairs_is_recorded(way: str, run: Path) -> None:
 
 
 def test_handler_that_leaves_by_itself_is_followed(run: Path) -> None:
-    """Last words are said, the status is the handler's own, and the fault is in the box all the same."""
+    """The handler's message is printed, the status is its own, and the fault is still in the recording."""
     plain = victim("last_words.py", run=run, way="untraced")
     done = victim("last_words.py", run=run)
     assert (done.status, done.stdout) == (plain.status, plain.stdout) == (42, "last words\n")
@@ -127,7 +127,7 @@ def test_handler_that_leaves_by_itself_is_followed(run: Path) -> None:
 @pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGFPE"])
 @pytest.mark.parametrize("how", ["kill", "raise"])
 def test_sent_signal_that_python_handles_is_no_death(name: str, how: str, way: str, run: Path) -> None:
-    """signal.signal(SIGABRT, ...) and a signal that somebody sends: the Python handler runs, the program goes on."""
+    """signal.signal(SIGABRT, ...) and a sent signal: the Python handler runs, the program continues."""
     plain = victim("signal_handled_in_python.py", name, how, run=run, way="untraced")
     done = victim("signal_handled_in_python.py", name, how, run=run, way=way)
     assert (done.status, done.stdout) == (plain.status, plain.stdout) == (0, f"caught {name}\ngoes on\n")
@@ -137,7 +137,7 @@ def test_sent_signal_that_python_handles_is_no_death(name: str, how: str, way: s
 
 
 def test_abort_is_a_death_even_when_python_handles_its_signal(run: Path) -> None:
-    """abort() does not come back, whatever the handler of SIGABRT does; the box has it."""
+    """abort() does not return, whatever the handler of SIGABRT does; the recording has it."""
     plain = victim("signal_handled_in_python.py", "SIGABRT", "abort", run=run, way="untraced")
     done = victim("signal_handled_in_python.py", "SIGABRT", "abort", run=run)
     assert done.status == plain.status == -signal.SIGABRT
@@ -150,7 +150,7 @@ def test_abort_is_a_death_even_when_python_handles_its_signal(run: Path) -> None
 
 @WAYS
 def test_ignored_signal_is_ignored(way: str, run: Path) -> None:
-    """A SIGSEGV that somebody sends to a program that ignores it does nothing and is not reported."""
+    """A SIGSEGV sent to a program that ignores it has no effect and is not reported."""
     done = victim("ignored_signal.py", run=run, way=way)
     assert (done.status, done.stdout, done.stderr) == (0, "goes on\n", "")
     assert done.box.crash is None
@@ -159,7 +159,7 @@ def test_ignored_signal_is_ignored(way: str, run: Path) -> None:
 
 @WAYS
 def test_fault_kills_even_when_its_signal_is_ignored(way: str, run: Path) -> None:
-    """The kernel kills for a real fault, ignored or not. The signal is ignored in truth, over exec too: no report."""
+    """The kernel kills for a real fault, ignored or not. The signal is really ignored, also over exec: no report."""
     plain = victim("ignored_signal.py", "fault", run=run, way="untraced")
     done = victim("ignored_signal.py", "fault", run=run, way=way)
     assert done.status == plain.status == -signal.SIGSEGV

@@ -46,7 +46,7 @@ def crash_with(tree: Path, run: Path) -> Ended:
 
 @pytest.mark.slow
 def test_core_without_torch_is_one_library(without_torch: Path) -> None:
-    """There is no _native, and the build says so; the core needs neither torch nor libstdc++ nor Python."""
+    """There is no _native, and the build reports it; the core needs neither torch nor libstdc++ nor Python."""
     package = without_torch / "pytracer"
     assert (package / "libpytracer_core.so").exists()
     assert not list(package.glob("_native*.so"))
@@ -60,7 +60,7 @@ def test_core_without_torch_is_one_library(without_torch: Path) -> None:
 
 @pytest.mark.slow
 def test_core_without_torch_traces_a_plain_python_process(without_torch: Path, run: Path) -> None:
-    """A Python process that dies in ctypes has its verdict, its line, and the shell's status."""
+    """A Python process that dies in ctypes has a verdict, its line, and the shell's status."""
     done = crash_with(without_torch, run)
     assert done.status == 128 + signal.SIGSEGV
     assert "null-dereference" in done.stderr
@@ -71,7 +71,7 @@ def test_core_without_torch_traces_a_plain_python_process(without_torch: Path, r
 
 @pytest.mark.slow
 def test_core_without_torch_says_so_to_a_job_with_torch(without_torch: Path, run: Path) -> None:
-    """Under `import torch` nothing breaks; the box notes why tensors are not recorded, and how to change that."""
+    """`import torch` works; the recording notes why tensors are not recorded, and how to change that."""
     pytest.importorskip("torch")
     command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", sys.executable, "-c"]
     code = "import torch; print(torch.ones(3).sum().item())"
@@ -84,7 +84,7 @@ def test_core_without_torch_says_so_to_a_job_with_torch(without_torch: Path, run
 
 @pytest.fixture(params=["3.10", "3.11", "3.12", "3.13"])
 def other_python(request: pytest.FixtureRequest) -> str:
-    """An interpreter of another version; this one stands for its own."""
+    """An interpreter of another version; the current one covers its own."""
     if request.param == f"{sys.version_info[0]}.{sys.version_info[1]}":
         return sys.executable
     return python_or_skip(request.param)
@@ -105,7 +105,7 @@ def test_stack_of_another_python_is_right(other_python: str, run: Path) -> None:
 
 
 def test_objects_of_another_python_are_followed(other_python: str, run: Path) -> None:
-    """Locals, cells, items and attributes are found where that version keeps them; else the box would say so."""
+    """Locals, cells, items and attributes are found where that version keeps them; the recording notes no failure."""
     code = (
         "from pytracer.record.core import core; import pytracer, sys\n"
         "pytracer.enable(sys.argv[1]); print(core().check_python(), core().check_objects())"
@@ -117,7 +117,7 @@ def test_objects_of_another_python_are_followed(other_python: str, run: Path) ->
 
 
 def test_threads_of_another_python_are_told_apart(other_python: str, run: Path) -> None:
-    """A crash on a thread: its own stack is the crashed one, the main thread's is beside it."""
+    """A crash on a thread: its own stack is the crashed one, the main thread's is listed separately."""
     program = "fault_on_python_thread.py"
     done = victim(program, run=run, python=other_python)
     assert done.status == -signal.SIGSEGV
@@ -130,7 +130,7 @@ def test_threads_of_another_python_are_told_apart(other_python: str, run: Path) 
 
 
 def test_overflowing_recursion_of_another_python_is_recorded(other_python: str, run: Path) -> None:
-    """A native stack overflow below Python frames: the handler has a stack of its own."""
+    """A native stack overflow under Python frames: the handler has its own stack."""
     done = victim("stack_overflow.py", "main", run=run, python=other_python)
     assert done.status == -signal.SIGSEGV
     crash = done.box.crash
@@ -139,7 +139,7 @@ def test_overflowing_recursion_of_another_python_is_recorded(other_python: str, 
 
 
 def test_enable_works_in_another_python(other_python: str, run: Path) -> None:
-    """enable() checks the frames of that Python, trusts them, and records; the package needs nothing installed."""
+    """enable() checks the frames of that Python, trusts them, and records; the package has no dependencies."""
     done = victim("null_dereference.py", run=run, way="enable", python=other_python)
     assert done.status == -signal.SIGSEGV
     box = done.box

@@ -1,4 +1,4 @@
-"""Every thread of a dying process is in the report: by ptrace below the launcher, else by asking each one."""
+"""Every thread of a dying process is in the report: by ptrace under the launcher, else by a signal to each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = "other_threads.py"
 
 
 def launched(*arguments: str, run: Path, before: tuple[str | Path, ...] = ()) -> Ended:
-    """The victim below `pytracer run`, itself below the command `before`."""
+    """The victim under `pytracer run`, itself started by the command `before`."""
     python: list[str | Path] = [sys.executable, PROGRAMS / PROGRAM, *arguments]
     return ended(
         [*before, sys.executable, "-m", "pytracer", "run", "-o", run, "--no-report", "--", *python], environment(), run
@@ -76,7 +76,7 @@ def test_every_thread_has_its_stacks(way: str, how: str, run: Path) -> None:
 
 
 def test_job_does_not_see_the_helper(run: Path) -> None:
-    """To the job the helper is no child: there is nothing to wait for."""
+    """The helper is not a child of the job, whose waits never return it."""
     done = launched("children", run=run)
     assert done.stdout == "no child\n"
     assert not (run / "helper.sock").exists()
@@ -90,7 +90,7 @@ def test_thread_that_blocks_all_signals_is_stopped_by_ptrace(run: Path) -> None:
 
 
 def test_thread_that_blocks_all_signals_is_named_without_ptrace(run: Path) -> None:
-    """It cannot be asked: its entry says so, the others have their stacks, and the end is not kept waiting for long."""
+    """It cannot answer: its entry states this, the others have their stacks, and the death is not delayed for long."""
     done = victim(PROGRAM, "blocked", run=run)
     crash = crash_of(done)
     assert sorted(thread.state for thread in crash.threads) == ["asked", "done", "done"]
@@ -101,7 +101,7 @@ def test_thread_that_blocks_all_signals_is_named_without_ptrace(run: Path) -> No
 
 @pytest.mark.parametrize("way", ["launcher", "preload"])
 def test_damaged_stack_costs_that_thread_alone(way: str, run: Path) -> None:
-    """libgcc may fault on garbage: that walk ends, the others are whole."""
+    """libgcc may fault on garbage: that walk ends, the others are complete."""
     done = launched("damaged", run=run) if way == "launcher" else victim(PROGRAM, "damaged", run=run)
     crash = crash_of(done)
     assert crash.steps_faulted == ()
@@ -113,7 +113,7 @@ def test_damaged_stack_costs_that_thread_alone(way: str, run: Path) -> None:
 
 
 def test_forbidden_ptrace_falls_back_to_the_signal(run: Path) -> None:
-    """Below a filter that refuses ptrace the helper says why, and every thread is asked instead."""
+    """Under a filter that refuses ptrace the helper returns the error, and every thread gets the signal instead."""
     done = launched(run=run, before=(sys.executable, PROGRAMS / "without_ptrace.py"))
     assert done.status == 128 + signal.SIGSEGV
     crash = crash_of(done)
@@ -123,7 +123,7 @@ def test_forbidden_ptrace_falls_back_to_the_signal(run: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["nobody", "file", "directory"])
 def test_socket_without_a_helper_changes_nothing(damage: str, run: Path) -> None:
-    """What a killed launcher left behind, or a foreign file of that name: the signal is used, and soon."""
+    """A killed launcher's socket, or another file of that name: the signal is used without delay."""
     run.mkdir()
     place = run / "helper.sock"
     if damage == "nobody":
@@ -139,7 +139,7 @@ def test_socket_without_a_helper_changes_nothing(damage: str, run: Path) -> None
 
 
 def test_processes_that_die_together_are_all_served(run: Path) -> None:
-    """One helper, eight deaths at once: every box has the stacks of its other thread."""
+    """One helper, eight deaths at once: every recording has the stacks of its other thread."""
     done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", "8", run=run, options=("--no-report",))
     assert done.stdout == f"{[-signal.SIGSEGV] * 8}\n"
     crashes = [box.crash for box in done.boxes if box.crash is not None]
@@ -150,7 +150,7 @@ def test_processes_that_die_together_are_all_served(run: Path) -> None:
 
 
 def test_hundred_processes_that_die_together_are_all_reported(run: Path) -> None:
-    """More than the helper serves at a time: who is not served in time is asked by signal."""
+    """More than the helper serves at a time: processes that are not served in time use the signal."""
     done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", "100", run=run, options=("--no-report",))
     assert done.stdout == f"{[-signal.SIGSEGV] * 100}\n"
     crashes = [box.crash for box in done.boxes if box.crash is not None]
@@ -160,7 +160,7 @@ def test_hundred_processes_that_die_together_are_all_reported(run: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a pid namespace needs root")
 def test_process_of_another_pid_namespace_is_served(run: Path) -> None:
-    """The kernel translates who rings; tids are what the process calls them, as in its own records."""
+    """The kernel translates the caller's pid; tids are those of the process's own namespace, as in its records."""
     shell = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh")
     done = traced_run(*shell, sys.executable, PROGRAMS / PROGRAM, run=run, options=("--no-report",))
     assert done.status == 128 + signal.SIGSEGV
@@ -171,14 +171,14 @@ def test_process_of_another_pid_namespace_is_served(run: Path) -> None:
 
 
 def test_path_may_be_longer_than_a_sockets_address(tmp_path: Path) -> None:
-    """107 bytes fit into one: a longer run directory is entered another way."""
+    """107 bytes fit into one: a longer run directory is accessed through a descriptor."""
     long = tmp_path / ("d" * 100) / ("e" * 100) / "run"
     long.parent.mkdir(parents=True)
     assert crash_of(launched(run=long)).threads_how == "helper"
 
 
 def test_helper_that_is_stopped_costs_little(run: Path) -> None:
-    """It accepts nothing: after 0.6 s every thread is asked by signal."""
+    """It accepts no connection: after 0.6 s every thread gets the signal."""
     command = ["sh", "-c", f'{sys.executable} -c "$STOP" && "$@"', "sh", sys.executable, str(PROGRAMS / PROGRAM)]
     stop = (
         "import os, signal\n"
@@ -195,7 +195,7 @@ def test_helper_that_is_stopped_costs_little(run: Path) -> None:
 
 @pytest.mark.parametrize("way", ["launcher", "preload", "enable"])
 def test_threads_are_left_alone_while_faults_are_repaired(way: str, run: Path) -> None:
-    """Nobody is interrupted for a fault that the program's own handler repairs."""
+    """No thread is interrupted for a fault that the program's own handler repairs."""
     program = "interrupted_reader.py"
     if way == "launcher":
         done = traced_run(sys.executable, PROGRAMS / program, run=run, options=("--quiet",))
@@ -205,7 +205,7 @@ def test_threads_are_left_alone_while_faults_are_repaired(way: str, run: Path) -
 
 
 def test_helper_ends_with_its_launcher(run: Path) -> None:
-    """A launcher that is killed leaves no helper behind, and the job goes on."""
+    """A killed launcher leaves no helper behind, and the job continues."""
     code = "import os, time; print(os.getppid(), flush=True); time.sleep(2); print('trained', flush=True)"
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""A process of a job has a black box of its own once there is something to record, whichever way it was started."""
+"""A process of a job has its own black box once there is something to record, however it was started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [needs_core, needs_compiler]
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_worker_of_multiprocessing_that_dies_has_a_box(method: str, run: Path) -> None:
-    """Its death is in its own box, and its parent saw it; of the good one there is its end."""
+    """Its death is in its own recording and in its parent's; for the worker without an error, its exit is."""
     program = "multiprocessing_worker_fault.py"
     plain = victim(program, method, run=run, way="untraced")
     done = victim(program, method, run=run)
@@ -45,7 +45,7 @@ def test_worker_of_multiprocessing_that_dies_has_a_box(method: str, run: Path) -
 
 
 def test_command_that_dies_has_a_box_with_the_right_parent(run: Path) -> None:
-    """A shell that says no has none, nor what it starts; with an empty environment a command runs untraced."""
+    """A shell that fails has none, nor its commands; with an empty environment a command runs untraced."""
     done = victim("subprocess_fault.py", run=run)
     assert done.status == 0
     said = {words[0]: words[1:] for line in done.stdout.splitlines() if len(words := line.split()) >= 2}
@@ -80,13 +80,13 @@ def said(forked: Ended) -> dict[str, Any]:
 
 @needs_native
 def test_forked_child_leaves_its_parents_box_alone(said: dict[str, Any]) -> None:
-    """Not a byte of the parent's box changes while the child allocates and trains."""
+    """No byte of the parent's recording changes while the child allocates and trains."""
     assert said["unchanged"] is True
 
 
 @needs_native
 def test_forked_child_keeps_its_parents_live_storages(forked: Ended, said: dict[str, Any]) -> None:
-    """The child's box knows what lived in the parent, and its own storages; the parent's nothing of the latter."""
+    """The child's recording has the parent's live storages and its own; the parent's has none of the child's."""
     boxes = {box.pid: box for box in forked.boxes}
     child, parent = boxes[said["child"]], boxes[said["parent"]]
     assert (child.ppid, child.state, child.exit_code) == (parent.pid, "EXITING", 0)
@@ -101,7 +101,7 @@ def test_forked_child_keeps_its_parents_live_storages(forked: Ended, said: dict[
 
 @needs_native
 def test_storm_of_forks_leaves_twenty_whole_boxes(forked: Ended, said: dict[str, Any]) -> None:
-    """Twenty children at once: each has a box, whole, with its own storages and those that it inherited."""
+    """Twenty children at once: each has a recording, whole, with its own storages and those that it inherited."""
     boxes = {box.pid: box for box in forked.boxes}
     assert said["ended"] == [0] * 20
     for number, pid in enumerate(said["many"]):
@@ -136,7 +136,7 @@ def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> No
 @needs_native
 @pytest.mark.slow
 def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
-    """The rank that died of SIGSEGV comes first; the other one and the parent are consequences."""
+    """The rank that died of SIGSEGV is first; the other one and the parent are consequences."""
     done = victim("rank_of_mp_spawn.py", "fault", new_store(run), run=run)
     assert done.status == 1
     report = done.report
@@ -152,7 +152,7 @@ def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.quick(1)
 def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
-    """Its box tells its role and the sample's line; the exception in the main process is the consequence."""
+    """Its recording has its role and the sample's line; the exception in the main process is the consequence."""
     program = "dataloader_worker_fault.py"
     plain = victim(program, run=run, way="untraced")
     done = victim(program, run=run, way=way)
@@ -176,6 +176,6 @@ def test_worker_of_a_dataloader_is_named_as_such(way: str, run: Path) -> None:
 @needs_native
 @pytest.mark.slow
 def test_child_that_is_forked_beside_a_collective_calls_its_own(run: Path) -> None:
-    """Another thread is counting its collective at the fork, and does not exist in the child: nobody waits for it."""
+    """At the fork another thread holds the lock; it does not exist in the child, which does not wait for it."""
     done = victim("fork_beside_collectives.py", run=run, way="enable")
     assert (done.status, done.stdout) == (0, "40 40\n"), done.stderr

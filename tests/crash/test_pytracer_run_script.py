@@ -1,4 +1,4 @@
-"""scripts/pytracer-run: recording by environment alone, for places where no parent can stay."""
+"""scripts/pytracer-run: recording by environment alone, where no parent process is possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [needs_core, needs_compiler]
 
 
 def test_death_is_recorded_and_the_handler_says_how_to_read_it(run: Path) -> None:
-    """The script becomes the program: same pid, same status; the box has the fault, stderr names the next step."""
+    """The script executes the program: same pid and status; the recording has the fault, stderr names the next step."""
     done = ended([SCRIPT, sys.executable, PROGRAMS / "null_dereference.py"], environment(PYTRACER_DIR=str(run)), run)
     assert (done.status, done.stdout) == (-signal.SIGSEGV, "before\n")
     assert done.box.crash is not None
@@ -33,7 +33,7 @@ def test_death_is_recorded_and_the_handler_says_how_to_read_it(run: Path) -> Non
 
 @pytest.mark.parametrize(("how", "status"), [("exit", 3), ("_exit", 4), ("terminate", -15), ("kill", -9), ("raise", 1)])
 def test_status_is_the_programs_own(how: str, status: int, run: Path) -> None:
-    """No parent stands between the program and whoever waits for it."""
+    """There is no process between the program and the one that waits for it."""
     env = environment(PYTRACER_DIR=str(run))
     done = ended([SCRIPT, sys.executable, PROGRAMS / "ends_as_told.py", how], env, run)
     assert done.status == status
@@ -43,7 +43,7 @@ def test_status_is_the_programs_own(how: str, status: int, run: Path) -> None:
 
 @needs_native
 def test_ranks_started_one_by_one_are_one_job(run: Path) -> None:
-    """Two ranks share PYTRACER_DIR: one report names who died, and the all-reduce in which the other one waited."""
+    """Two ranks share PYTRACER_DIR: one report names the dead rank, and the all-reduce in which the other waited."""
     base = {"PYTRACER_DIR": str(run), "STORE": new_store(run), "WORLD_SIZE": "2"}
     ranks = [
         subprocess.Popen(

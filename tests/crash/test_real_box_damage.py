@@ -1,4 +1,4 @@
-"""The box of a real crash, cut off and changed: what is left is read; what cannot be is one line."""
+"""The recording of a real crash, cut off and changed: what is left is read; what cannot be is one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = codec.layout(schema.FILE_HEADER).nbytes
 
 @pytest.fixture(scope="module")
 def whole(runs: Callable[[], Path]) -> bytes:
-    """The box of a training script that died of a null pointer."""
+    """The recording of a training script that died of a null pointer."""
     import sys
 
     run = runs()
@@ -42,7 +42,7 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 
 def offsets(size: int) -> list[int]:
-    """Where to cut: everywhere in the beginning of things, at page borders and around them, and at random."""
+    """Where to cut: in the header and the first structures, at and around page borders, and at random."""
     chosen = {0, 1, 7, 8, 9, 11, 12, 16, HEADER - 1, HEADER, HEADER + 1, 4095, 4096, 8191, 8192, 8193, size - 1}
     chosen |= {
         page * 4096 + extra for page in random.Random(5).sample(range(2, size // 4096), 40) for extra in (-1, 0, 1)
@@ -52,7 +52,7 @@ def offsets(size: int) -> list[int]:
 
 
 def test_whole_box_is_read(whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The measure for all that follows."""
+    """The reference for the tests below."""
     box = tmp_path / "node.1.blackbox"
     box.write_bytes(whole)
     code, out, err = called(capsys, "inspect", str(box), "--json")
@@ -63,7 +63,7 @@ def test_whole_box_is_read(whole: bytes, tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.slow
 def test_box_may_be_cut_off_anywhere(whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At every offset either the report tells of the cut, or one line tells why there is none. Never a traceback."""
+    """At every offset either the report mentions the cut, or one line gives the reason why there is none."""
     box = tmp_path / "node.1.blackbox"
     read = 0
     for offset in offsets(len(whole)):
@@ -120,7 +120,7 @@ def test_missing_box_is_one_line(command: str, tmp_path: Path, capsys: pytest.Ca
 
 @COMMANDS
 def test_empty_box_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file without a byte, as a full disk leaves it."""
+    """An empty file, as a full disk leaves it."""
     box = tmp_path / "node.1.blackbox"
     box.write_bytes(b"")
     code, out, err = called(capsys, command, str(box))
@@ -130,7 +130,7 @@ def test_empty_box_is_one_line(command: str, tmp_path: Path, capsys: pytest.Capt
 
 @COMMANDS
 def test_box_that_was_never_begun_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A process that is killed while it makes its box leaves zeros."""
+    """A process that is killed while it makes its recording leaves zeros."""
     box = tmp_path / "node.1.blackbox"
     box.write_bytes(bytes(1 << 20))
     code, out, err = called(capsys, command, str(box))
@@ -140,7 +140,7 @@ def test_box_that_was_never_begun_is_one_line(command: str, tmp_path: Path, caps
 
 @COMMANDS
 def test_foreign_file_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Something else with the right name."""
+    """Another kind of file with the right name."""
     box = tmp_path / "node.1.blackbox"
     box.write_bytes(Path(__file__).read_bytes())
     code, out, err = called(capsys, command, str(box))
@@ -152,7 +152,7 @@ def test_foreign_file_is_one_line(command: str, tmp_path: Path, capsys: pytest.C
 def test_newer_format_is_one_line(
     command: str, whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A box of a later major version names both versions and the next step."""
+    """A recording of a later major version names both versions and the next step."""
     box = tmp_path / "node.1.blackbox"
     data = bytearray(whole)
     struct.pack_into("<H", data, 8, schema.MAJOR + 1)

@@ -1,4 +1,4 @@
-"""Real programs that use memory which Python had released or replaced: the report says how it went."""
+"""Real programs that use memory which Python had released or replaced: the report has the way it was released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAYS = [
 def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
     way: str, rule: str, says: str, line: str, run: Path
 ) -> None:
-    """64 MiB each: the rule, its words, the storage and the line that released it."""
+    """64 MiB each: the rule, its sentence, the storage and the line that released it."""
     report = victim("stale_address.py", way, run=run).report
     verdict = report.verdict
     assert verdict is not None and (verdict.class_, verdict.confidence) == ("use-after-free", "certain")
@@ -46,7 +46,7 @@ def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
 
 @pytest.mark.slow
 def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> None:
-    """gloo gives the address to the kernel, which refuses it: the abort on gloo's thread is only the consequence."""
+    """gloo passes the address to the kernel, which refuses it: the abort on gloo's thread is only the consequence."""
     program = "resized_in_collective.py"
     ended = traced_run(*torchrun(PROGRAMS / program), run=run)
     report = ended.report
@@ -65,7 +65,7 @@ def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> Non
 @pytest.mark.parametrize(("way", "line"), [("numpy", "torch.from_numpy"), ("buffer", "torch.frombuffer")])
 @pytest.mark.quick(1)
 def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: str, run: Path) -> None:
-    """The tensor is alive; where it was made is known."""
+    """The tensor is alive; its allocating line is known."""
     report = victim("owner_unmapped.py", way, run=run).report
     verdict, finding = report.verdict, (report.findings or [])[0]
     assert verdict is not None and (finding.id, finding.confidence) == ("unmapped-storage", "certain")

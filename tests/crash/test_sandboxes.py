@@ -1,4 +1,4 @@
-"""Programs that confine themselves by seccomp end as untraced: the filter meets no system call of ours."""
+"""Programs that confine themselves by seccomp end as untraced: the recorder makes no system call under the filter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(run: Path, *command: str | Path, below: tuple[str | Path, ...] = ()) -> Ended:
-    """Runs it untraced and by environment, perhaps below another command; status and output are the same."""
+    """Runs it untraced and by environment, optionally under another command; status and output are the same."""
     plain = ended([*below, *command], environment(), run)
     done = ended([*below, *command], preloaded(run, PYTRACER_SECCOMP_FILTERS=str(seccomp_filters())), run)
     assert plain.status != -signal.SIGSYS, "the filter ends it untraced, too"
@@ -44,7 +44,7 @@ def compare(run: Path, *command: str | Path, below: tuple[str | Path, ...] = ())
 
 @pytest.mark.parametrize("what", WHAT)
 def test_confined_program_ends_as_untraced(what: str, program: Path, run: Path) -> None:
-    """Whatever it does afterwards: no call is made that it does not make itself, and unwritten output arrives."""
+    """Whatever it does afterwards: no additional system call is made, and buffered output is written."""
     done = compare(run, program, "prctl", what)
     assert [box.crash for box in done.boxes] == [None]
 
@@ -64,7 +64,7 @@ def test_strict_mode_leaves_read_write_and_exit(program: Path, run: Path) -> Non
 
 @pytest.mark.parametrize("how", ["none", "question", "refused"])
 def test_program_without_a_filter_is_recorded(how: str, program: Path, run: Path) -> None:
-    """Whether filters are supported is asked by a null one; an empty one is refused: its crash has a report."""
+    """A null filter only queries support, an empty one is refused: the crash has a report."""
     done = compare(run, program, how, "crash")
     assert done.box.crash is not None
     assert done.box.crash.signal == signal.SIGSEGV
@@ -73,7 +73,7 @@ def test_program_without_a_filter_is_recorded(how: str, program: Path, run: Path
 
 @pytest.mark.parametrize("what", ["return", "crash", "exec"])
 def test_launcher_does_not_matter(what: str, program: Path, run: Path) -> None:
-    """Below `pytracer run` the same, as a shell sees it."""
+    """Under `pytracer run` the same, as a shell sees it."""
     plain = ended([program, "prctl", what], environment(), run)
     done = traced_run(program, "prctl", what, run=run, options=("--quiet",))
     assert done.stdout == plain.stdout
@@ -81,14 +81,14 @@ def test_launcher_does_not_matter(what: str, program: Path, run: Path) -> None:
 
 
 def test_program_executed_in_a_sandbox_is_left_alone(program: Path, run: Path) -> None:
-    """It inherits a filter that its launcher has not: its start is the loader's alone."""
+    """It inherits a filter that its launcher does not have: the recorder does not start."""
     done = compare(run, program, "prctl", "exec")
     assert done.stdout.endswith("executed\n")
     assert [box.argv[1:] for box in done.boxes] == [("prctl", "exec")], "that of the program before"
 
 
 def test_filter_of_the_surroundings_does_not_keep_from_recording(program: Path, run: Path) -> None:
-    """A container's filter is older than the launcher: what it has, the job may have."""
+    """A container's filter applies to the launcher, too: it permits what the recorder needs."""
     below = (sys.executable, PROGRAMS / "without_ptrace.py")
     script = ROOT / "scripts" / "pytracer-run"
     done = ended([*below, script, program, "none", "crash"], environment(PYTRACER_DIR=str(run)), run)
@@ -101,7 +101,7 @@ def test_filter_of_the_surroundings_does_not_keep_from_recording(program: Path, 
 
 @pytest.mark.parametrize("command", [("man", "-w", "ls"), ("file", "/bin/sh")], ids=["man", "file"])
 def test_programs_that_use_libseccomp(command: tuple[str, ...], run: Path) -> None:
-    """man-db and file confine themselves; their words are the same."""
+    """man-db and file confine themselves; their output is the same."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     compare(run, *command)

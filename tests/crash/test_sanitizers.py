@@ -1,4 +1,4 @@
-"""Programs built with AddressSanitizer, ThreadSanitizer and their kin run as they do untraced."""
+"""Programs built with AddressSanitizer, ThreadSanitizer and other sanitizers run as untraced."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 def result(command: list[str | Path], cwd: Path, **variables: str) -> tuple[int, str, list[str]]:
-    """Status, output, and what the sanitizer said without its numbers."""
+    """Status, output, and the sanitizer's messages without numbers."""
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=clean_environment(**variables), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=100, check=False,
@@ -83,7 +83,7 @@ def result(command: list[str | Path], cwd: Path, **variables: str) -> tuple[int,
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.quick(3)
 def test_program_with_a_sanitizer_runs_as_untraced(kind: str, build: Build, tmp_path: Path) -> None:
-    """Status, output and the sanitizer's own verdict, whether it ends well, finds an error, forks or starts threads."""
+    """Status, output and the sanitizer's verdict, for programs that exit, have an error, fork or start threads."""
     program = build(kind)
     preload = {"LD_PRELOAD": str(core_library()), "PYTRACER_DIR": str(tmp_path), "PYTRACER_LAUNCHER": "1"}
     hows = ["ends", "null", "abort", "leak", "threads", "fork", "exec", "shell"]
@@ -97,7 +97,7 @@ def test_program_with_a_sanitizer_runs_as_untraced(kind: str, build: Build, tmp_
 
 @pytest.mark.parametrize("way", [LAUNCHER, [str(SCRIPT)]], ids=["pytracer run", "pytracer-run"])
 def test_child_of_an_ordinary_program_may_have_a_sanitizer(way: list[str], build: Build, tmp_path: Path) -> None:
-    """The shell that starts it knows nothing of it; AddressSanitizer finds its error and says so."""
+    """The shell that starts the program is not instrumented; AddressSanitizer finds the error and reports it."""
     program = build("gcc address")
     command: list[str | Path] = ["sh", "-c", f"'{program}' 'use after free'; exit $?"]
     untraced = result(command, tmp_path)
@@ -127,7 +127,7 @@ def test_extension_with_a_preloaded_runtime_works_in_python(
 
 
 def test_environment_says_nothing_of_the_sanitizer(build: Build, tmp_path: Path) -> None:
-    """ASAN_OPTIONS is the user's alone: nobody finds it changed, and what it says is obeyed."""
+    """The user's ASAN_OPTIONS is unchanged, and its settings apply."""
     program = build("gcc address")
     shown = result([*LAUNCHER, "sh", "-c", "echo [$ASAN_OPTIONS]"], tmp_path)
     assert shown[1] == "[]\n"

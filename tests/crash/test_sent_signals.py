@@ -1,4 +1,4 @@
-"""Signals that ask a process to end: the sender is in the box, and the program notices nothing."""
+"""Signals that ask a process to end: the sender is in the recording, and the program is not affected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.crash import Ended, ended, environment, preloaded
 pytestmark = needs_core
 NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU")
 
-# Each prints what it saw; below the recorder it must print the same and end alike.
+# Each prints what it observes; traced, output and exit status must be the same.
 PROGRAMS = {
     "default": "signal.signal(N, signal.SIG_DFL); os.kill(os.getpid(), N); time.sleep(5)",
     "ignored": "signal.signal(N, signal.SIG_IGN); os.kill(os.getpid(), N); print('goes on')",
@@ -94,7 +94,7 @@ def seen(done: Ended) -> list[SeenSignal]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sender_of_a_deadly_signal_is_in_the_box(name: str, run: Path) -> None:
-    """pid and command line of who sent it; the status is the signal's, and the box is no crash."""
+    """The sender's pid and command line; the status is the signal's, and the recording has no crash."""
     number = signal.Signals[name]
     with subprocess.Popen(
         program(name, "signal.signal(N, signal.SIG_DFL); print('ready'); time.sleep(60)"),
@@ -113,7 +113,7 @@ def test_sender_of_a_deadly_signal_is_in_the_box(name: str, run: Path) -> None:
 
 
 def test_handled_signal_is_noted_and_the_program_goes_on(run: Path) -> None:
-    """The entry says that a handler took it."""
+    """The entry records that a handler got it."""
     done = ended(program("SIGTERM", PROGRAMS["python handler"]), preloaded(run), run)
     assert (done.status, done.stdout) == (0, "handled True\non\n")
     (entry,) = seen(done)
@@ -121,7 +121,7 @@ def test_handled_signal_is_noted_and_the_program_goes_on(run: Path) -> None:
 
 
 def test_flood_of_signals_does_not_fill_the_box(run: Path) -> None:
-    """A program that uses one of them all the time is not written about for ever."""
+    """For a program that uses one of them constantly, the number of entries is bounded."""
     text = "signal.signal(N, lambda *a: None)\nfor _ in range(1000): os.kill(os.getpid(), N)"
     done = ended(program("SIGHUP", text), preloaded(run), run)
     assert done.status == 0
@@ -151,7 +151,7 @@ int main(void) {
 
 
 def test_signal_is_noted_although_the_programs_alternate_stack_is_small(run: Path, tmp_path: Path) -> None:
-    """A stack of 1 KiB more than the kernel's frame is enough for the handler, and so it is below the recorder."""
+    """A stack of 1 KiB more than the kernel's frame is enough for the handler, also when traced."""
     run.parent.mkdir(parents=True, exist_ok=True)
     program = tmp_path / "small"
     subprocess.run(["cc", "-xc", "-", "-o", str(program)], input=SMALL, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Random histories of tensors - views, resizes, set_, swaps, sharing: the box has exactly the storages that live."""
+"""Random histories of tensors - views, resizes, set_, swaps, sharing: the recording has exactly the live storages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ words = st.one_of(
 
 
 class Player:
-    """A recorded process that plays histories, and its box, read while it waits."""
+    """A traced process that plays histories, and its recording, read while it waits."""
 
     def __init__(self, run: Path, way: str) -> None:
         program = str(PROGRAMS / "storage_histories.py")
@@ -43,14 +43,14 @@ class Player:
         self._before = self.recorded()
 
     def play(self, history: list[tuple[object, ...]]) -> set[tuple[int, int]]:
-        """The storages that live after it, by address and size."""
+        """The live storages after it, by address and size."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(history) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
     def recorded(self) -> set[tuple[int, int]]:
-        """Those that are live in the box."""
+        """Those that are live in the recording."""
         (path,) = (self._run / "boxes").glob(f"*.{self._process.pid}.blackbox")
         return {(s.base, s.nbytes) for s in read_box(path).storages if s.state == "live"}
 
@@ -80,7 +80,7 @@ def player(request: pytest.FixtureRequest, runs: Callable[[], Path]) -> Iterator
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.quick(1)
 def test_box_has_the_storages_that_live(player: Player, history: list[tuple[object, ...]]) -> None:
-    """After any history, and again when everything was dropped."""
+    """After any history, and again when all references were dropped."""
     assert player.play(history) == player.new()
     assert player.play([("drop", slot, 0, 0) for slot in range(SLOTS)]) == set()
     assert player.new() == set()

@@ -1,4 +1,4 @@
-"""Processes in difficult surroundings: many faults at once, exec, closed descriptors, limits."""
+"""Processes in difficult conditions: many faults at once, exec, closed descriptors, limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [needs_core, needs_compiler]
 
 @pytest.mark.parametrize("way", ["preload", "enable"])
 def test_one_of_many_faults_is_reported_and_the_others_are_listed(way: str, run: Path) -> None:
-    """Eight threads die together: one whole report, no mixture; the status is that of a fault, and it comes soon."""
+    """Eight threads fault together: one complete report, no mixture; the status is that of a fault, without delay."""
     done = victim("faults_on_many_threads.py", run=run, way=way)
     assert done.status == -signal.SIGSEGV
     crash = done.box.crash
@@ -35,7 +35,7 @@ def test_one_of_many_faults_is_reported_and_the_others_are_listed(way: str, run:
 
 
 def test_each_program_of_one_process_has_a_box(run: Path) -> None:
-    """exec() keeps the pid: three boxes, of which the last one is the process; the others were replaced."""
+    """exec() keeps the pid: three recordings; the last one is the process, the others are marked as replaced."""
     done = victim("fault_after_exec.py", run=run)
     assert done.status == -signal.SIGSEGV
     boxes = done.boxes
@@ -52,7 +52,7 @@ def test_each_program_of_one_process_has_a_box(run: Path) -> None:
 
 @needs_native
 def test_closed_descriptors_and_cleared_environment_do_not_matter(run: Path) -> None:
-    """The box grows and is written although its process closed all descriptors, changed directory, emptied environ."""
+    """The recording grows although the process closed all descriptors, changed directory and cleared environ."""
     done = victim("fault_after_closing_everything.py", run=run)
     assert done.status == -signal.SIGSEGV, done.stderr
     box = done.box
@@ -67,7 +67,7 @@ def test_closed_descriptors_and_cleared_environment_do_not_matter(run: Path) -> 
 
 
 def test_fault_in_a_forked_child_is_the_childs(run: Path) -> None:
-    """The child's box has the crash, with its Python stack; the parent's has none, and the parent ends well."""
+    """The child's recording has the crash and its Python stack; the parent's has none, and the parent exits with 0."""
     program = "fault_in_forked_child.py"
     done = victim(program, run=run)
     assert (done.status, done.stderr) == (0, "")
@@ -82,7 +82,7 @@ def test_fault_in_a_forked_child_is_the_childs(run: Path) -> None:
 
 
 def test_boxes_are_private(run: Path) -> None:
-    """A box holds lines of code and addresses: only its owner may read it, whatever umask says."""
+    """A recording holds lines of code and addresses: only its owner may read it, whatever the umask."""
     before = os.umask(0)
     try:
         done = victim("null_dereference.py", run=run)
@@ -104,7 +104,7 @@ def test_boxes_are_private(run: Path) -> None:
     ],
 )
 def test_limits_of_a_batch_system_do_not_stop_the_program(name: str, value: int, recorded: bool, run: Path) -> None:
-    """Below a limit the program runs as before; what cannot be recorded is counted, and no signal."""
+    """Under a limit the program runs as untraced, without a signal; what cannot be recorded is counted."""
     code = "print('works')"
     plain = victim("limited.py", name, str(value), code, run=run, way="untraced")
     done = victim("limited.py", name, str(value), code, run=run)
@@ -118,7 +118,7 @@ def test_limits_of_a_batch_system_do_not_stop_the_program(name: str, value: int,
 
 
 def test_preloaded_library_of_the_user_stays(run: Path) -> None:
-    """LD_PRELOAD may hold others: ours comes first, theirs is loaded, both survive into children."""
+    """LD_PRELOAD may list other libraries: ours is first, the others are loaded, and children inherit all of them."""
     library = os.environ["FAULTS_LIBRARY"]
     env = preloaded(run)
     code = "import ctypes, os; print(ctypes.CDLL(None).mean_of(12, 4), os.environ['LD_PRELOAD'].count(':'))"
@@ -129,7 +129,7 @@ def test_preloaded_library_of_the_user_stays(run: Path) -> None:
 
 @needs_native
 def test_abort_while_shutting_down_does_not_hide_the_exception(run: Path) -> None:
-    """The exception began the end; the SIGABRT is the status, and only a consequence."""
+    """The exception is the cause; SIGABRT is the exit status, and only a consequence."""
     done = victim("abort_while_shutting_down.py", run=run)
     assert done.status == -signal.SIGABRT
     assert "ValueError: shard 3 has 0 rows" in done.stderr

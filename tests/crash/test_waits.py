@@ -1,4 +1,4 @@
-"""wait() and its kin are the kernel's: what is written, what is refused, and where a thread may be cancelled."""
+"""wait() and its variants behave as the kernel's: results, errors, and cancellation points."""
 
 from __future__ import annotations
 

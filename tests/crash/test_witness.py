@@ -1,4 +1,4 @@
-"""Deaths that leave nothing in the process: what the launcher saw from outside, on real processes."""
+"""Deaths that leave no record in the process: what the launcher records from outside, on real processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verdict_of(ended: Ended) -> Verdict:
 
 
 def test_kill_9_is_no_oom_kill_where_counters_can_be_read(tmp_path: Path) -> None:
-    """The kernel's counters did not move, so somebody else sent it; nothing names whom."""
+    """The kernel's counters did not change, so another process sent it; the sender is unknown."""
     done = traced_run("sh", "-c", "sleep 0.3; kill -9 $$", run=tmp_path / "run")
     assert done.status == 137
     verdict = verdict_of(done)
@@ -48,7 +48,7 @@ def test_kill_9_is_no_oom_kill_where_counters_can_be_read(tmp_path: Path) -> Non
 
 @needs_native
 def test_kill_9_of_one_rank_names_that_rank(tmp_path: Path) -> None:
-    """The other rank loses its peer, and follows."""
+    """The other rank loses its peer and dies as a consequence."""
     job = torchrun(PROGRAMS / "rank_that_is_late.py", "0", "kill")
     done = traced_run(*job, run=tmp_path / "run")
     verdict = verdict_of(done)
@@ -79,7 +79,7 @@ def test_oom_kill_inside_a_memory_cgroup_is_certain(tmp_path: Path) -> None:
 
 
 def test_oom_kill_in_a_cgroup_of_the_jobs_own_is_seen(tmp_path: Path) -> None:
-    """The job entered a cgroup that the launcher is not in, as steps of a scheduler do."""
+    """The job is in a cgroup that the launcher is not in, as a scheduler's steps are."""
     try:
         with memory_cgroup() as group:
             script = f"echo $$ > {group}/cgroup.procs; exec {sys.executable} {PROGRAMS / 'memory_eater.py'} 1.5"
@@ -92,7 +92,7 @@ def test_oom_kill_in_a_cgroup_of_the_jobs_own_is_seen(tmp_path: Path) -> None:
 
 
 def test_killed_launcher_leaves_counters_and_boxes(tmp_path: Path) -> None:
-    """run.json holds what was known before; the boxes alone give the report, which says what came too late."""
+    """run.json holds what was known before; the report rests on the recordings alone, and states what is missing."""
     run = tmp_path / "run"
     command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", *SLEEPER]
     with subprocess.Popen(command, env=environment(), cwd=tmp_path, stdout=subprocess.PIPE, text=True) as launcher:
@@ -118,7 +118,7 @@ def test_killed_launcher_leaves_counters_and_boxes(tmp_path: Path) -> None:
 
 @needs_exit_by_pidfd
 def test_end_of_a_process_without_a_parent_is_seen(tmp_path: Path) -> None:
-    """Its parent was killed, init reaped it: the launcher's descriptor still tells how it ended."""
+    """Its parent was killed, init reaped it: the launcher's descriptor still has its exit status."""
     done = traced_run(sys.executable, PROGRAMS / "lost_grandchild.py", run=tmp_path / "run")
     seen = launcher_file(done.run)["witness"]["processes"]
     assert {item.get("how") for item in seen if item.get("signal") == 9} <= {"pidfd", "zombie"}
@@ -127,7 +127,7 @@ def test_end_of_a_process_without_a_parent_is_seen(tmp_path: Path) -> None:
 
 
 def test_orphans_keep_their_parent_unless_asked(tmp_path: Path) -> None:
-    """Without --subreaper getppid() is what it would be without us; with it, the launcher's pid."""
+    """Without --subreaper getppid() is as untraced; with it, the launcher's pid."""
     parents = {}
     for options in ((), ("--subreaper",)):
         run = tmp_path / f"run{len(options)}"

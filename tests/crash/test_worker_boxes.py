@@ -1,4 +1,4 @@
-"""Boxes of DataLoader workers: small after a good end, whole after a bad one."""
+"""Recordings of DataLoader workers: small after a normal exit, complete after a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL_BYTES, WHOLE_BYTES = 128 << 10, 7 << 20
 
 
 def sizes(done: Ended) -> dict[int, int]:
-    """Bytes on disk of each box, by pid."""
+    """Bytes on disk of each recording, by pid."""
     return {read_box(path).pid: path.stat().st_blocks * 512 for path in (done.run / "boxes").glob("*.blackbox")}
 
 
@@ -27,7 +27,7 @@ def sizes(done: Ended) -> dict[int, int]:
     [("fork", "preload"), pytest.param("spawn", "preload", marks=pytest.mark.slow), ("fork", "enable")],
 )
 def test_worker_that_ends_well_gives_its_disk_blocks_back(method: str, way: str, run: Path) -> None:
-    """What is left says who it was, how it ended and what it loaded last; the trainer's box stays whole."""
+    """The rest has its identity, its exit and its last samples; the trainer's recording stays complete."""
     done = victim(PROGRAM, method, run=run, way=way)
     assert done.status == 0, done.stderr
     workers = [box for box in done.boxes if box.worker is not None]
@@ -42,7 +42,7 @@ def test_worker_that_ends_well_gives_its_disk_blocks_back(method: str, way: str,
 
 
 def test_worker_that_dies_keeps_its_whole_box(run: Path) -> None:
-    """Killed while it loads a sample; its sisters of earlier epochs ended well."""
+    """Killed while it loads a sample; the workers of earlier epochs exited normally."""
     done = victim(PROGRAM, "fork", "kill", run=run)
     assert done.status == 1
     killed = [wait.pid for wait in done.box.waits if wait.signal == signal.SIGKILL]

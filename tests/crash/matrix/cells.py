@@ -1,6 +1,6 @@
-"""The cells of the crash matrix, and what each must leave, as data.
+"""The cells of the crash matrix, and the expected result of each, as data.
 
-A cell is a kind of death, a place (the thread that dies), a state that the process is in, and a way to record it.
+A cell is a kind of death, a place (the thread that dies), a state of the process, and a way to record it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ CLASS = {
     "past-end": "out-of-bounds",
     "before-begin": "out-of-bounds",
     "read-only-write": "read-only-write",
-    "jump-to-data": "wild-pointer",  # a function pointer that is none
+    "jump-to-data": "wild-pointer",  # a function pointer to data
     "truncated-file": "truncated-mapping",
     "stack-overflow": "stack-overflow",
-    "smashed-return": "wild-pointer",  # what was written over the return address is what is jumped to
+    "smashed-return": "wild-pointer",  # the overwritten return address is the target of the jump
     "int3": "trap",
     "ud2": "illegal-instruction",
     "abort": "abort",
@@ -72,7 +72,7 @@ CLASS = {
     "sent-signal": "external-kill",
     "heap-corruption": "heap-corruption",
 }
-CLASS_IN_STATE = {("inside malloc", "wild"): "heap-corruption"}  # a wild pointer in malloc is one of its own
+CLASS_IN_STATE = {("inside malloc", "wild"): "heap-corruption"}  # inside malloc the wild pointer is malloc's own
 
 THREAD_KIND = {
     "main": "main",
@@ -86,14 +86,14 @@ THREAD_KIND = {
 # How the stacks of the other threads are taken, in states that start one.
 THREADS_HOW = {"below the launcher": "helper", "ptrace forbidden": "signal"}
 
-# Places whose process has a thread that blocks all signals and so does not answer the one that asks for its stack:
+# Places whose process has a thread that blocks all signals and so does not answer the request for its stack:
 # multiprocessing's resource sharer. The helper's ptrace would reach it.
 SILENT_THREADS = {"dataloader-worker"}
 
 # Steps in which a fault is survived: libgcc follows a smashed stack.
 FAULTED_STEPS = {"smashed-return": {"NATIVE_STACK"}}
 
-# Kinds whose fault address is the one that the victim names right before.
+# Kinds whose fault address is the one that the victim announced.
 TRUE_ADDRESS = (
     "null", "near-null", "wild", "freed-storage", "past-end", "before-begin", "read-only-write", "jump-to-data",
     "truncated-file",
@@ -115,7 +115,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """The class that the verdict must have."""
+        """The expected class of the verdict."""
         return CLASS_IN_STATE.get((self.state, self.kind), CLASS[self.kind])
 
     @property
@@ -124,7 +124,7 @@ class Cell:
 
     @property
     def in_worker(self) -> bool:
-        """Whether a child dies, whose parent ends after it."""
+        """Whether a child dies, and its parent exits afterwards."""
         return self.place == "dataloader-worker" or self.state == "after fork"
 
     @property
@@ -134,12 +134,12 @@ class Cell:
 
     @property
     def below_launcher(self) -> bool:
-        """Whether `pytracer run` starts the victim, with its helper; elsewhere the preloaded core is on its own."""
+        """Whether `pytracer run` starts the victim, with its helper; otherwise the preloaded core has no helper."""
         return self.way == "preload" and self.state in ("below the launcher", "ptrace forbidden")
 
     @property
     def why_no_report(self) -> str | None:
-        """The documented reason why this death leaves no report but its status (docs/reference/crash-safety.md)."""
+        """The documented reason why this death leaves only a status and no report (docs/reference/crash-safety.md)."""
         if self.way == "enable" and self.kind == "stack-overflow" and self.place in UNKNOWN_PLACES:
             return "without preload a thread that is not Python's has no alternate stack before its first record"
         if self.way == "enable" and self.state == "inside a signal handler" and self.kind != "abort":
@@ -158,7 +158,7 @@ def all_cells() -> list[Cell]:
 
 
 def covering(cells: list[Cell]) -> frozenset[Cell]:
-    """The fast subset: every kind, place, way and state, and what is cheap of their pairs.
+    """The fast subset: every kind, place, way and state, and the cheap ones of their pairs.
 
     Without torch a cell takes a fifth of a second: all kinds x places are there, and on the main thread x ways. With
     torch it takes seconds: so few that each such place and each kind about storages is there.

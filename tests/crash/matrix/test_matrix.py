@@ -1,4 +1,4 @@
-"""The crash matrix: kinds of death x threads x states x ways to record. Each cell is a process that really dies.
+"""The crash matrix: kinds of death x threads x states x ways to record. Each cell is a real process that dies.
 
 `make test` runs a covering subset, `make test-crash` all of it and prints the table.
 """
@@ -35,7 +35,7 @@ from tests.support.core import seen_by_gdb
 pytestmark = [needs_core, needs_compiler]
 
 STEPS = {step.name for step in Step}
-DYING_SECONDS = 6  # the handler's own limit is four
+DYING_SECONDS = 6  # the handler's limit is four
 CORE_SECONDS = 30  # the kernel's, for one with torch in it, on a slow disk
 SMALL_DISK_NBYTES = 96 << 20
 CELLS = all_cells()
@@ -77,7 +77,7 @@ def untraced(shared: Path, libraries: Libraries) -> Callable[[Cell], int]:
 
 @contextlib.contextmanager
 def room(directory: Path, cell: Cell) -> Iterator[tuple[Path, bool]]:
-    """A directory for a cell, removed afterwards; on a small disk of its own where the cell fills it and one can be."""
+    """A directory for a cell, removed afterwards; on a small disk where the cell fills it and one can be mounted."""
     directory.mkdir()
     small = False
     if cell.state == "no space left":
@@ -113,7 +113,7 @@ def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("cell", _parameters())
 def test_cell(cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callable[[Cell], int]) -> None:
-    """The death stays what it was, soon and without a trace but the report, which is complete and right."""
+    """The status is unchanged, the process dies soon and leaves only the report, which is complete and right."""
     plain = untraced(cell)
     with room(tmp_path / "cell", cell) as (directory, small):
         died = die(cell, cell.way, directory / "run", libraries, small_disk=small)
@@ -129,7 +129,7 @@ def test_cell(cell: Cell, tmp_path: Path, libraries: Libraries, untraced: Callab
 
 
 def _death_is_unchanged(cell: Cell, died: Died, plain: int) -> None:
-    expected = plain if plain >= 0 or not cell.below_launcher else 128 - plain  # the launcher speaks as shells do
+    expected = plain if plain >= 0 or not cell.below_launcher else 128 - plain  # the launcher's status is as a shell's
     assert died.ended.status == expected, died.ended.stderr
     if not cell.in_worker:
         assert plain == -SIGNAL[cell.kind]
@@ -205,7 +205,7 @@ def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
     assert process.thread.kind == THREAD_KIND[cell.place]
     if cell.place == "dataloader-worker":
         assert process.role == "dataloader-worker"
-    if cell.kind == "terminate" and cell.needs_torch:  # it is torch's half that asks the C++ runtime
+    if cell.kind == "terminate" and cell.needs_torch:  # the hook of the C++ runtime is in the torch half
         assert process.exception is not None
         assert process.exception.message == "sizes of buckets differ"
     if cell.kind not in FAULTED_STEPS:
@@ -213,7 +213,7 @@ def _verdict_is_right(cell: Cell, died: Died, report: Report) -> None:
 
 
 def _stack_is_whole(images: list[str]) -> None:
-    """The outermost frame is that of a program's or a thread's begin, in the interpreter or in libc."""
+    """The outermost frame is the start function of a program or a thread, in the interpreter or in libc."""
     assert Path(images[-1]).name.startswith(("python", "libc.so", "libpthread")), images
 
 

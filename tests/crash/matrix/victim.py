@@ -1,4 +1,4 @@
-"""Runs a cell: the victim in a session of its own, watched until nothing of it is left."""
+"""Runs a cell: the victim in its own session, until all its processes have ended."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.crash import PROGRAMS, Ended, environment, preloaded
 from tests.support.leftovers import leftovers
 
 SECONDS = 60
-GRACE_SECONDS = 6  # a DataLoader's worker looks for its parent every five
+GRACE_SECONDS = 6  # a DataLoader worker checks its parent every five
 _NAME = "MATRIX_CELL"
 
 
 @dataclass(frozen=True)
 class Note:
-    """What the dying thread said of itself right before."""
+    """What the dying thread announced right before the fault."""
 
     pid: int
     tid: int
@@ -38,24 +38,24 @@ class Note:
 
 @dataclass(frozen=True)
 class Died:
-    """A victim that has ended, and what it left beside its run directory."""
+    """A victim that has ended, and its files beside the run directory."""
 
     ended: Ended
     note: Note
-    dying_seconds: float  # from the note until the process that the test started was waited for
+    dying_seconds: float  # from the note until the test has reaped its child process
     leftovers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """matrix_faults.cpp, and again as the one that dies while it is loaded."""
+    """matrix_faults.cpp, and a second build that dies while it is loaded."""
 
     faults: Path
     dies_while_loading: Path
 
 
 def build(directory: Path) -> Libraries:
-    """Both libraries in `directory`, made by whichever test process comes first."""
+    """Both libraries in `directory`, built by the first test process."""
     made = Libraries(directory / "libmatrix_faults.so", directory / "libmatrix_dies_while_loading.so")
     with locked(directory / "build.lock"):
         for library, define in ((made.faults, "-DFAULTS"), (made.dies_while_loading, "-DDIES_WHILE_LOADING")):
@@ -134,7 +134,7 @@ def _limit_cores(nbytes: int) -> None:
 
 
 def _to_the_end(process: subprocess.Popen[bytes]) -> tuple[int, str, str, int]:
-    """Status, stdout, stderr, and when it was waited for. Whoever holds the pipes longer does not delay that."""
+    """Status, stdout, stderr, and the time of the wait. Processes that hold the pipes longer do not delay it."""
     assert process.stdout and process.stderr
     said = {process.stdout: b"", process.stderr: b""}
     deadline = time.monotonic() + SECONDS

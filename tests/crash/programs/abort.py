@@ -1,4 +1,4 @@
-"""Calls abort(), as a library does that finds itself in an impossible state."""
+"""Calls abort(), as a library does that detects an impossible state."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""An uncaught exception, and then an abort while the process shuts down, as gloo's threads make it now and then."""
+"""An uncaught exception, then an abort while the process shuts down, as gloo's threads occasionally cause."""
 
 import atexit
 import ctypes

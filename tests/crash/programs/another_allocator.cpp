@@ -1,4 +1,4 @@
-// Somebody's allocator for CPU tensors, registered by enter(): each storage has pages of its own.
+// A third-party allocator for CPU tensors, registered by enter(): each storage has its own pages.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 

@@ -1,6 +1,6 @@
-"""A program whose tensors lie in memory of an allocator of its own: another_allocator.py DIRECTORY [KIND].
+"""A program with its own allocator for tensors: another_allocator.py DIRECTORY [KIND].
 
-With KIND, what origins.py does with it; without, what can be seen of the allocator while recording comes and goes.
+With KIND, does what origins.py does; without, prints the allocator's visible state while recording starts and stops.
 """
 
 import ctypes

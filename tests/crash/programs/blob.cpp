@@ -1,4 +1,4 @@
-// A library of somebody's that hands its memory to torch, loaded after recording has begun. ATen's from_blob, with a deleter.
+// A third-party library that passes its memory to torch, loaded after recording started. ATen's from_blob, with a deleter.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
@@ -14,7 +14,7 @@ extern "C" void* make(size_t nbytes) {
   return memory;
 }
 
-// Lives until the destructors of the library, after Python has ended.
+// Lives until the library's destructors run, after Python has ended.
 extern "C" void keep_one_of_torchs() { kept = at::ones({1000}); }
 
 extern "C" int deleted() { return times_deleted; }

@@ -1,4 +1,4 @@
-"""Programs that compile what pytracer has hooks and wrappers in: modules, optimizers, loaders, its own functions."""
+"""Programs that compile code with pytracer's hooks and wrappers: modules, optimizers, loaders, its own functions."""
 
 import copy
 import functools
@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A module that dynamo can build."""
+    """A module that dynamo can construct."""
 
     def __init__(self, inner):
         super().__init__()
@@ -42,7 +42,7 @@ class Scaled(nn.Module):
 
 
 class OwnSGD(torch.optim.Optimizer):
-    """An optimizer whose step is one graph; those of torch end it on purpose."""
+    """An optimizer whose step is one graph; torch's own break it on purpose."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {"lr": 0.01})

@@ -1,4 +1,4 @@
-"""A worker of a DataLoader reads through a null pointer, in native code that decodes one sample."""
+"""A DataLoader worker dereferences null, in native code that decodes one sample."""
 
 import ctypes
 import os

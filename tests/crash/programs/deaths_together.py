@@ -1,4 +1,4 @@
-"""Argument: how many. Workers that die at the same moment, each with a thread of its own beside."""
+"""Argument: how many. Workers that die at the same moment, each with a second thread."""
 
 import ctypes
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Ends in the way that it is told: ends_as_told.py exit|_exit|kill|terminate|raise|child-killed."""
+"""Ends in the given way: ends_as_told.py exit|_exit|kill|terminate|raise|child-killed."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Hands a shape to native code that asserts another one."""
+"""Passes a shape to native code that asserts another one."""
 
 import ctypes
 import os

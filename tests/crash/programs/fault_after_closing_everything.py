@@ -1,4 +1,4 @@
-"""Closes every descriptor that it does not know, as daemons do, allocates on many threads, and reads through null."""
+"""Closes every descriptor that it did not open, as daemons do, allocates on many threads, and reads through null."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Dies of a null pointer beside a thread that waits; prints addresses of several parts of the process."""
+"""Dies of a null pointer while another thread waits; prints addresses of several parts of the process."""
 
 import ctypes
 import os

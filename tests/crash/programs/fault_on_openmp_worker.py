@@ -1,4 +1,4 @@
-"""A tensor over a mapping whose upper half somebody has unmapped; the half is read by torch's second OpenMP thread."""
+"""A tensor over a mapping whose upper half has been unmapped; torch's second OpenMP thread reads that half."""
 
 import ctypes
 import mmap

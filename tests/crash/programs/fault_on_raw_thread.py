@@ -1,4 +1,4 @@
-"""A thread that native code has started reads through a null pointer; Python knows nothing of it."""
+"""A thread started by native code reads through a null pointer; Python has no state for it."""
 
 import ctypes
 import os

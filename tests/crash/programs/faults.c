@@ -1,4 +1,4 @@
-// The native half of the victims: small functions of the kind that extensions are made of, and that their callers misuse.
+// The native half of the victims: small functions as in extensions, which their callers misuse.
 #define _GNU_SOURCE
 #include <assert.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ int read_field(const int *record) { return record[6]; }
 
 void write_field(int *record, int value) { record[6] = value; }
 
-// Indexes without looking at the size.
+// Indexes without checking the size.
 float element(const float *values, long index) { return values[index]; }
 
 int mean_of(int total, int count) {
@@ -36,7 +36,7 @@ long sum_bytes(const volatile unsigned char *bytes, size_t count) {
   return total;
 }
 
-// Never ends: the depth of a tree with a cycle.
+// Never returns: the depth of a tree with a cycle.
 __attribute__((noinline)) int depth_of(volatile char *node) {
   volatile char level[512];
   memset((char *)level, *node, sizeof level);
@@ -54,7 +54,7 @@ static void *read_on_thread(void *record) {
   return (void *)(long)read_field(record);
 }
 
-// A thread that Python knows nothing of.
+// A thread without a Python state.
 void prefetch(const int *record) {
   pthread_t thread;
   pthread_create(&thread, NULL, read_on_thread, (void *)record);
@@ -65,12 +65,12 @@ static void *wait_for_ever(void *block_signals) {
   pthread_setname_np(pthread_self(), "prefetch");
   sigset_t all;
   sigfillset(&all);
-  // A raw system call, past everything that could watch pthread_sigmask.
+  // A raw system call, past any interposed pthread_sigmask.
   if (block_signals != NULL) syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, NULL, 8);
   for (;;) pause();
 }
 
-// A thread that Python knows nothing of, and that is still there when the process dies.
+// A thread without a Python state that is still running when the process dies.
 void park_thread(int block_signals) {
   pthread_t thread;
   pthread_create(&thread, NULL, wait_for_ever, block_signals ? "" : NULL);
@@ -131,7 +131,7 @@ int is_readable(const volatile char *address) {
   return readable;
 }
 
-// The last words of a program: prints them and leaves with a status of its own.
+// A handler that prints a message and exits with its own status.
 static void last_words(int signal) {
   (void)signal;
   if (write(1, "last words\n", 11) != 11) _exit(7);
@@ -139,7 +139,7 @@ static void last_words(int signal) {
 }
 void install_last_words(void) { signal(SIGSEGV, last_words); }
 
-// ---- kernels with a mistake that nothing notices ----
+// ---- kernels with an error that goes unnoticed ----
 
 // `<=`: one element too many.
 void decay(float *cache, long count, float factor) {
@@ -167,7 +167,7 @@ static void *watch(void *unused) {
   exit(8);
 }
 
-// Ends the process from a thread that Python knows nothing of.
+// Ends the process from a thread without a Python state.
 void start_watchdog(void) {
   pthread_t thread;
   pthread_create(&thread, NULL, watch, NULL);

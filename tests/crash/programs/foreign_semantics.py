@@ -1,4 +1,4 @@
-"""Prints what a program can see of foreign memory: who keeps what alive, when deleters run, what is shared."""
+"""Prints what a program can observe of external memory: what keeps it alive, when deleters run, what is shared."""
 
 import ctypes
 import gc

@@ -1,6 +1,6 @@
-"""A process forks again and again while a thread of its own calls collectives; each child calls one.
+"""A process forks repeatedly while one of its threads calls collectives; each child calls one.
 
-Prints how many children ended. The group's name is long, so that a look-up by it takes a while, and a fork meets one.
+Prints how many children ended. The group's name is long, so that a fork may happen during a look-up by it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ stop = threading.Event()
 
 
 def call_collectives() -> None:
-    """Until the parent has forked enough."""
+    """Runs until the parent has forked often enough."""
     while not stop.is_set():
         dist.all_reduce(tensor)
 

@@ -1,4 +1,4 @@
-"""A process with live tensors forks: one child checks that it leaves its parent's box alone, twenty follow at once."""
+"""A process with live tensors forks: one child checks that its parent's recording is unchanged, then twenty at once."""
 
 import glob
 import hashlib

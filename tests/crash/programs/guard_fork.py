@@ -1,4 +1,4 @@
-"""A forked child uses memory that its parent freed before: guards hold on both sides. Prints how the child ended."""
+"""A forked child uses memory that its parent freed before: both stay guarded. Prints how the child ended."""
 
 import ctypes
 import os

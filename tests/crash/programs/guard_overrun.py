@@ -1,4 +1,4 @@
-"""A C kernel that writes one element too many: guard_overrun.py COUNT [STEPS]. Without guard pages it ends well."""
+"""A C kernel writes one element too many: guard_overrun.py COUNT [STEPS]. Without guard pages it exits normally."""
 
 import ctypes
 import os

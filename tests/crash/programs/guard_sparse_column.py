@@ -1,4 +1,4 @@
-"""torch alone: a sparse matrix with column 64 of 64, unchecked by default, reads past the end of a dense one."""
+"""Pure torch: a sparse matrix with column 64 of 64, unchecked by default, reads past the end of a dense one."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A C kernel that reads the element before the first one: it is part of malloc's header. Ends well without guards."""
+"""A C kernel that reads the element before the first: part of malloc's header. Exits normally without guards."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""A library keeps the address of what a torch.UntypedStorage held, or writes past it. Ends well without guards."""
+"""A library keeps the address of a torch.UntypedStorage's memory, or writes past it. Exits normally without guards."""
 
 import ctypes
 import os

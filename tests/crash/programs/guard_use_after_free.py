@@ -1,4 +1,4 @@
-"""A library keeps the address of a temporary tensor and reads it later. Ends well without guards."""
+"""A library keeps the address of a temporary tensor and reads it later. Exits normally without guards."""
 
 import ctypes
 import os

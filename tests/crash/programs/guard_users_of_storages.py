@@ -1,4 +1,4 @@
-"""Everything that moves, resizes, releases or measures storages, in guard mode as without it: prints what it sees."""
+"""Moves, resizes, releases and measures storages in every way, with or without guard mode; prints the results."""
 
 import ctypes
 import io

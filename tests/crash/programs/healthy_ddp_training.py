@@ -1,4 +1,4 @@
-"""Trains with DDP over gloo, and ends well. Rank 0 prints each loss exactly, every rank its weights."""
+"""Trains with DDP over gloo, and exits normally. Rank 0 prints each loss exactly, every rank its weights."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Trains a small network and ends well: healthy_training.py [STEPS]. Prints each loss exactly."""
+"""Trains a small network and exits normally: healthy_training.py [STEPS]. Prints each loss exactly."""
 
 import sys
 

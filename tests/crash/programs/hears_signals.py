@@ -1,4 +1,4 @@
-"""Says on its standard output, or in the file HEARD, which signals reach it, and which lines it reads.
+"""Prints to standard output, or to the file HEARD, which signals reach it, and which lines it reads.
 
 Arguments: signals to listen to, the others keep their default. Ends when it reads "end" or, with status 5, on SIGTERM.
 """

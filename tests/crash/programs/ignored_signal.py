@@ -1,4 +1,4 @@
-"""Ignores SIGSEGV and is sent one; then a real fault, which nobody can ignore: ignored_signal.py [fault]."""
+"""Ignores SIGSEGV and is sent one; then a real fault, which cannot be ignored: ignored_signal.py [fault]."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Runs into a branch that the compiler was told cannot be reached."""
+"""Executes the trap in a branch that should be unreachable."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-// Prints what a process inherits, one line each: what differs below the launcher is a difference of ours.
+// Prints what a process inherits, one line each: what differs under the launcher is a difference of ours.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

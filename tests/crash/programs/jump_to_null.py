@@ -1,4 +1,4 @@
-"""Registers no callback, and lets native code call it."""
+"""Native code calls a callback that was never registered."""
 
 import ctypes
 import os

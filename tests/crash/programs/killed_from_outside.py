@@ -1,4 +1,4 @@
-"""Waits for an answer, and is sent a signal by the process that should give it: killed_from_outside.py SEGV|ABRT|..."""
+"""Waits for an answer, and gets a signal from the process that should give it: killed_from_outside.py SEGV|ABRT|..."""
 
 import os
 import subprocess

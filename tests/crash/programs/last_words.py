@@ -1,4 +1,4 @@
-"""Installs a handler that says its last words and leaves with a status of its own, then reads through null."""
+"""Installs a handler that prints a message and exits with its own status, then reads through null."""
 
 import ctypes
 import os

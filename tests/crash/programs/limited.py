@@ -1,4 +1,4 @@
-"""Sets a limit, as batch systems do, and starts a Python below it: limited.py NAME VALUE CODE."""
+"""Sets a limit, as batch systems do, and starts Python under it: limited.py NAME VALUE CODE."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""A child starts a grandchild and is killed; the grandchild is killed a second later, when no parent is left.
+"""A child starts a grandchild and is killed; the grandchild is killed a second later, when its parent no longer exists.
 
 lost_grandchild.py prints the parent that the grandchild has by then.
 """

@@ -1,5 +1,5 @@
-// Calls a function through code that it makes, as a compiler at run time does, with unwind tables that it registers or not. As a library it
-// is the compiler of somebody else: `-DLIBRARY`, and the program that loads it has no libgcc_s.
+// Calls a function through code that it generates, as a JIT compiler does, with or without registered unwind tables. As a library it
+// is a third-party compiler: `-DLIBRARY`, and the program that loads it has no libgcc_s.
 // usage: made_code [LIBRARY] registered|unregistered
 #define _GNU_SOURCE
 #include <dlfcn.h>

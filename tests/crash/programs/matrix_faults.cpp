@@ -1,6 +1,6 @@
 // The native half of the crash matrix: every kind of death, on threads that Python did not start, in awkward states.
-// Right before it dies a thread says who it is and what it will touch, so that the report can be compared with it.
-// Compiled again with -DDIES_WHILE_LOADING this is a library whose constructor dies.
+// Right before it dies a thread announces its id and the address that it will access, for comparison with the report.
+// With -DDIES_WHILE_LOADING this is a library whose constructor dies.
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-struct Target {  // where the next access goes; what lies behind it is unmapped right before
+struct Target {  // address of the next access; the memory there is unmapped right before
   volatile char* address;
   void* spacer;
   size_t spacer_nbytes;
@@ -137,7 +137,7 @@ void leave_exception() noexcept {
   throw std::runtime_error("sizes of buckets differ");
 }
 
-// Another process, made without the C library, sends to this thread and lives on until we are gone.
+// Another process, created without the C library, sends to this thread and lives until we have ended.
 void be_sent_a_signal() {
   note(nullptr);
   long thread = syscall(SYS_gettid);
@@ -190,7 +190,7 @@ void die(const char* kind) {
   _exit(97);
 }
 
-const char* later_kind;  // of a death that somebody else begins
+const char* later_kind;  // of a death that another thread or process causes
 void die_later() { die(later_kind); }
 
 #ifdef DIES_WHILE_LOADING

@@ -1,4 +1,4 @@
-"""Dies as it is told: matrix_victim.py KIND PLACE [STATE]. One cell of the crash matrix."""
+"""Dies in the given way: matrix_victim.py KIND PLACE [STATE]. One cell of the crash matrix."""
 
 import atexit
 import ctypes
@@ -16,7 +16,7 @@ STORAGES = ("freed-storage", "past-end", "before-begin")
 
 kind, place, state = sys.argv[1], sys.argv[2], (sys.argv + [""])[3]
 if kind in STORAGES or place in ("autograd-thread", "dataloader-worker"):
-    import torch  # first: our library then finds torch's OpenMP loaded, and brings none of its own
+    import torch  # first: our library then uses torch's OpenMP and does not load another one
 library = ctypes.CDLL(os.environ["MATRIX_LIBRARY"])
 library.matrix_map.restype = ctypes.c_void_p
 
@@ -43,7 +43,7 @@ def aim_at_freed():
 
 
 def aim_past_end():
-    kept = []  # the system fills holes from the top: until the spacer and the storage lie side by side
+    kept = []  # the kernel fills holes from the top: until the spacer and the storage are adjacent
     while len(kept) < 64:
         spacer = library.matrix_map(ctypes.c_size_t(SPACER_NBYTES))
         tensor, address = new_storage()
@@ -68,7 +68,7 @@ def aim_before_begin():
 
 
 def aimed(kind):
-    """What must live on until the access."""
+    """What must stay alive until the access."""
     return {"freed-storage": aim_at_freed, "past-end": aim_past_end, "before-begin": aim_before_begin}[kind]()
 
 
@@ -107,7 +107,7 @@ def on_openmp_worker(kind):
 
 def on_autograd_thread(kind):
     class Nested(torch.autograd.Function):
-        """Backward below backward: beyond 60 levels the engine goes on with a thread of its pool."""
+        """Backward inside backward: beyond 60 levels the engine continues on a thread of its pool."""
 
         @staticmethod
         def forward(ctx, x, levels):
@@ -248,7 +248,7 @@ def no_descriptors_left(kind, act):
 
 
 def ptrace_forbidden(kind, act):
-    """The test has started us below a filter."""
+    """The test has started us under a filter."""
     assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == -1, "ptrace works"
     beside_another_thread(kind, act)
 

@@ -1,4 +1,4 @@
-"""Takes memory until somebody stops it, at most 1 GiB: memory_eater.py [SECONDS]."""
+"""Allocates memory until it is killed, at most 1 GiB: memory_eater.py [SECONDS]."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""A worker of multiprocessing dies of a null pointer, another one ends well: multiprocessing_worker_fault.py METHOD."""
+"""A multiprocessing worker dereferences null, another one exits normally: multiprocessing_worker_fault.py METHOD."""
 
 import ctypes
 import multiprocessing

@@ -1,9 +1,9 @@
-"""A storage that has a name, or that somebody holds, and a fault at a known byte of it.
+"""A storage with a name, or with a reference to it, and a fault at a known byte of it.
 
     named_storage.py CASE
 
 The page of that byte is made inaccessible and then read, so that the fault is a real one in a live storage; freed
-storages are so large that the allocator unmaps them. The case's expectation is the test's.
+storages are so large that the allocator unmaps them. The test has the expected result of each case.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def fault_in(tensor: torch.Tensor) -> None:
-    """Reads byte OFFSET of the tensor's elements after its page was taken away."""
+    """Reads byte OFFSET of the tensor's elements after its page was made inaccessible."""
     fault_at(tensor.data_ptr() + OFFSET, take_away=True)
 
 
 def fault_at(addr: int, *, take_away: bool = False) -> None:
-    """Reads a byte there. Only numbers are handed on: nothing here holds a tensor."""
+    """Reads the byte at `addr`. Only numbers are passed: nothing here holds a tensor."""
     print(hex(addr), flush=True)
     if take_away:
         page = ctypes.c_void_p(addr & -mmap.PAGESIZE)
@@ -42,7 +42,7 @@ def fault_at(addr: int, *, take_away: bool = False) -> None:
 
 
 class Net(torch.nn.Module):
-    """Two layers, a buffer, and tensors that are nothing registered."""
+    """Two layers, a buffer, and tensors that are not registered."""
 
     def __init__(self, side: int = SIDE) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Net(torch.nn.Module):
         return hidden
 
     def look_up(self, at: int) -> None:
-        """Faults in a tensor that only an attribute holds."""
+        """Faults in a tensor referenced by an attribute only."""
         fault_at((self.cache if at < 0 else self.caches[at]).data_ptr() + OFFSET, take_away=True)
 
 
@@ -74,7 +74,7 @@ def trained(net: torch.nn.Module, steps: int = 2, side: int = SIDE, **options: b
 
 
 def cloned(state: Any) -> Any:
-    """As torch.load would bring it back: the same values in other storages."""
+    """As torch.load returns it: the same values in other storages."""
     return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, state)
 
 
@@ -89,7 +89,7 @@ def buffer() -> None:
 
 
 def buffer_with_new_data() -> None:
-    """Since it was noted it was given other memory, which nobody is told of."""
+    """Its memory was replaced after it was recorded, without any hook being called."""
     net = Net()
     net.seen.data = torch.ones(SIDE, SIDE)
     fault_in(net.seen)
@@ -109,7 +109,7 @@ def gradient() -> None:
 
 
 def gradient_of_this_step() -> None:
-    """Seen by nobody before: made after the last step of the optimizer."""
+    """Not recorded before: created after the last step of the optimizer."""
     net = Net()
     optimizer = trained(net)
     optimizer.zero_grad()
@@ -151,7 +151,7 @@ def user_name_in_dict() -> None:
 
 
 def user_name_of_dead_object() -> None:
-    """The name is the storage's: a view that was named is gone, the memory lives on."""
+    """The name belongs to the storage: the named view is destroyed, the memory stays."""
     whole = torch.zeros(SIDE, SIDE)
     pytracer.name(whole.view(-1), "flat cache")
     gc.collect()
@@ -177,7 +177,7 @@ def gradient_in_bucket() -> None:
 
 
 def moved_buffer() -> None:
-    """to() makes other objects of buffers."""
+    """to() replaces the objects of buffers."""
     net = Net().to(torch.float64)
     fault_in(net.seen)
 
@@ -216,7 +216,7 @@ def loaded_by_assignment() -> None:
 
 
 def new_data() -> None:
-    """`.data =` while nobody looks; the handler looks again."""
+    """`.data =` without a later update; the handler updates the address."""
     net = Net()
     net.layers[0].weight.data = torch.ones(SIDE, SIDE)
     fault_in(net.layers[0].weight)
@@ -229,7 +229,7 @@ def copied() -> None:
 
 
 def gradient_that_was_freed() -> None:
-    """zero_grad() drops gradients; a pointer into one was kept."""
+    """zero_grad() frees gradients; a pointer into one remains."""
     net = Net(HUGE)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     net(torch.ones(2, HUGE)).sum().backward()
@@ -297,7 +297,7 @@ def view() -> None:
 
 
 class Keep(torch.autograd.Function):
-    """Keeps a tensor for backward that nobody else holds."""
+    """Saves a tensor for backward that has no other reference."""
 
     @staticmethod
     def forward(ctx, batch):
@@ -320,7 +320,7 @@ def saved_by_python() -> None:
 
 
 def saved() -> None:
-    """An activation that only the graph keeps."""
+    """An activation that only the autograd graph keeps alive."""
     hidden = torch.ones(SIDE, SIDE, requires_grad=True) * 2
     addr = hidden.data_ptr() + OFFSET
     loss = (hidden * hidden.exp()).sum()
@@ -330,7 +330,7 @@ def saved() -> None:
 
 
 def on_a_thread_without_python() -> None:
-    """A raw thread has no Python frames: those of the others are told."""
+    """A raw thread has no Python frames: those of other threads are reported."""
     kv_cache = torch.zeros(SIDE, SIDE)
     addr = kv_cache.data_ptr() + OFFSET
     print(hex(addr), flush=True)

@@ -1,9 +1,9 @@
-"""A C library takes SIGSEGV after pytracer.enable(), and the memory of a tensor that has a name is given back unseen.
+"""A C library handles SIGSEGV after pytracer.enable(), and the memory of a named tensor is released unobserved.
 
     names_below_other_handlers.py HOW
 
 HOW is "handler" (the library ends the process with status 11) or "mask" (the thread blocks every signal). Prints where
-the tensor that still lives has moved to.
+the live tensor has moved to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def nowhere() -> int:
-    """An address that was memory once."""
+    """An address that used to be mapped."""
     at = libc.mmap(None, mmap.PAGESIZE, 3, 0x22, -1, 0)
     libc.munmap(at, mmap.PAGESIZE)
     return int(at)

@@ -1,4 +1,4 @@
-"""Names below tracing: nothing is kept alive, nothing behaves differently, and disabling takes everything back.
+"""Names in a traced program: nothing is kept alive, nothing behaves differently, and disabling reverts everything.
 
 Prints `ok` when every assertion holds; asserts nothing that needs tracing, so that it runs untraced as well.
 """
@@ -54,7 +54,7 @@ def tensors_can_be_swapped() -> None:
 
 
 def names_of_each_step_take_no_room() -> None:
-    """What is new in each step is named again and again."""
+    """New objects in each step are named repeatedly."""
     for _ in range(3000):
         pytracer.name(torch.zeros(2), "batch")
         torch.nn.Linear(1, 1).to(torch.float64)

@@ -1,4 +1,4 @@
-"""Chooses names that would steer a terminal: of threads, files, functions, exceptions; then dies as it is told to."""
+"""Uses names with terminal escapes, of threads, files, functions, exceptions; then dies in the given way."""
 
 import ctypes
 import os

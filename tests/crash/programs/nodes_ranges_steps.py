@@ -1,4 +1,4 @@
-"""What the autograd engine runs, named ranges, and steps of several optimizers; says on stdout what is true."""
+"""Autograd nodes, named ranges, and steps of several optimizers; prints the expected result."""
 
 import ctypes
 import gc
@@ -73,13 +73,13 @@ def steps():
     del first
     gc.collect()
     stepped(second, 2)  # counted from now on
-    for _ in range(40):  # some lie where the first one lay
+    for _ in range(40):  # some have the address of the first one
         stepped(made(), 1)
     return {}
 
 
 def failing():
-    """An optimizer whose state cannot be looked at: its step is what it was, and is counted."""
+    """An optimizer whose state cannot be read: its step is unchanged, and is counted."""
 
     class Odd(torch.optim.SGD):
         def __getattribute__(self, name):

@@ -1,4 +1,4 @@
-"""Takes overwritten memory for an address: no x86-64 or aarch64 process can have it."""
+"""Uses overwritten memory as an address: no x86-64 or aarch64 process can map it."""
 
 import ctypes
 import os

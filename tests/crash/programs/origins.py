@@ -1,4 +1,4 @@
-"""Reads a page that was taken away from a storage: origins.py KIND [DIRECTORY].
+"""Reads a page of a storage that was made inaccessible: origins.py KIND [DIRECTORY].
 
 KIND is a function below, which makes a storage and returns what keeps it alive, or where it was. With DIRECTORY,
 pytracer.enable() is called after the storage was made.
@@ -131,7 +131,7 @@ def swapped():
 
 
 class Place:
-    """Memory, without a reference to what it belongs to."""
+    """Memory, without a reference to its owner."""
 
     def __init__(self, address, nbytes):
         self.address, self.size = address, nbytes
@@ -204,7 +204,7 @@ def main():
     memory = made if isinstance(made, Place) else untyped(made)
     base = memory.data_ptr()
     page = (base + 2 * PAGE - 1) // PAGE * PAGE
-    libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0)  # refused where nothing is mapped any more
+    libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0)  # refused where nothing is mapped
     print(json.dumps({"base": base, "nbytes": memory.nbytes(), "offset": page + 24 - base}), flush=True)
     library.read_field(ctypes.c_void_p(page))
 

@@ -1,7 +1,7 @@
-"""A reader of shards waits in Python, two native threads wait outside of it, and the main thread reads through null.
+"""A reader of shards waits in Python, two native threads wait outside Python, and the main thread reads through null.
 
 Arguments: "blocked" for a native thread that blocks all signals, "damaged" for one whose stack is garbage, "children"
-prints what waiting for any child says.
+prints the result of waiting for any child.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Storages that end in the destructors of a library, when there is no Python any more; and on a thread of Python's."""
+"""Storages freed in a library's destructors, after Python has ended; and on one of Python's threads."""
 
 import ctypes
 import os

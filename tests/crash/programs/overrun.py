@@ -1,4 +1,4 @@
-"""Native code adds up a tensor, told a number of elements that the tensor does not have.
+"""Native code adds up a tensor, with a wrong number of elements.
 
 The argument is the number of elements to skip first: past the end, before the start (negative), or far away.
 """

@@ -1,7 +1,7 @@
 """A tensor of memory that a C library mapped; the library unmaps it while the tensor is still in use.
 
-The argument says how torch came to it: numpy or buffer. Both keep the object that they were made from, which only
-points at the memory.
+The argument is how torch got the memory: numpy or buffer. Both keep a reference to the source object, which only
+points to the memory.
 """
 
 import ctypes

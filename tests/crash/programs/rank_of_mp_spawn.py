@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn with two ranks over gloo; rank 1 ends badly: rank_of_mp_spawn.py raise|fault STORE."""
+"""torch.multiprocessing.spawn with two ranks over gloo; rank 1 fails: rank_of_mp_spawn.py raise|fault STORE."""
 
 import ctypes
 import os

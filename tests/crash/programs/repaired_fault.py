@@ -1,4 +1,4 @@
-"""A program that repairs its own faults, as garbage collectors and checkpointers do: repaired_fault.py barrier|jump."""
+"""Repairs its own faults, as garbage collectors and checkpointers do: repaired_fault.py barrier|jump."""
 
 import ctypes
 import os

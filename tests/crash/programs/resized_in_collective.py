@@ -1,6 +1,6 @@
 """Two ranks add up gradients with an asynchronous all-reduce; rank 0 releases its memory before wait().
 
-Rank 1 comes late, so that the collective is under way on rank 0 when the memory goes. FSDP releases memory in the same
+Rank 1 enters late, so that the collective is running on rank 0 when the memory is freed. FSDP frees memory in the same
 way, by resizing the storage to zero.
 """
 

@@ -1,4 +1,4 @@
-// Confines itself by seccomp, so that a system call that was not foreseen ends it with SIGSYS, and does one thing more.
+// Installs a seccomp filter that ends it with SIGSYS for any unexpected system call, then performs one action.
 //   sandboxed HOW WHAT     HOW: prctl, syscall, syscall-prctl, all-threads, strict, none, question, refused
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,14 +19,14 @@
 #define ALLOW(n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, n, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define KILL(n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, n, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-// What this program calls, and no more.
+// Only the system calls of this program.
 static struct sock_filter own_calls[] = {
     LOAD, ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_exit), ALLOW(SYS_brk), ALLOW(SYS_mmap), ALLOW(SYS_munmap),
     ALLOW(SYS_mprotect), ALLOW(SYS_rt_sigreturn), ALLOW(SYS_futex), ALLOW(SYS_clone), ALLOW(SYS_clone3), ALLOW(SYS_wait4), ALLOW(SYS_waitid),
     ALLOW(SYS_set_robust_list), ALLOW(SYS_rseq), ALLOW(SYS_madvise), ALLOW(SYS_newfstatat), ALLOW(SYS_fstat), ALLOW(SYS_rt_sigprocmask),
     ALLOW(SYS_rt_sigaction), ALLOW(SYS_gettid), ALLOW(SYS_getpid), ALLOW(SYS_tgkill), ALLOW(SYS_getrandom),
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)};
-// A program that it executes is loaded, but may not do what a recorder does.
+// Enough for the loader of a program that it executes, not for a recorder.
 static struct sock_filter not_a_recorders[] = {
     LOAD, KILL(SYS_fallocate), KILL(SYS_sigaltstack), KILL(SYS_uname), KILL(SYS_unlinkat), KILL(SYS_mkdirat), KILL(SYS_rt_sigaction),
     KILL(SYS_getppid), KILL(SYS_getuid), KILL(SYS_prctl), KILL(SYS_statx), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};

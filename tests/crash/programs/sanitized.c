@@ -1,4 +1,4 @@
-// Does as it is told; compiled with a sanitizer. As a library: touch().
+// Acts by its argument; compiled with a sanitizer. As a library: touch().
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

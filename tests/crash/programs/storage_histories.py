@@ -1,4 +1,4 @@
-"""Plays histories of tensors: one line of JSON in, one out with the storages that live then; an empty line ends it."""
+"""Plays histories of tensors: reads a line of JSON, prints a line with the live storages; ends at an empty line."""
 
 import contextlib
 import json
@@ -48,7 +48,7 @@ def swap(slot, other, _):
 
 
 def share(slot, _, __):
-    if tensors[slot].untyped_storage().nbytes() > 0:  # else it is shared, and does not say so
+    if tensors[slot].untyped_storage().nbytes() > 0:  # else it is shared, without a flag for it
         tensors[slot].share_memory_()
 
 
@@ -61,7 +61,7 @@ WORDS = {f.__name__: f for f in (new, view, resize, resize_tensor, set_to, swap,
 
 def play(history):
     for word, *arguments in history:
-        # An empty slot, a storage that cannot be resized: then nothing has happened.
+        # An empty slot, a storage that cannot be resized: no change.
         with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError):
             WORDS[word](*arguments)
     storages = [tensor.untyped_storage() for tensor in tensors if tensor is not None]

@@ -1,4 +1,4 @@
-// C++ exceptions that nobody catches, on a thread that only C++ knows.
+// Uncaught C++ exceptions, on a thread without a Python state.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Maps a data file and goes on reading it after somebody has truncated it."""
+"""Maps a data file and continues reading it after it was truncated."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""A C++ exception that nobody catches: uncaught_cpp_exception.py WAY [BEFORE]; the library is TERMINATE_LIBRARY."""
+"""An uncaught C++ exception: uncaught_cpp_exception.py WAY [BEFORE]; the library is TERMINATE_LIBRARY."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Raises and does not catch: uncaught_exception.py [RUN]. Traced when a run directory is given."""
+"""Raises an uncaught exception: uncaught_exception.py [RUN]. Traced when a run directory is given."""
 
 import sys
 

@@ -1,4 +1,4 @@
-// Waits for children in every way, well and badly, and prints what came of it.
+// Waits for children in every way, with valid and invalid arguments, and prints the results.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-"""Runs scenarios below torch.compile, and tells what torch._dynamo made of each of them."""
+"""Runs scenarios under torch.compile, and reports what torch._dynamo did with each."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ from torch._dynamo import utils
 
 
 def observed(scenario):
-    """Results bit for bit (or what was raised), the frames that were compiled, graphs, breaks, recompilations."""
+    """Exact results (or the exception), compiled frames, graphs, breaks, recompilations."""
     torch._dynamo.reset()
     utils.counters.clear()
     utils.clear_compilation_metrics()
@@ -49,5 +49,5 @@ def four_steps(optimizer, forward, x, wrap):
 
 
 def tell(scenarios):
-    """Prints what was observed, as JSON, by the names of the scenarios."""
+    """Prints the observations as JSON, by name of the scenario."""
     print(json.dumps({scenario.__name__: observed(scenario) for scenario in scenarios}))

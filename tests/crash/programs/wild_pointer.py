@@ -1,4 +1,4 @@
-"""Takes a number for an address."""
+"""Uses a number as an address."""
 
 import ctypes
 import os

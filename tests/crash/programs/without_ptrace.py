@@ -1,4 +1,4 @@
-"""Runs a command below a seccomp filter that refuses ptrace(2) with EPERM, as containers do."""
+"""Runs a command under a seccomp filter that refuses ptrace(2) with EPERM, as containers do."""
 
 import ctypes
 import os
