@@ -1,7 +1,7 @@
 """Counts how often torchrun, torch's Flight Recorder analyzer and pytracer blame the right rank of a failed job.
 
 Each run of a scenario of tests/distributed is two jobs: one without pytracer, for torchrun's table of failures and for
-Flight Recorder dumps, and one below `pytracer run`. Their output is kept in --keep DIR; jobs found there are not
+Flight Recorder dumps, and one under `pytracer run`. Their output is kept in --keep DIR; jobs found there are not
 repeated.
 """
 

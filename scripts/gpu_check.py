@@ -153,7 +153,7 @@ def main() -> int:
 
 
 def traced(run: Path, *command: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    """A program below `pytracer run`."""
+    """A program under `pytracer run`."""
     return plain("-m", "pytracer", "run", "-o", str(run), "--", sys.executable, *command, **extra)
 
 
@@ -234,7 +234,7 @@ def compiled(run: Path, fake: bool) -> dict[str, Any]:
 
 
 def nccl(run: Path) -> dict[str, Any]:
-    """A collective is completed in the box."""
+    """A collective is completed in the recording."""
     from pytracer.decode.job.merge import load_job
 
     done = traced(run, "-c", _NCCL)

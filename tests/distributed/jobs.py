@@ -42,7 +42,7 @@ def agents(scenario: Scenario) -> tuple[list[str], list[str]]:
 
 
 def traced(scenario: Scenario, run: Path) -> Ended:
-    """The job below `pytracer run`; started twice when torch's own flake ended one that is fine."""
+    """The job under `pytracer run`; started twice when torch's own flake ended one that is fine."""
 
     def once(directory: Path) -> Ended:
         return traced_run(*command(scenario, directory), run=directory, VICTIM=str(scenario.victim))

@@ -35,7 +35,7 @@ def analyze(directory: Path, *options: str) -> str:
 
 @pytest.mark.slow
 def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
-    """A pickle or JSON beside the boxes is found by its name; nothing in it is new, and nothing is doubled."""
+    """A pickle or JSON beside the recordings is found by its name; nothing in it is new, and nothing is doubled."""
     before = load_runs(job.run / "boxes")
     merged = load_runs(job.run)
     assert [(use.rank, use.added, use.known) for use in merged.flight] == [(0, 0, 6), (1, 0, 6), (2, 0, 5)]

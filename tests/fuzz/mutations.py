@@ -48,7 +48,7 @@ _PAYLOADS: dict[int, schema.Struct] = {
 
 
 def box_fields(box: bytes) -> list[Field]:
-    """Where the fields of a good box lie: header, directory, journal entries, and the used items of each region."""
+    """The offsets of the fields of a good recording: header, directory, journal entries, used items of each region."""
     found = fields_of(schema.FILE_HEADER, 8)
     (count,) = struct.unpack_from("<I", box, layout(schema.FILE_HEADER).offsets["region_count"])
     for number in range(count):

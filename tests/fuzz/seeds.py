@@ -1,4 +1,4 @@
-"""Good inputs that the fuzzer changes: a box with every kind of content, dumps, images and run.json of their schema."""
+"""Valid inputs that the fuzzer changes: a recording with every kind of content, dumps, images and a run.json."""
 
 from __future__ import annotations
 

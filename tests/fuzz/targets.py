@@ -50,7 +50,7 @@ def _boxes() -> list[bytes]:
 
 @cache
 def _box_fields() -> dict[int, list[mutations.Field]]:
-    """By the length of the box: fields stay where they are while nothing is cut or inserted before them."""
+    """By the length of the recording: fields stay where they are while nothing is cut or inserted before them."""
     return {len(box): mutations.box_fields(box) for box in _boxes()}
 
 
@@ -72,7 +72,7 @@ def _read_box(content: bytes, folder: Path) -> None:
 
 
 def _whole(content: bytes, folder: Path) -> None:
-    """Everything that is done with a box: both ways to read it, report, text, JSON, addresses, dump."""
+    """Everything that is done with a recording: both ways to read it, report, text, JSON, addresses, dump."""
     path = folder / "a.blackbox"
     path.write_bytes(content)
     read_box(path, light=True)

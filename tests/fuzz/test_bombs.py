@@ -26,7 +26,7 @@ BASE = 0x7F00_0000_0000
 
 
 def with_regions(*regions: tuple[int, int, bytes, int]) -> bytes:
-    """A box that crashed, with more regions: (kind, bytes of an item, content, first thread)."""
+    """A recording that crashed, with more regions: (kind, bytes of an item, content, first thread)."""
     mappings = [(0x5000, 0x6000, "r-xp", 0, "/x")]
     box = Box(rank=0).crash(
         addr=BASE + 16, python=[("f", "f.py", 9)], native=[("/gone/x.so", 0x1100)], mappings=mappings
@@ -143,7 +143,7 @@ def test_box_of_64_mib_is_explained_within_the_bounds(kind: str, tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(DUMPS))
 def test_dump_of_60_mib_is_refused_within_the_bounds(kind: str, tmp_path: Path) -> None:
-    """Two lines of Python make them; the box beside is explained all the same."""
+    """Two lines of Python make them; the recording beside is explained all the same."""
     write_run(tmp_path, Box(rank=0))
     begin, part, end = DUMPS[kind]
     (tmp_path / "trace_rank0").write_bytes(begin + part * (60 * MIB // len(part)) + end)
@@ -165,7 +165,7 @@ def test_thousands_of_boxes_are_judged_in_linear_time(tmp_path: Path) -> None:
 
 
 def test_sparse_image_of_a_gib_is_not_read(tmp_path: Path) -> None:
-    """A box may name any file as an image; its table of symbols says that it has 900 MiB."""
+    """A recording may name any file as an image; its table of symbols says that it has 900 MiB."""
     path = tmp_path / "l.so"
     content = bytearray(elf.image([("f", 0x1000, 16)]))
     (table,) = struct.unpack_from("<Q", content, 40)

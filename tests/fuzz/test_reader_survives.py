@@ -23,7 +23,7 @@ from pytracer.render.where import render_where
 from tests.fuzz.seeds import BASE, small_box
 from tests.support.synth import Box
 
-SECONDS = 5  # for one read of a box of 100 KB, which takes about two milliseconds
+SECONDS = 5  # for one read of a recording of 100 KB, which takes about two milliseconds
 INTERESTING = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\xff" * 8, bytes(8))
 
 

@@ -1,4 +1,4 @@
-"""Threads work on everything that is published without locks, below a sanitizer: make test-tsan, make test-asan."""
+"""Threads work on everything that is published without locks, under a sanitizer: make test-tsan, make test-asan."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_output_that_is_a_link_to_a_directory_is_followed_once(tmp_path: Path) -
 
 
 def test_copy_takes_regular_files_only(tmp_path: Path) -> None:
-    """A link or a FIFO among the boxes is refused, at once."""
+    """A link or a FIFO among the recordings is refused, at once."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir(mode=0o700)
     target.mkdir(mode=0o700)

@@ -1,6 +1,6 @@
 """What the programs of this directory share: how a rank is started, how it joins and leaves, and the usual model.
 
-PROGRAM SCENARIO runs as one rank below torchrun; PROGRAM SCENARIO --spawn N STORE starts N ranks with mp.spawn.
+PROGRAM SCENARIO runs as one rank under torchrun; PROGRAM SCENARIO --spawn N STORE starts N ranks with mp.spawn.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""A run directory for boxes built by hand."""
+"""A run directory for recordings built by hand."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ C_TYPES: dict[str, Any] = {
 
 BY_NAME = {definition.name: definition for definition in schema.STRUCTS}
 
-# Typed by hand, as the synthetic boxes of tests/support/synth.py pack them: a second opinion.
+# Typed by hand, as the synthetic recordings of tests/support/synth.py pack them: a second opinion.
 OFFSETS = {
     ("FileHeader", "state"): 16,
     ("FileHeader", "start_ticks"): 40,

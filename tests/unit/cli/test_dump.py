@@ -1,4 +1,4 @@
-"""`pytracer dump`: one box as text and as JSON."""
+"""`pytracer dump`: one recording as text and as JSON."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ pytestmark = needs_core
 
 
 def test_command_is_recorded_and_keeps_pid_and_status(tmp_path: Path) -> None:
-    """The script becomes the command: same pid, same status, a box, one line on stderr."""
+    """The script becomes the command: same pid, same status, a recording, one line on stderr."""
     process = subprocess.Popen(
         [SCRIPT, "sh", "-c", "echo $$; exit 7"], cwd=tmp_path, env=clean_environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -37,7 +37,7 @@ def test_signal_ends_the_command_itself(tmp_path: Path) -> None:
 
 
 def test_ranks_started_one_by_one_share_a_directory_and_one_line(tmp_path: Path) -> None:
-    """Several starts with one PYTRACER_DIR are one run: its first process has a box, only the first speaks."""
+    """Several starts with one PYTRACER_DIR are one run: its first process has a recording, only the first speaks."""
     environment = clean_environment(PYTRACER_DIR="shared", PYTRACER_LEVEL="light")
     processes = [
         subprocess.Popen(

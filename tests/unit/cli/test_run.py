@@ -242,7 +242,7 @@ def test_interrupt_of_the_terminal_arrives_once(tmp_path: Path) -> None:
 
 
 def test_launcher_is_not_preloaded(tmp_path: Path) -> None:
-    """Only the job's processes have boxes."""
+    """Only the job's processes have recordings."""
     done = pytracer("run", "--quiet", "--", "true", cwd=tmp_path)
     assert done.returncode == 0
     record = json.loads((tmp_path / "runs" / "latest" / "run.json").read_text(encoding="utf-8"))
@@ -305,7 +305,7 @@ def test_report_can_be_left_for_later(tmp_path: Path) -> None:
 
 
 def test_death_inside_a_job_that_succeeds_is_explained(tmp_path: Path) -> None:
-    """A crashed child counts, even if its parent goes on and ends well."""
+    """A crashed child counts, even if its parent goes on and exits normally."""
     script = f"{sys.executable} -c 'import ctypes; ctypes.string_at(0)'; exit 0"
     done = pytracer("run", "--", "sh", "-c", script, cwd=tmp_path)
     assert done.returncode == 0

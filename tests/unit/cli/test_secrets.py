@@ -19,7 +19,7 @@ CODE = "import ctypes, sys; assert len(sys.argv[1]) > 9; ctypes.string_at(8)"
 
 @needs_core
 def test_no_file_of_a_run_holds_a_secret_of_the_command_line(tmp_path: Path) -> None:
-    """The program gets it as it was; boxes, run.json, report.json and what is printed do not."""
+    """The program gets it as it was; recordings, run.json, report.json and what is printed do not."""
     job = [sys.executable, "-c", CODE, f"--api-key={SECRET}", "--lr", "1", f"https://u:{SECRET}@h", GHP]
     environment = clean_environment(SLURM_JWT=SECRET, HF_TOKEN=SECRET, NCCL_DEBUG="WARN")
     done = pytracer("run", "-o", "run", "--", *job, cwd=tmp_path, env=environment)
@@ -42,7 +42,7 @@ def test_no_file_of_a_run_holds_a_secret_of_the_command_line(tmp_path: Path) -> 
 
 
 def test_number_of_secrets_is_in_the_details_only_when_there_were_some(tmp_path: Path) -> None:
-    """As the header of a box counts them."""
+    """As the header of a recording counts them."""
     for count, words in ((0, None), (1, "1 secret left out"), (2, "2 secrets left out")):
         box = Box().count(redacted=count).at(10).exit(1)
         report = build_report(load_job(write_run(tmp_path / str(count), box)))

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def box_of(run: Run, process: subprocess.Popen[Any], ticks: int | None = None) -> None:
-    """A box as that process would have made it."""
+    """A recording as that process would have made it."""
     box = Box(pid=process.pid, ppid=os.getpid())
     box.start_ticks = ticks if ticks is not None else start_ticks(process.pid) or 0
     box.write(run.boxes / f"node0.{process.pid}.blackbox")
@@ -90,7 +90,7 @@ def test_process_that_nobody_reaped_tells_by_its_zombie(run: Run) -> None:
 
 
 def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
-    """The start time in the box is another one's."""
+    """The start time in the recording is another one's."""
     watched = Watch(run, lambda: None)
     with subprocess.Popen(SLEEPER) as process:
         box_of(run, process, ticks=1)

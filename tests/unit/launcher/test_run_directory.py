@@ -138,7 +138,7 @@ def test_full_disk_is_refused_before_the_job_starts(tmp_path: Path, monkeypatch:
 def test_boxes_of_a_network_directory_are_written_locally_and_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On NFS the boxes take a detour over a local directory, and the user is told."""
+    """On NFS the recordings take a detour over a local directory, and the user is told."""
     kinds = {str(tmp_path / "out"): "nfs4"}
     monkeypatch.setattr(run_directory, "file_system", lambda path: kinds.get(str(path), "ext4"))
     run = run_directory.create_run(["a"], tmp_path / "out")

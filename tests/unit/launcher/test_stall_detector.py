@@ -1,4 +1,4 @@
-"""Whether a run moves: counters of boxes, compared from outside."""
+"""Whether a run moves: counters of recordings, compared from outside."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_start_of_a_job_needs_more_patience(tmp_path: Path, clock: list[float]) 
 
 
 def test_job_without_boxes_and_broken_ones_are_no_standstill(tmp_path: Path, clock: list[float]) -> None:
-    """Nothing raises; half a box is not a beginning."""
+    """Nothing raises; half a recording is not a beginning."""
     watched = StallDetector(tmp_path / "boxes", 1)
     clock[0] = 100
     assert not watched.stalled()

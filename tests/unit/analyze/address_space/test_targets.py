@@ -95,4 +95,4 @@ def test_many_storages_cost_little(tmp_path: Path) -> None:
     began = time.process_time()
     found = pointers(tmp_path, box, registers, memory=[("rsp", SP, SP, content)])
     assert len(found) == 5 + 2 + 16
-    assert time.process_time() - began < 8  # building and reading the box included
+    assert time.process_time() - began < 8  # building and reading the recording included

@@ -1,4 +1,4 @@
-"""Who waits for whom, from the boxes of a running job."""
+"""Who waits for whom, from the recordings of a running job."""
 
 from __future__ import annotations
 

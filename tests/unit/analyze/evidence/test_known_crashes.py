@@ -122,7 +122,7 @@ def test_message_without_the_words_that_count_is_not_that_crash(entry: Entry, ru
 
 @pytest.mark.parametrize("entry", RAISED, ids=_id)
 def test_exception_that_was_survived_is_nothing_known(entry: Entry, run: Path) -> None:
-    """The process went on and ended well."""
+    """The process went on and exited normally."""
     box = Box(pid=101, ppid=99).at(500).exception("RuntimeError", entry.example.message or "").at(900).exit(0)
     assert named(s.load(run, box)) == []
 

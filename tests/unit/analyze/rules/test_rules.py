@@ -379,7 +379,7 @@ def test_sigkill_is_unknown_and_says_what_is_missing(run: Path) -> None:
 
 
 def test_memory_fault_without_a_crash_record_cannot_be_decided(run: Path) -> None:
-    """The parent saw SIGSEGV, the box knows nothing: rules about addresses cannot decide."""
+    """The parent saw SIGSEGV, the recording knows nothing: rules about addresses cannot decide."""
     report = build_report(s.load(run, s.agent((102, {"signal": 11})), s.rank(1).at(500)))
     assert verdict(report) == ("unknown", "unknown")
     results = {item.id: item.result for item in report.checked or []}

@@ -24,7 +24,7 @@ def read(directory: Path, box: Box) -> Snapshot:
 
 
 def place(directory: Path, box: Box, addr: int, maps: tuple[tuple[int, int, str, int, str], ...] = ()) -> Place:
-    """What `addr` was in a box whose process crashed there."""
+    """What `addr` was in a recording whose process crashed there."""
     box.at(500).crash(addr=addr, code=2 if maps else 1, mappings=maps)
     return AddressSpace(read(directory, box)).describe(addr)
 

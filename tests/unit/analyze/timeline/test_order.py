@@ -20,7 +20,7 @@ SECOND = 1000 * MS
 
 
 def host_box(number: int, *, clock_ns: int = 0, pid: int | None = None, rank: int | None = None, size: int = 2) -> Box:
-    """The box of a rank on its own host, whose monotonic clock is `clock_ns` ahead while its wall clock is not."""
+    """A rank's recording on its own host, whose monotonic clock is `clock_ns` ahead while its wall clock is not."""
     return Box(
         pid=pid or 101 + number, ppid=1, rank=number if rank is None else rank, world_size=size, host=f"node{number}",
         boot_id=f"b0075f00-0000-4000-8000-{number:012d}", created_ns=5 * SECOND + clock_ns,
@@ -28,7 +28,7 @@ def host_box(number: int, *, clock_ns: int = 0, pid: int | None = None, rank: in
 
 
 def meet(box: Box, came_ms: float, done_ms: float, number: int, op: str = "all_reduce", group: str = "0") -> Box:
-    """A completed collective between two moments, in ms after the box was made."""
+    """A completed collective between two moments, in ms after the recording was made."""
     gid = box.group_seen(group)
     box.at(came_ms).collective(f"gloo:{op}", sequence_nr=number, state="completed", group=gid)
     slot = bytearray(box.collectives[-1])
@@ -168,7 +168,7 @@ def test_who_waits_elsewhere_is_not_absent_itself(tmp_path: Path) -> None:
 
 
 def test_nobody_is_absent_where_all_came_or_nothing_was_recorded(tmp_path: Path) -> None:
-    """A box without any collective of the group proves nothing."""
+    """A recording without any collective of the group proves nothing."""
     a, b, c = ranks(3)
     assert absent_ranks(tmp_path / "all", *(waiting_in(box, 1) for box in ranks(2))) == []
     assert absent_ranks(tmp_path / "none", waiting_in(a, 1), waiting_in(b, 1), c) == []

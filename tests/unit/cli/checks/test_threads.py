@@ -94,7 +94,7 @@ def test_filter_that_forbids_ptrace_is_noticed() -> None:
 @needs_core
 @needs_x86_64
 def test_where_ptrace_is_forbidden_a_signal_takes_the_stacks() -> None:
-    """The same filter round launcher, helper and job: the child's box says that it went the other way."""
+    """The same filter round launcher, helper and job: the child's recording says that it went the other way."""
     assert "on a real-time signal" in filtered("check_other_threads")
 
 
@@ -145,7 +145,7 @@ def test_helper_must_lie_beside_the_core_and_be_executable(tmp_path: Path) -> No
     ],
 )
 def test_other_threads_answers_by_the_box(how: str | None, states: list[str], result: str, word: str) -> None:
-    """What the box of a real child says decides, not what ought to work."""
+    """What the recording of a real child says decides, not what ought to work."""
     check = threads.other_threads(how, states)
     assert check.result == result
     assert word in check.detail

@@ -16,7 +16,7 @@ from pytracer.decode.formats.flight_recorder_writer import flight_form, json_for
 from pytracer.decode.job.load import load_runs
 from tests.support.synth import WALL, Box, write_run
 
-START = 5_000_000_000  # of a synthetic box, monotonic
+START = 5_000_000_000  # of a synthetic recording, monotonic
 
 
 def entry(number: int, op: str = "all_reduce", state: str = "completed", **more: Any) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_dumps_are_found_by_torchs_names(tmp_path: Path) -> None:
 
 
 def test_a_dump_completes_the_black_box(tmp_path: Path) -> None:
-    """Ours first; the state that is further on, and operations that the box does not have, come from the dump."""
+    """Ours first; the state that is further on, and operations that the recording does not have, come from the dump."""
     run = write_run(tmp_path / "run", rank(0, "allreduce_", state="started"))
     dump(run / "nccl_trace_rank_0", entry(1), entry(2, "broadcast", "started"))
     job = load_runs(run)
@@ -143,7 +143,7 @@ def test_a_dump_completes_the_black_box(tmp_path: Path) -> None:
 
 
 def test_a_dump_of_another_run_is_not_used(tmp_path: Path) -> None:
-    """Older than the process, or with other operations at the same numbers; or of a rank without a box."""
+    """Older than the process, or with other operations at the same numbers; or of a rank without a recording."""
     run = write_run(tmp_path / "run", rank(0, "allreduce_", "allreduce_"))
     old = entry(1) | {"time_created_ns": WALL - 100_000_000_000}
     paths = [
@@ -199,7 +199,7 @@ def test_what_we_write_is_what_torch_writes(tmp_path: Path) -> None:
 
 
 def test_what_a_dump_does_not_tell_is_no_mismatch(tmp_path: Path) -> None:
-    """Rank 0 is known from its dump, without reduce operation, rank 1 from its box. Sizes that differ count."""
+    """Rank 0 is known from its dump, without reduce operation, rank 1 from its recording. Sizes that differ count."""
     for wrong in (False, True):
         other = Box(pid=102, ppid=1, rank=1).rank(1)
         group = other.group("0", [0, 1]).group_seen(rank=1)

@@ -1,4 +1,4 @@
-"""`load_job`: which boxes belong to a run, what each process is, and how it ended."""
+"""`load_job`: which recordings belong to a run, what each process is, and how it ended."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_spawned_ranks_without_environment_are_ranks(tmp_path: Path) -> None:
 
 
 def test_forked_child_does_not_inherit_the_rank_entry(tmp_path: Path) -> None:
-    """The copied journal holds it, but it is older than the child's box."""
+    """The copied journal holds it, but it is older than the child's recording."""
     rank = Box(pid=101, ppid=1).rank(0)
     job = load_job(write_run(tmp_path, rank, rank.fork(102)))
     assert roles(job) == {101: ("rank", 0), 102: ("child", None)}
@@ -118,7 +118,7 @@ def test_pid_used_again_is_another_process(tmp_path: Path) -> None:
 
 
 def test_exec_replaces_the_earlier_box(tmp_path: Path) -> None:
-    """Same pid and start time: one process, the last box is what it became; what the first saw still counts."""
+    """Same pid and start time: one process, the last recording is what it became; what the first saw still counts."""
     shell = Box(pid=101, ppid=1, argv=("sh",), python_minor=0).wait(150, exit_code=4)
     shell.write(tmp_path / "node0.101.blackbox")
     Box(pid=101, ppid=1, rank=0, created_ns=6_000_000_000).write(tmp_path / "node0.101.1.blackbox")
@@ -148,7 +148,7 @@ def test_repaired_crash_is_no_end(tmp_path: Path) -> None:
 
 
 def test_parent_reports_kill_and_exit_code(tmp_path: Path) -> None:
-    """SIGKILL leaves nothing in the box of the one that died."""
+    """SIGKILL leaves nothing in the recording of the one that died."""
     parent = Box(pid=100, ppid=1).at(900).wait(101, signal=9).wait(102, exit_code=5)
     job = load_job(write_run(tmp_path, parent, Box(pid=101, ppid=100), Box(pid=102, ppid=100).exit(5)))
     killed, exited = process(job, 101), process(job, 102)
@@ -158,7 +158,7 @@ def test_parent_reports_kill_and_exit_code(tmp_path: Path) -> None:
 
 
 def test_wait_of_an_earlier_process_with_the_same_pid_is_not_taken(tmp_path: Path) -> None:
-    """It happened before this box was made."""
+    """It happened before this recording was made."""
     parent = Box(pid=100, ppid=1).at(1).wait(101, signal=9)
     later = Box(pid=101, ppid=100, created_ns=parent.created_ns + 500 * MS)
     assert process(load_job(write_run(tmp_path, parent, later)), 101).status_kind == "vanished"
@@ -262,7 +262,7 @@ def test_missing_run_and_dangling_link_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"pid": "x"}', b"\xff", b"[" * 100_000])
 def test_broken_run_json_is_damage(tmp_path: Path, content: bytes) -> None:
-    """The boxes speak for themselves."""
+    """The recordings speak for themselves."""
     write_run(tmp_path, Box())
     (tmp_path / "run.json").write_bytes(content)
     job = load_job(tmp_path)
@@ -277,7 +277,7 @@ def test_newer_run_json_with_more_keys_is_read(tmp_path: Path) -> None:
 
 
 def test_progress_counts_boxes(tmp_path: Path) -> None:
-    """Called after each box."""
+    """Called after each recording."""
     seen: list[tuple[int, int]] = []
     write_run(tmp_path, Box(pid=101), Box(pid=102))
     load_job(tmp_path, progress=lambda done, total: seen.append((done, total)))

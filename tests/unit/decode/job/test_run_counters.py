@@ -1,4 +1,4 @@
-"""`counters.<host>`: what it says of processes without a box, and that nothing in it is believed."""
+"""`counters.<host>`: what it says of processes without a recording, and that nothing in it is believed."""
 
 from __future__ import annotations
 

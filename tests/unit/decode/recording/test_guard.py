@@ -1,4 +1,4 @@
-"""Guard mode is read from the box: settings, storages with whole stacks, damage."""
+"""Guard mode is read from the recording: settings, storages with whole stacks, damage."""
 
 from __future__ import annotations
 

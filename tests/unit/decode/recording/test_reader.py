@@ -1,4 +1,4 @@
-"""`read_box` on synthetic boxes: what is read, and what each kind of damage costs."""
+"""`read_box` on synthetic recordings: what is read, and what each kind of damage costs."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_image_that_is_gone_or_no_image_gives_no_names(tmp_path: Path, content: 
 
 
 def test_image_that_is_a_pipe_is_not_opened(tmp_path: Path) -> None:
-    """A box may name anything; opening a pipe would wait for ever."""
+    """A recording may name anything; opening a pipe would wait for ever."""
     os.mkfifo(tmp_path / "pipe")
     assert names(snapshot(tmp_path, str(tmp_path / "pipe"), 0x1000)) == [None]
 

@@ -1,4 +1,4 @@
-"""Progress of NCCL's collectives from the Flight Recorder's entries, which number otherwise than the box."""
+"""Progress of NCCL's collectives from the Flight Recorder's entries, which number otherwise than the recording."""
 
 from __future__ import annotations
 
