@@ -20,7 +20,7 @@ from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, Rule, finding
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import split_attempts
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView, WhyKind
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
 from pytracer.report import job as r
@@ -126,7 +126,8 @@ def _with_cause(job: JobView, judgement: Judgement[Any]) -> JobView:
     for death in job.deaths:
         index = death.view.index
         if index in reasons and (death.primary is not False or index in culprits):
-            death = replace(death, primary=False, why=reasons[index], by_finding=index in culprits)
+            why, mine = reasons[index], index in culprits
+            death = replace(death, primary=False, kind=WhyKind.FINDING, why=why, by_finding=mine)
         deaths.append(death)
     return replace(job, deaths=tuple(deaths))
 
@@ -165,9 +166,10 @@ def _recognized(judgement: Judgement[Any], words: Description) -> Description:
 
 def _verdict(concluded: Concluded) -> r.Verdict:
     """What died first, else a plain word on why there is none."""
-    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
-    if best is None:
+    position = next((i for i, item in enumerate(concluded.conclusions) if _is_cause(item)), None)
+    if position is None:
         return _no_cause(concluded.job)
+    best = concluded.conclusions[position]
     judgement, words = best[1], _finding(concluded.job, best)
     first = judgement.views[0].process
     return r.Verdict(
@@ -180,6 +182,7 @@ def _verdict(concluded: Concluded) -> r.Verdict:
         evidence=words.evidence,
         facts=words.facts,
         quotes_exception=words.quotes_exception,
+        finding=position,
     )
 
 

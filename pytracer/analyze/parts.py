@@ -60,6 +60,7 @@ def origin_report(
     return r.Origin(
         time=clock.relative(snapshot, moment.mono_ns),
         thread=name or (f"thread {tid}" if tid is not None else None),
+        thread_name=name or None,
         step=moment.step,
         python=python_frame(site.python) if site.python else None,
         caller=python_frame(site.caller) if site.caller else None,

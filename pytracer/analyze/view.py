@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
@@ -131,6 +132,21 @@ def began_with_exception(process: Process, crash: Crash | None) -> bool:
     return not any(event.kind in _WORK and event.mono_ns > at for event in process.snapshot.events)
 
 
+class WhyKind(Enum):
+    """Why a death is the cause, a consequence, or undecided. Consequences: docs/guide/who-died-first.md."""
+
+    FIRST = "first"
+    ABSENT = "absent"  # first: it never entered the collective in which others waited
+    ALIKE = "alike"  # the same fault as the first one, independently
+    UNDECIDED = "undecided"
+    REPORTED = "reported"
+    SENT = "sent"
+    NETWORK = "network"
+    TEARDOWN = "teardown"
+    CLEANUP = "cleanup"
+    FINDING = "finding"  # a finding about the whole job explains it
+
+
 @dataclass(frozen=True)
 class Death:
     """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
@@ -139,9 +155,8 @@ class Death:
     is known by what it did to others: they waited for the process in a collective, and it never came.
     `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it says about its end
     speaks of another process. `cleanup`: it had begun to leave the job before.
-    `primary`, `kind` and `why` are the judgement of `deaths/order.py`; `kind` is "primary", "undecided", "reported",
-    "sent", "network", "teardown" or "cleanup". `by_finding`: a finding about the whole job accounts for it, and the
-    process itself is among those that the finding names.
+    `primary`, `kind` and `why` are the judgement of `deaths/order.py`. `by_finding`: a finding about the whole job
+    accounts for it, and the process itself is among those that the finding names.
     """
 
     view: ProcessView
@@ -154,7 +169,7 @@ class Death:
     lost_peer: bool = False
     cleanup: bool = False
     primary: bool | None = None
-    kind: str | None = None
+    kind: WhyKind | None = None
     why: str | None = None
     by_finding: bool = False
 

@@ -171,7 +171,7 @@ def origin_words(origin: r.Origin, thread: str | None) -> str:
     if not parts:
         parts.append("place not recorded")
     if origin.thread and origin.thread != thread:
-        parts.append(f"thread {origin.thread}" if not origin.thread.startswith("thread ") else origin.thread)
+        parts.append(f"thread {origin.thread_name}" if origin.thread_name else origin.thread)
     if origin.step is not None:
         parts.append(f"step {origin.step}")
     if origin.time is not None:

@@ -124,7 +124,7 @@ def _collective(last: r.LastCollective | None) -> str:
 
 def _why(item: r.ProcessReport) -> str:
     if item.primary:
-        return "died first" if item.why in (None, "first") else f"died first: {item.why}"
+        return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
     if item.primary is False:
         return f"consequence: {item.why}"
     return item.why or ""

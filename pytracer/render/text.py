@@ -6,7 +6,7 @@ Everything here is in the JSON as well; what is omitted for brevity is shown wit
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
 from rich.console import Group, RenderableType
@@ -263,7 +263,7 @@ def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFra
 
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     findings = report.findings or []
-    mine = next((item for item in findings if item.summary == verdict.summary), None)
+    mine = _finding_of(verdict, findings)
     others = [item for item in findings if item is not mine and item.id not in _IN_TABLE]
     for item in others[:_OTHER_FINDINGS]:
         yield "also", Text(item.summary or "")
@@ -271,6 +271,14 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
         yield "", Text(f"... {count_words(len(others) - _OTHER_FINDINGS, 'more finding')}", style="dim")
     if mine is not None and mine.missing:
         yield "missing", Text("; ".join(mine.missing))
+
+
+def _finding_of(verdict: r.Verdict, findings: Sequence[r.Finding]) -> r.Finding | None:
+    """The finding that the verdict repeats. Reports without that key have it first, if their verdict has a cause."""
+    position = verdict.finding
+    if position is None and (verdict.evidence or verdict.class_ not in ("clean", "unknown")):
+        position = 0
+    return findings[position] if position is not None and 0 <= position < len(findings) else None
 
 
 def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iterator[tuple[str, RenderableType]]:

@@ -112,6 +112,7 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
     evidence: list[str] | None = None  #: sentences
     facts: list[Fact] | None = None  #: what each sentence of `evidence` is about, in its order
     quotes_exception: bool | None = None  #: `summary` has type and message of the exception that ended the process
+    finding: int | None = None  #: position in `findings` of the one it repeats; null when it repeats none
 
 
 class Finding(Part, frozen=True):
@@ -297,6 +298,9 @@ class ProcessReport(Part, frozen=True):
     status: Status | None = None
     primary: bool | None = None  #: true: its death is the cause; false: a consequence; null: undecided, or nothing died
     why: str | None = None  #: the reason for `primary` (docs/guide/who-died-first.md)
+    #: the kind of reason: "first", "absent", "alike", "undecided", "reported", "sent", "network", "teardown", "cleanup"
+    #: or "finding"
+    why_kind: str | None = None
     signal: Signal | None = None
     fault: Fault | None = None
     thread: Thread | None = None  #: the crashed thread

@@ -41,7 +41,8 @@ class Origin(Part, frozen=True):
     """The allocation or the free of a storage."""
 
     time: int | None = None  #: from a coarse timestamp; exact for guarded storages
-    thread: str | None = None
+    thread: str | None = None  #: its name; "thread 12" when it has no recorded name
+    thread_name: str | None = None  #: null when it has no recorded name
     step: int | None = None  #: training step, as of `time`
     python: PythonFrame | None = None  #: innermost Python frame
     caller: PythonFrame | None = None  #: first Python frame outside torch, for large storages

@@ -51,6 +51,7 @@ def process_report(
         ),
         primary=None if death is None or death.by_finding else death.primary,
         why=death.why if death is not None else None,
+        why_kind=death.kind.value if death is not None and death.kind is not None else None,
         signal=view.signal,
         fault=view.fault,
         thread=view.thread,

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence, left_ns
-from pytracer.analyze.view import Death, ProcessView
+from pytracer.analyze.view import Death, ProcessView, WhyKind
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_GONE = re.compile(
@@ -96,7 +96,7 @@ class Tree:
 class Following:
     """Why a death is a consequence."""
 
-    kind: str
+    kind: WhyKind
     why: str
 
 
@@ -148,7 +148,7 @@ class Followers:
             return None
         below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]
         failed = min((item for item in below if item is not None), key=lambda item: item.last_ns, default=None)
-        return Following("reported", f"reports the failure of {subject(failed)}") if failed is not None else None
+        return Following(WhyKind.REPORTED, f"reports the failure of {subject(failed)}") if failed is not None else None
 
     def _lost_worker(self, death: Death) -> Following | None:
         exception = death.view.exception
@@ -157,7 +157,7 @@ class Followers:
             return None
         pids = {int(pid) for pid in re.findall(r"\d+", match[1])}
         worker = next((o for o in self._deaths if o.view.process.snapshot.pid in pids and o.boot == death.boot), None)
-        return Following("reported", f"reports the death of {subject(worker)}") if worker is not None else None
+        return Following(WhyKind.REPORTED, f"reports the death of {subject(worker)}") if worker is not None else None
 
     def _left_first(self, absence: Absence) -> list[int]:
         """Ranks that never entered, if nothing else explains why the waiting ranks ended."""
@@ -181,7 +181,7 @@ class Followers:
         cause = next((o for o in self._others(death) if not o.cleanup and o.surely_before(death)), None)
         if cause is None or left is None:
             return None
-        return Following("cleanup", f"had begun to leave the job, after the death of {subject(cause)}")
+        return Following(WhyKind.CLEANUP, f"had begun to leave the job, after the death of {subject(cause)}")
 
     def _ended_by_launcher(self, death: Death) -> Following | None:
         """SIGTERM, then SIGKILL, is how torchrun's agent ends the remaining workers."""
@@ -203,8 +203,8 @@ class Followers:
         if number == SIGKILL:
             after = time_words(int(death.last_ns - first.last_ns))
             why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"
-            return Following("sent", why + (", which it had sent" if proven else ""))
-        return Following("sent", f"{'' if proven else 'probably '}ended by {who} after {subject(first)} died")
+            return Following(WhyKind.SENT, why + (", which it had sent" if proven else ""))
+        return Following(WhyKind.SENT, f"{'' if proven else 'probably '}ended by {who} after {subject(first)} died")
 
     @staticmethod
     def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:
@@ -245,10 +245,10 @@ class Followers:
         if missing is None:
             return None
         if death.nature == "abort":
-            return Following("network", f"its watchdog gave up waiting for {subject(missing)}")
+            return Following(WhyKind.NETWORK, f"its watchdog gave up waiting for {subject(missing)}")
         if not peer_gone(death.view):
-            return Following("network", f"waited in vain for {subject(missing)}")
-        return Following("network", f"lost the connection to {subject(missing)}")
+            return Following(WhyKind.NETWORK, f"waited in vain for {subject(missing)}")
+        return Following(WhyKind.NETWORK, f"lost the connection to {subject(missing)}")
 
     def _ended_with_parent(self, death: Death) -> Following | None:
         parent = self._tree.parent[death.view.index]
@@ -257,7 +257,7 @@ class Followers:
         cause = self._by_index.get(parent.index)
         if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
             return None
-        return Following("teardown", f"ended after its parent, {subject(cause)}")
+        return Following(WhyKind.TEARDOWN, f"ended after its parent, {subject(cause)}")
 
 
 def _failed_together(reason: Death, death: Death) -> bool:

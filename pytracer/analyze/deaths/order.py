@@ -15,7 +15,7 @@ from pytracer.analyze.deaths.consequences import PROMPT, Followers, Tree, mentio
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.order import Absence, absences, left_ns
-from pytracer.analyze.view import Death, ProcessView, death_signature
+from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
 
 __all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]
 
@@ -178,15 +178,17 @@ def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> lis
     if undecided:
         overlap = _Overlap([*alike, *undecided])
         return [overlap.judged(item) if item in overlap else _later(item, first, False) for item in deaths]
-    judged = [replace(death, primary=True, kind="primary", why=_first_words(death, first)) for death in alike]
+    judged = [_primary(death, first) for death in alike]
     rest = _without(deaths, alike)
     return judged + [_later(death, first, None if death.nature in PROMPT else rest_primary) for death in rest]
 
 
-def _first_words(death: Death, first: Death) -> str:
+def _primary(death: Death, first: Death) -> Death:
     if death is not first:
-        return "the same fault, independently"
-    return f"first: it {death.why}" if death.why else "first"
+        return replace(death, primary=True, kind=WhyKind.ALIKE, why="the same fault, independently")
+    if death.why:
+        return replace(death, primary=True, kind=WhyKind.ABSENT, why=f"first: it {death.why}")
+    return replace(death, primary=True, kind=WhyKind.FIRST, why="first")
 
 
 def _without(deaths: Sequence[Death], others: Sequence[Death]) -> list[Death]:
@@ -238,7 +240,7 @@ class _Overlap:
         shown = [subject(other) for other in self._deaths[:5] if other.view.index != death.view.index]
         names = list_words([*shown[:4], *[""] * (len(self._deaths) - 1 - len(shown[:4]))])
         why = f"died at about the same time as others ({names}){clocks}"
-        return replace(death, primary=None, kind="undecided", why=why)
+        return replace(death, primary=None, kind=WhyKind.UNDECIDED, why=why)
 
 
 def _later(death: Death, first: Death, primary: bool | None) -> Death:
@@ -246,5 +248,5 @@ def _later(death: Death, first: Death, primary: bool | None) -> Death:
     gap = (death.late_ns or 0) - (first.late_ns or 0)
     after = f"{time_words(gap)} after {subject(first)}" if seen and gap >= 0 else f"after {subject(first)}"
     note = "" if primary is False else "; it may be a consequence"
-    kind = "teardown" if primary is False else "undecided"
+    kind = WhyKind.TEARDOWN if primary is False else WhyKind.UNDECIDED
     return replace(death, primary=primary, kind=kind, why=f"died {after}{note}")

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import Job
+from pytracer.render.address import origin_words
 from pytracer.render.details import hex_lines
 from pytracer.render.style import Style
 from pytracer.render.text import render_text
@@ -21,6 +23,7 @@ from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
 
 EXPECTED = Path(__file__).parent / "expected"
+GOLDEN = Path(__file__).parents[2] / "golden/0.1"
 SCREEN_LINES, SCREEN_COLUMNS = 40, 100
 
 
@@ -163,3 +166,41 @@ def test_evidence_that_has_a_row_is_left_out_by_its_kind() -> None:
     verdict = r.Verdict(class_="unknown", pid=7, summary="It died.", evidence=evidence, facts=facts)
     text = render_text(r.Report(verdict=verdict, processes=[process]))
     assert kept in text and "in other words" not in text
+
+
+def test_a_second_finding_in_the_same_words_is_listed() -> None:
+    """The verdict names its finding by position: two ranks may have died of causes in equal words."""
+    findings = [r.Finding(id="abort", summary="It died.", ranks=[rank]) for rank in (0, 1)]
+    verdict = r.Verdict(class_="abort", summary="It died.", finding=1)
+    assert _rows_named("also", r.Report(verdict=verdict, findings=findings)) == ["It died."]
+    assert _rows_named("also", r.Report(verdict=r.Verdict(class_="unknown"), findings=findings)) == ["It died."] * 2
+
+
+def test_a_thread_named_like_a_number_is_shown_by_its_name() -> None:
+    """Only a missing name makes a thread `thread 7`."""
+    named = r.Origin(thread="thread pool", thread_name="thread pool")
+    assert origin_words(named, None) == "place not recorded, thread thread pool"
+    assert origin_words(r.Origin(thread="thread 7"), None) == "place not recorded, thread 7"
+
+
+def test_a_process_is_first_by_the_kind_of_its_reason() -> None:
+    """Its words decide nothing."""
+    first = r.ProcessReport(pid=1, role="rank", rank=0, primary=True, why="it was first", why_kind="first")
+    alike = r.ProcessReport(pid=2, role="rank", rank=1, primary=True, why="first", why_kind="alike")
+    text = render_text(r.Report(verdict=r.Verdict(class_="abort"), processes=[first, alike]))
+    assert "it was first" not in text and "died first: first" in text
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.json")))
+def test_a_report_of_an_earlier_version_is_shown(name: str) -> None:
+    """Keys of today are missing from it: the verdict is shown once, and no word is compared."""
+    report = msgspec.json.decode((GOLDEN / f"{name}.json").read_bytes(), type=r.Report)
+    assert report.verdict is not None and report.verdict.finding is None and report.verdict.summary
+    text = render_text(report)
+    assert text.replace("\n", " ").count(report.verdict.summary[:40]) == 1
+    assert "died first:" not in text
+
+
+def _rows_named(title: str, report: r.Report) -> list[str]:
+    lines = render_text(report).splitlines()
+    return [line.removeprefix(title).strip() for line in lines if line.startswith(title)]
