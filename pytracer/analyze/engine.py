@@ -49,7 +49,7 @@ def build_report(job: Job) -> r.Report:
         verdict=_verdict(concluded),
         findings=[_finding(concluded.job, item) for item in concluded.conclusions],
         checked=concluded.checked,
-        processes=_processes(job, [*(item.job for _, item in before), concluded.job], clock),
+        processes=_processes(job, [*(item.job for _, item in before), concluded.job]),
         collectives=build_collectives(concluded.job.matches),
         damage=build_damage(job),
         counts=build_counts(job),
@@ -73,13 +73,13 @@ class Concluded:
 def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
-    deaths = find_deaths(views, clock)
+    deaths = find_deaths(views)
     suspects = [death.view.index for death in deaths if death.primary is not False and _is_light(death.view)]
     if suspects:
         job = in_full(job, suspects[:CLOSELY])
         closer = {index: build_view(index, job.processes[index], clock) for index in suspects[:CLOSELY]}
         views = tuple(closer.get(view.index, view) for view in views)
-        deaths = find_deaths(views, clock)
+        deaths = find_deaths(views)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 
@@ -88,14 +88,14 @@ def _is_light(view: ProcessView) -> bool:
     return view.process.snapshot.light
 
 
-def _processes(job: Job, attempts: Sequence[JobView], clock: RunClock) -> list[r.ProcessReport]:
+def _processes(job: Job, attempts: Sequence[JobView]) -> list[r.ProcessReport]:
     """All processes in the job's order, each as its own attempt judged it; the last one has those of none."""
     reports = {}
     for attempt in attempts:
         deaths = {death.view.index: death for death in attempt.deaths}
         for view in attempt.views:
             reports[view.process.snapshot.path] = process_report(
-                view, clock, death=deaths.get(view.index), gpu_core=gpu_core_report(attempt.job, view)
+                view, death=deaths.get(view.index), gpu_core=gpu_core_report(attempt.job, view)
             )
     return [reports[process.snapshot.path] for process in job.processes]
 

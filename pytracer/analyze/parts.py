@@ -3,70 +3,84 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
-from pytracer.analyze.address_space.references import holders_report
 from pytracer.analyze.tensors.origins import origin_kind
-from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL
-from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Snapshot
+from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
 
-def storage_report(space: AddressSpace, place: Place, clock: RunClock) -> r.StorageReport | None:
-    """The storage of a place, and both ends of its life."""
-    storage = place.storage
-    if storage is None:
-        return None
-    snapshot = space.snapshot
-    born = None if storage.older else storage.allocated
-    return r.StorageReport(
-        base=hex_addr(storage.base),
-        nbytes=storage.nbytes,
-        offset_bytes=place.offset_bytes,
-        distance_bytes=place.distance_bytes,
-        device=storage.device,
-        state=storage.state,
-        names=list(place.names),
-        allocated=origin_report(snapshot, born, storage.allocated_by, storage.allocated_thread, clock),
-        freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
-        found=place.found,
-        earlier=list(place.earlier),
-        stream=hex_addr(storage.stream) if storage.stream is not None else None,
-        pool=None if storage.pool == DEFAULT_POOL else f"({storage.pool[0]}, {storage.pool[1]})",
-        awaited=storage.awaited if storage.device != "cpu" else None,
-        origin=origin_kind(storage),
-        file=storage.file,
-        file_offset=storage.file_offset,
-        older=storage.older,
-        named=space.uses.named.report(storage, place.addr),
-        holders=holders_report(snapshot, storage),
-    )
+class StorageReports:
+    """Storages of one process as parts of the report, each with both ends of its life."""
 
+    def __init__(self, space: AddressSpace, clock: ProcessClock) -> None:
+        self.space, self.clock = space, clock
 
-def origin_report(
-    snapshot: Snapshot, moment: Moment | None, site: CallSite | None, tid: int | None, clock: RunClock
-) -> r.Origin | None:
-    """One end of a storage's life; None when it has not come."""
-    if moment is None:
-        return None
-    site = site or CallSite()
-    named = [(thread.tid, thread.name) for thread in snapshot.threads]
-    if snapshot.crash is not None:
-        named.append((snapshot.crash.tid, snapshot.crash.thread_name))
-    name = next((name for thread, name in named if thread == tid), None)
-    return r.Origin(
-        time=clock.relative(snapshot, moment.mono_ns),
-        thread=name or (f"thread {tid}" if tid is not None else None),
-        thread_name=name or None,
-        step=moment.step,
-        python=python_frame(site.python) if site.python else None,
-        caller=python_frame(site.caller) if site.caller else None,
-        autograd_node=site.node,
-        stack=[python_frame(frame) for frame in site.stack] or None,
-    )
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """The names of threads by id. Ids are reused: the thread recorded first keeps its name."""
+        snapshot = self.space.snapshot
+        named = [(thread.tid, thread.name) for thread in snapshot.threads]
+        if snapshot.crash is not None:
+            named.append((snapshot.crash.tid, snapshot.crash.thread_name))
+        return dict(reversed(named))
+
+    def of_place(self, place: Place) -> r.StorageReport | None:
+        """The storage of a place; None if there is none."""
+        storage = place.storage
+        if storage is None:
+            return None
+        born, freed = self.life(storage)
+        return r.StorageReport(
+            base=hex_addr(storage.base),
+            nbytes=storage.nbytes,
+            offset_bytes=place.offset_bytes,
+            distance_bytes=place.distance_bytes,
+            device=storage.device,
+            state=storage.state,
+            names=list(place.names),
+            allocated=None if storage.older else born,
+            freed=freed,
+            found=place.found,
+            earlier=list(place.earlier),
+            stream=hex_addr(storage.stream) if storage.stream is not None else None,
+            pool=None if storage.pool == DEFAULT_POOL else f"({storage.pool[0]}, {storage.pool[1]})",
+            awaited=storage.awaited if storage.device != "cpu" else None,
+            origin=origin_kind(storage),
+            file=storage.file,
+            file_offset=storage.file_offset,
+            older=storage.older,
+            named=self.space.uses.named.report(storage, place.addr),
+            holders=self.space.holders.report(storage),
+        )
+
+    def life(self, storage: Storage) -> tuple[r.Origin | None, r.Origin | None]:
+        """The allocation and the free of a storage; None for an end that has not come."""
+        return (
+            self._origin(storage.allocated, storage.allocated_by, storage.allocated_thread),
+            self._origin(storage.freed, storage.freed_by, storage.freed_thread),
+        )
+
+    def _origin(self, moment: Moment | None, site: CallSite | None, tid: int | None) -> r.Origin | None:
+        if moment is None:
+            return None
+        site = site or CallSite()
+        name = self._names.get(tid) if tid is not None else None
+        return r.Origin(
+            time=self.clock.relative(moment.mono_ns),
+            thread=name or (f"thread {tid}" if tid is not None else None),
+            thread_name=name or None,
+            step=moment.step,
+            python=python_frame(site.python) if site.python else None,
+            caller=python_frame(site.caller) if site.caller else None,
+            autograd_node=site.node,
+            stack=[python_frame(frame) for frame in site.stack] or None,
+        )
 
 
 def bucket_report(place: Place) -> r.Bucket | None:

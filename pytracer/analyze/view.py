@@ -12,7 +12,9 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
+from pytracer.analyze.parts import StorageReports
 from pytracer.analyze.platform.instruction import Instruction
+from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.snapshot import Crash, Job, Process
 from pytracer.report.job import (
     CurrentStream,
@@ -47,7 +49,7 @@ class ProcessView:
 
     index: int
     process: Process
-    space: AddressSpace
+    storages: StorageReports
     place: Place | None = None
     instruction: Instruction | None = None
     ended_ns: int | None = None
@@ -61,6 +63,16 @@ class ProcessView:
     collectives: list[LastCollective] = field(default_factory=list)
     current_stream: CurrentStream | None = None
     guard: GuardReport | None = None
+
+    @property
+    def space(self) -> AddressSpace:
+        """Its address space."""
+        return self.storages.space
+
+    @property
+    def clock(self) -> ProcessClock:
+        """Its clock, for times of the run."""
+        return self.storages.clock
 
     @property
     def crash(self) -> Crash | None:

@@ -46,14 +46,12 @@ def explain_addresses(
     index, chosen = _choose(job, rank, pid)
     if job.processes[index].snapshot.light:
         job = in_full(job, [index])
-    clock = RunClock(job)
-    view = build_view(index, job.processes[index], clock)
+    view = build_view(index, job.processes[index], RunClock(job))
+    reports = AddressReports(view.storages)
     return WhereReport(
         directory=job.directory,
         process=_process(view, chosen),
-        addresses=[
-            _explain(view, str(item), _resolve(view, item), AddressReports(view.space, clock)) for item in asked
-        ],
+        addresses=[_explain(view, str(item), _resolve(view, item), reports) for item in asked],
         missing=_missing(view),
     )
 
@@ -67,7 +65,7 @@ def _explain(view: ProcessView, asked: str, addr: int, reports: AddressReports) 
         addr=hex_addr(addr),
         kind=region.kind if region is not None and place.kind in _SAYS_LITTLE else place.kind,
         says=address_sentence(place, region.kind if region else None, region.says if region else None),
-        storage=reports.storage(place),
+        storage=view.storages.of_place(place),
         bucket=bucket_report(place),
         fsdp=unit_report(place),
         region=region,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer._errors import InputError
-from pytracer.analyze.assemble.threads import thread_reports
+from pytracer.analyze.assemble.threads import Threads
 from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import FILE_HEADER, MAGIC, REQUEST_SIGNAL, REQUEST_VALUE, State
@@ -67,7 +67,7 @@ def _read(answered: Asked, native: bool) -> None:
     snapshots = [box for _, box in boxes]
     for (process, _), box in zip(boxes, symbolize(snapshots) if native else snapshots, strict=True):
         process.stacks_by = _BY
-        _fill(process, thread_reports(box, box.crash), native)
+        _fill(process, Threads(box, box.crash).reports(), native)
 
 
 def _fill(process: LiveProcess, reports: Sequence[ThreadReport], native: bool) -> None:

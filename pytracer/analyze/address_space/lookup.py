@@ -13,6 +13,7 @@ from functools import cached_property
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
 from pytracer.analyze.address_space.neighbors import Neighbors, covers, distance_to
+from pytracer.analyze.address_space.references import Holders
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, Regions, mapping_at
 from pytracer.analyze.platform.instruction import is_canonical
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -47,6 +48,11 @@ class AddressSpace:
     def neighbors(self) -> Neighbors:
         """Its storages, by their neighbours."""
         return Neighbors(self.snapshot, self.uses)
+
+    @cached_property
+    def holders(self) -> Holders:
+        """The variables that held its storages."""
+        return Holders(self.snapshot)
 
     def describe(self, addr: int) -> Place:
         """What lived at `addr` when the process died, or at the end of the recording."""

@@ -16,24 +16,46 @@ _REGISTERED = re.compile(r"\._(?:parameters|buffers)\['(\w+)'\]")
 _KINDS = ("local", "cell", "global", "saved")
 
 
-def holders_report(snapshot: Snapshot, storage: Storage) -> list[r.Holder] | None:
-    """The possible holders of a storage, the most relevant first; None if nothing was searched."""
-    crash = snapshot.crash
-    if crash is None or "HOLDERS" not in (*crash.steps_done, *crash.steps_faulted, *crash.steps_late):
-        return None
-    found: dict[tuple[str, str, object], r.Holder] = {}
-    for item in sorted((h for h in crash.holders if h.base == storage.base), key=_by_closeness):
-        expression = _REGISTERED.sub(r".\1", item.expression)
-        holder = r.Holder(
-            expression=expression,
-            kind=item.kind,
-            python=_frame(item),
-            thread=_thread(snapshot, crash, item),
-            crashed_thread=item.own if item.frame else None,
-        )
-        place = (item.frame.function, item.frame.file) if item.frame and item.kind != "global" else None
-        found.setdefault((item.kind if item.kind == "saved" else "", expression, place), holder)
-    return list(found.values())[:MOST_HOLDERS]
+class Holders:
+    """The possible holders of one process's storages."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        crash = snapshot.crash
+        steps = (*crash.steps_done, *crash.steps_faulted, *crash.steps_late) if crash is not None else ()
+        self._crash = crash if "HOLDERS" in steps else None
+        self._by_base: dict[int, list[Holder]] = {}
+        for item in self._crash.holders if self._crash is not None else ():
+            self._by_base.setdefault(item.base, []).append(item)
+
+    def report(self, storage: Storage) -> list[r.Holder] | None:
+        """Those of a storage, the most relevant first; None if nothing was searched."""
+        crash = self._crash
+        if crash is None:
+            return None
+        found: dict[tuple[str, str, object], r.Holder] = {}
+        for item in sorted(self._by_base.get(storage.base, ()), key=_by_closeness):
+            expression = _REGISTERED.sub(r".\1", item.expression)
+            holder = r.Holder(
+                expression=expression,
+                kind=item.kind,
+                python=_frame(item),
+                thread=self._thread(crash, item),
+                crashed_thread=item.own if item.frame else None,
+            )
+            place = (item.frame.function, item.frame.file) if item.frame and item.kind != "global" else None
+            found.setdefault((item.kind if item.kind == "saved" else "", expression, place), holder)
+        return list(found.values())[:MOST_HOLDERS]
+
+    def _thread(self, crash: Crash, item: Holder) -> str | None:
+        if item.frame is None:
+            return None
+        if item.own:
+            return crash.thread_name
+        info = next((thread for thread in self._snapshot.threads if thread.pthread == item.pthread), None)
+        stack = next((thread for thread in crash.threads if thread.pthread == item.pthread), None)
+        tid = info.tid if info else stack.tid if stack else None
+        return "main" if tid == self._snapshot.pid else stack.name if stack else info.name if info else None
 
 
 def _by_closeness(item: Holder) -> tuple[bool, int, int, int]:
@@ -45,14 +67,3 @@ def _by_closeness(item: Holder) -> tuple[bool, int, int, int]:
 def _frame(item: Holder) -> r.PythonFrame | None:
     frame = item.frame
     return r.PythonFrame(function=frame.function, file=frame.file, line=frame.line) if frame is not None else None
-
-
-def _thread(snapshot: Snapshot, crash: Crash, item: Holder) -> str | None:
-    if item.frame is None:
-        return None
-    if item.own:
-        return crash.thread_name
-    info = next((thread for thread in snapshot.threads if thread.pthread == item.pthread), None)
-    stack = next((thread for thread in crash.threads if thread.pthread == item.pthread), None)
-    tid = info.tid if info else stack.tid if stack else None
-    return "main" if tid == snapshot.pid else stack.name if stack else info.name if info else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
-from pytracer.analyze.tensors.journal import lived_at
+from pytracer.analyze.tensors.comm_hooks import CalledTensor
+from pytracer.analyze.tensors.journal import ByAddress, lived_at
 from pytracer.decode.types.snapshot import Collective, Crash, MemoryBlock, Storage
 from pytracer.report.where import PointedBy
 
@@ -26,7 +27,7 @@ def pointed_by(space: AddressSpace, place: Place) -> list[PointedBy]:
     crash = space.snapshot.crash
     if place.kind in _NO_MEMORY:
         return []
-    found = list(_collectives(space.snapshot.collectives, place))
+    found = list(_collectives(space.uses.called, place))
     if crash is not None:
         found = [*_held(crash, place), *found]
     return found[:_MOST]
@@ -84,18 +85,18 @@ def _says(place: Place, value: int) -> str:
     return f"points {offset_words(there, 'to the start of')} the storage"
 
 
-def _collectives(items: Sequence[Collective], place: Place) -> Iterator[PointedBy]:
+def _collectives(tensors: ByAddress[CalledTensor], place: Place) -> Iterator[PointedBy]:
     """Collectives during this allocation lifetime of the storage, the latest first."""
     storage = place.storage
     if storage is None:
         return
-    for item in reversed(items):
-        for role, addr in (("input", item.buffer_addr), ("output", item.output_addr)):
-            if addr and covers(storage, addr) and _during(storage, item):
-                at = f"{addr - storage.base} bytes into" if addr != storage.base else "at the start of"
-                says = f"{item.state}: its {role} began {at} the storage"
-                yield PointedBy(what=f"{item.op} #{item.sequence_nr}", addr=hex_addr(addr), says=says)
-                break
+    for item, is_output in reversed(tensors.within(storage)):
+        role, addr = ("output", item.output_addr) if is_output else ("input", item.buffer_addr)
+        in_place = is_output and item.buffer_addr and covers(storage, item.buffer_addr)  # the input follows
+        if addr and not in_place and covers(storage, addr) and _during(storage, item):
+            at = f"{addr - storage.base} bytes into" if addr != storage.base else "at the start of"
+            says = f"{item.state}: its {role} began {at} the storage"
+            yield PointedBy(what=f"{item.op} #{item.sequence_nr}", addr=hex_addr(addr), says=says)
 
 
 def _during(storage: Storage, item: Collective) -> bool:

@@ -13,9 +13,8 @@ from pytracer.analyze.address_space.description import storage_phrase
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
-from pytracer.analyze.parts import storage_report
+from pytracer.analyze.parts import StorageReports
 from pytracer.analyze.platform.instruction import is_canonical
-from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.types.snapshot import Crash, Storage
 from pytracer.report import job as r
 
@@ -26,21 +25,20 @@ _POINTER_KINDS = {kind: kind for kind in ("stack", "stack-guard", "image", "heap
 _TELLING = ("in-storage", "freed-storage", "past-storage", "image", "file-mapping", "shared-memory", "device-memory")
 
 
-def explain_pointers(space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock) -> list[r.Pointer]:
+def explain_pointers(crash: Crash, place: Place | None, storages: StorageReports) -> list[r.Pointer]:
     """Every register, and at most `STACK_WORDS` words of the stack, that points at something known.
 
     Args:
-        space: The process.
-        crash: Its crash.
+        crash: The crash of the process.
         place: The fault address, already explained.
-        clock: Times of the run.
+        storages: The storages of the process.
     """
     registers = [(name, value) for name, value in crash.registers.items() if name not in STATE_REGISTERS]
     words = list(stack_words(crash))
-    values = {value for _, value in (*registers, *words) if _may_point(space.snapshot.arch, value)}
+    values = {value for _, value in (*registers, *words) if _may_point(storages.space.snapshot.arch, value)}
     known: dict[int, r.Pointer] = {}
     for value in values:
-        pointer = _pointer(space, crash, value, place, clock)
+        pointer = _pointer(crash, value, place, storages)
         if pointer is not None:
             known[value] = pointer
     told = [(name, value) for name, value in words if value in known and known[value].kind in _TELLING]
@@ -57,7 +55,8 @@ def _may_point(arch: str, value: int) -> bool:
     return value >= NEAR_NULL_BYTES and (is_canonical(value) or not arch.startswith("x86"))
 
 
-def _pointer(space: AddressSpace, crash: Crash, value: int, fault: Place | None, clock: RunClock) -> r.Pointer | None:
+def _pointer(crash: Crash, value: int, fault: Place | None, storages: StorageReports) -> r.Pointer | None:
+    space = storages.space
     place = fault if fault is not None and fault.addr == value else space.describe(value)
     ends = value != (fault.addr if fault else None) and place.kind in _NEAREST
     if ends and not (place.kind == "past-storage" and place.storage and _end(place.storage) == value):
@@ -69,7 +68,7 @@ def _pointer(space: AddressSpace, crash: Crash, value: int, fault: Place | None,
         addr=hex_addr(value),
         says=says,
         kind=kind,
-        storage=storage_report(space, place, clock),
+        storage=storages.of_place(place),
         offset_bytes=place.offset_bytes if place.storage else None,
         names=list(place.names) if place.storage else None,
         found=place.found if place.storage else None,

@@ -9,12 +9,10 @@ import msgspec
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place, Region
 from pytracer.analyze.address_space.description import address_sentence, storage_phrase
-from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.assemble.threads import thread_kind
-from pytracer.analyze.parts import storage_report
+from pytracer.analyze.parts import StorageReports
 from pytracer.analyze.platform.instruction import Instruction, signed
-from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.symbols.image_symbols import ImagePlace, place_in_image
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report import job as r
@@ -26,8 +24,8 @@ _SMALL_INDEX = 1 << 32
 class AddressReports:
     """Addresses of one process as parts of the report."""
 
-    def __init__(self, space: AddressSpace, clock: RunClock) -> None:
-        self.space, self._clock = space, clock
+    def __init__(self, storages: StorageReports) -> None:
+        self.space, self._storages = storages.space, storages
 
     def with_surroundings(self, fault: r.Fault, place: Place, instruction: Instruction | None) -> r.Fault:
         """The fault with what lay at, beside and before its address, and what its operands were."""
@@ -40,10 +38,6 @@ class AddressReports:
             earlier_lives=self.earlier_lives(place),
             operands=self.operands(instruction),
         )
-
-    def storage(self, place: Place) -> r.StorageReport | None:
-        """The storage of a place, and both ends of its life."""
-        return storage_report(self.space, place, self._clock)
 
     def neighbors(self, addr: int) -> list[r.Neighbor]:
         """The live storages beside an address."""
@@ -70,7 +64,7 @@ class AddressReports:
         place = Place(
             addr, "", storage, offset, 0 if 0 <= offset < storage.nbytes else None, "guessed", None, tuple(names)
         )
-        return storage_report(self.space, place, self._clock)
+        return self._storages.of_place(place)
 
     def region(self, addr: int) -> r.Region | None:
         """The part of the process that an address lay in, with section and symbol for an image."""
@@ -97,15 +91,14 @@ class AddressReports:
         )
 
     def _thread(self, region: Region) -> r.Thread | None:
-        crash = self.space.snapshot.crash or self.space.snapshot.live
+        snapshot = self.space.snapshot
+        crash = snapshot.crash or snapshot.live
         if region.tid is None or crash is None:
             return None
-        named = [(item.tid, item.name) for item in crash.threads] + [
-            (item.tid, item.name) for item in self.space.snapshot.threads
-        ]
+        named = [(item.tid, item.name) for item in crash.threads] + [(item.tid, item.name) for item in snapshot.threads]
         names = [crash.thread_name] if region.tid == crash.tid else [name for tid, name in named if tid == region.tid]
         name = names[0] if names else None
-        return r.Thread(tid=region.tid, name=name, kind=thread_kind(self.space.snapshot, region.tid, name or "", False))
+        return r.Thread(tid=region.tid, name=name, kind=thread_kind(snapshot.pid, region.tid, name or "", False))
 
     def operands(self, instruction: Instruction | None) -> list[r.Operand]:
         """The registers from which the faulting instruction formed its address, each explained."""
@@ -131,7 +124,7 @@ class AddressReports:
             kind, says = ("null", "is null") if value == 0 else ("near-null", f"is {value}")
             return msgspec.structs.replace(report, kind=kind, says=says)
         place = self.space.describe(value)
-        storage = storage_report(self.space, place, self._clock)
+        storage = self._storages.of_place(place)
         return msgspec.structs.replace(report, kind=place.kind, storage=storage, says=self._target_words(place))
 
     def _target_words(self, place: Place) -> str | None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytracer._text import hex_addr
 from pytracer.analyze.collectives.description import call_words, place_of, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
 from pytracer.analyze.tensors.uses import Buffer, StorageUses
-from pytracer.decode.types.journal import Buckets, select
-from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Job, Process
 from pytracer.report import job as r
 
 
@@ -141,25 +138,23 @@ def fsdp_units(uses: StorageUses) -> list[r.FsdpUnit]:
     ]
 
 
-def ddp_modules(snapshot: Snapshot, hook_of: Mapping[str | None, str]) -> list[r.Ddp]:
-    """The last bucket layout of each DDP module. `hook_of`: the communication hooks by module."""
-    last: dict[str, r.Ddp] = {}
-    for fact in select(snapshot.facts, Buckets):
-        layout = fact.data
-        buckets = [
-            r.DdpBucket(
-                index=bucket.index,
-                addr=hex_addr(bucket.addr),
-                nbytes=bucket.nbytes,
-                generation=layout.generation,
-                parameters=[item.fqn for item in bucket.parameters],
-            )
-            for bucket in layout.buckets
-        ]
-        last[layout.module] = r.Ddp(
+def ddp_modules(uses: StorageUses) -> list[r.Ddp]:
+    """The last bucket layout of each DDP module."""
+    return [
+        r.Ddp(
             module=layout.module,
-            buckets=buckets,
+            buckets=[
+                r.DdpBucket(
+                    index=bucket.index,
+                    addr=hex_addr(bucket.addr),
+                    nbytes=bucket.nbytes,
+                    generation=layout.generation,
+                    parameters=[item.fqn for item in bucket.parameters],
+                )
+                for bucket in layout.buckets
+            ],
             has_rebuilt=layout.has_rebuilt,
-            hook=hook_of.get(layout.module),
+            hook=uses.hooks.hooks.get(layout.module),
         )
-    return list(last.values())
+        for layout in uses.ddp.last_layouts()
+    ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, hex_addr, size_words
-from pytracer.analyze.parts import origin_report
-from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.types.snapshot import Guard, Guarded, Snapshot
+from pytracer.analyze.parts import StorageReports
+from pytracer.decode.types.snapshot import Guard, Guarded
 from pytracer.report import job as r
 
 _REASONS = {
@@ -18,9 +17,8 @@ _REASONS = {
 }
 
 
-def guard_report(snapshot: Snapshot, clock: RunClock) -> r.GuardReport | None:
+def guard_report(guard: Guard | None, storages: StorageReports) -> r.GuardReport | None:
     """What guard mode did in one process."""
-    guard = snapshot.guard
     if guard is None:
         return None
     counts = guard.counts
@@ -38,12 +36,13 @@ def guard_report(snapshot: Snapshot, clock: RunClock) -> r.GuardReport | None:
         budget_mappings=guard.budget_mappings,
         unguarded={name.removeprefix("refused_"): counts[name] for name in _REASONS},
         not_quarantined=counts["unsealed"],
-        damaged=[_damage_report(snapshot, item, clock) for item in guard.damaged],
+        damaged=[_damage_report(item, storages) for item in guard.damaged],
     )
 
 
-def _damage_report(snapshot: Snapshot, item: Guarded, clock: RunClock) -> r.GuardDamage:
+def _damage_report(item: Guarded, storages: StorageReports) -> r.GuardDamage:
     storage, damage = item.storage, item.damage
+    allocated, freed = storages.life(storage)
     return r.GuardDamage(
         base=hex_addr(storage.base),
         nbytes=storage.nbytes,
@@ -51,9 +50,9 @@ def _damage_report(snapshot: Snapshot, item: Guarded, clock: RunClock) -> r.Guar
         offset_bytes=damage.offset if damage else None,
         changed_bytes=damage.nbytes if damage else None,
         content=damage.content.hex() if damage else None,
-        found=clock.relative(snapshot, damage.found_ns) if damage else None,
-        allocated=origin_report(snapshot, storage.allocated, storage.allocated_by, storage.allocated_thread, clock),
-        freed=origin_report(snapshot, storage.freed, storage.freed_by, storage.freed_thread, clock),
+        found=storages.clock.relative(damage.found_ns) if damage else None,
+        allocated=allocated,
+        freed=freed,
     )
 
 

@@ -6,21 +6,20 @@ import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.targets import explain_pointers
 from pytracer.analyze.assemble.threads import threads_found
 from pytracer.analyze.evidence.recursion import find_cycle
-from pytracer.analyze.parts import native_frame
+from pytracer.analyze.parts import StorageReports, native_frame
 from pytracer.analyze.platform.signals import code_name, signal_name
-from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.types.snapshot import Crash, NativeFrame, Snapshot
+from pytracer.analyze.timeline.clock import ProcessClock
+from pytracer.decode.types.snapshot import Crash, NativeFrame
 from pytracer.report import job as r
 
 _DEEP_FRAMES = 100
 
 
 def with_machine_state(
-    report: r.ProcessReport, space: AddressSpace, crash: Crash, place: Place | None, clock: RunClock
+    report: r.ProcessReport, crash: Crash, place: Place | None, storages: StorageReports
 ) -> r.ProcessReport:
     """The report of a process with everything that only a crash leaves behind."""
     return msgspec.structs.replace(
@@ -28,8 +27,8 @@ def with_machine_state(
         abort_text=crash.abort_text,
         threads_found=threads_found(crash),
         threads_total=crash.threads_total if crash.threads_how else None,
-        also_crashed=_also_crashed(space.snapshot, crash, clock),
-        pointers=explain_pointers(space, crash, place, clock),
+        also_crashed=_also_crashed(crash, storages.clock),
+        pointers=explain_pointers(crash, place, storages),
         memory_blocks=[
             r.MemoryBlock(
                 register=block.register,
@@ -81,7 +80,7 @@ def _key(frame: NativeFrame) -> object:
     return frame.function or (frame.image, frame.offset)
 
 
-def _also_crashed(snapshot: Snapshot, crash: Crash, clock: RunClock) -> list[r.AlsoCrashed]:
+def _also_crashed(crash: Crash, clock: ProcessClock) -> list[r.AlsoCrashed]:
     return [
         r.AlsoCrashed(
             tid=item.tid,
@@ -89,7 +88,7 @@ def _also_crashed(snapshot: Snapshot, crash: Crash, clock: RunClock) -> list[r.A
             code=code_name(item.signal, item.code),
             addr=hex_addr(item.fault_addr),
             pc=hex_addr(item.pc),
-            time=clock.relative(snapshot, item.mono_ns),
+            time=clock.relative(item.mono_ns),
         )
         for item in crash.also_crashed
     ]

@@ -9,29 +9,29 @@ from pytracer._text import hex_addr
 from pytracer.analyze.assemble.communication import ddp_modules, fsdp_units
 from pytracer.analyze.assemble.guard import guard_notes
 from pytracer.analyze.assemble.machine_state import with_machine_state
-from pytracer.analyze.assemble.threads import thread_reports
+from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.evidence.cuda_graphs import graph_reports
 from pytracer.analyze.evidence.cuda_streams import stream_reports
 from pytracer.analyze.tensors.origins import lost_storages
-from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import Death, ProcessView
 from pytracer.decode.types.records import Node
-from pytracer.decode.types.snapshot import Crash, Event, Process, Snapshot
+from pytracer.decode.types.snapshot import Crash, Event, Process, Worker
 from pytracer.report import job as r
 
 
 def process_report(
-    view: ProcessView, clock: RunClock, *, death: Death | None = None, gpu_core: r.GpuCoreReport | None = None
+    view: ProcessView, *, death: Death | None = None, gpu_core: r.GpuCoreReport | None = None
 ) -> r.ProcessReport:
     """Everything that the report has about one process.
 
     Args:
         view: its facts.
-        clock: the run's.
         death: how its end was judged; None for a process whose end does not matter.
         gpu_core: what a core dump of a device says about it.
     """
-    process, snapshot, crash, space = view.process, view.process.snapshot, view.crash, view.space
+    process, snapshot, crash, clock = view.process, view.process.snapshot, view.crash, view.clock
+    uses = view.space.uses
     report = r.ProcessReport(
         pid=snapshot.pid,
         ppid=snapshot.ppid,
@@ -41,7 +41,7 @@ def process_report(
         world_size=process.world_size,
         role=process.role,
         command=list(snapshot.argv),
-        started=clock.relative(snapshot, snapshot.created_mono_ns),
+        started=clock.relative(snapshot.created_mono_ns),
         ended=view.ended_ns,
         status=r.Status(
             kind=process.status_kind,
@@ -57,7 +57,7 @@ def process_report(
         thread=view.thread,
         python_stack=view.python_stack,
         native_stack=view.native_stack,
-        threads=thread_reports(snapshot, crash),
+        threads=Threads(snapshot, crash).reports(),
         registers={name: hex_addr(value) for name, value in crash.registers.items()} if crash else None,
         exception=view.exception,
         step=snapshot.step,
@@ -68,37 +68,30 @@ def process_report(
         current_stream=view.current_stream,
         last_collective=view.last_collective,
         recent_collectives=view.collectives,
-        ddp=ddp_modules(snapshot, space.uses.hooks.hooks),
-        cuda_graphs=graph_reports(space, clock),
-        cuda_streams=stream_reports(snapshot, clock),
-        fsdp=fsdp_units(space.uses),
+        ddp=ddp_modules(uses),
+        cuda_graphs=graph_reports(view.space, clock),
+        cuda_streams=stream_reports(snapshot.cuda_streams, clock),
+        fsdp=fsdp_units(uses),
         memory=r.Memory(
             max_rss=process.usage.maxrss if process.usage else None,
-            cpu_storages_bytes=_live_bytes(snapshot, on_cpu=True),
-            cuda_allocated_bytes=_live_bytes(snapshot, on_cpu=False),
+            cpu_storages_bytes=snapshot.live_bytes(on_cpu=True),
+            cuda_allocated_bytes=snapshot.live_bytes(on_cpu=False),
         ),
         usage=_usage(process),
         environment=dict(snapshot.environment),
-        notes=_notes(snapshot, crash),
+        notes=_notes(view),
         stack_cycle=view.stack_cycle,
         parent_rank=process.parent_rank,
         attempt=process.attempt,
-        worker=_worker(snapshot, clock),
+        worker=_worker(snapshot.worker, clock),
         guard=view.guard,
         gpu_core=gpu_core,
         redacted=snapshot.counts.get("redacted"),
     )
-    return with_machine_state(report, space, crash, view.place, clock) if crash is not None else report
+    return with_machine_state(report, crash, view.place, view.storages) if crash is not None else report
 
 
-def _live_bytes(snapshot: Snapshot, *, on_cpu: bool) -> int | None:
-    if snapshot.light or (not on_cpu and not snapshot.segments):
-        return None
-    return snapshot.storages.live_bytes(on_cpu=on_cpu)
-
-
-def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
-    worker = snapshot.worker
+def _worker(worker: Worker | None, clock: ProcessClock) -> r.DataLoaderWorker | None:
     if worker is None:
         return None
     return r.DataLoaderWorker(
@@ -107,13 +100,14 @@ def _worker(snapshot: Snapshot, clock: RunClock) -> r.DataLoaderWorker | None:
         dataset=worker.dataset,
         batch_samples=worker.batch_count,
         batch_indices=worker.batch_indices,
-        batch_started=clock.relative(snapshot, worker.batch_mono_ns),
+        batch_started=clock.relative(worker.batch_mono_ns),
         loading=worker.loading,
     )
 
 
-def _notes(snapshot: Snapshot, crash: Crash | None) -> list[str]:
+def _notes(view: ProcessView) -> list[str]:
     """What the recorder itself could not do."""
+    snapshot, crash = view.process.snapshot, view.crash
     notes = list(dict.fromkeys(note.text for note in snapshot.notes))
     notes += guard_notes(snapshot.guard)
     notes += lost_storages(snapshot.counts)

@@ -40,13 +40,73 @@ _FOUND = {"helper": "helper (ptrace)", "signal": "signal"}
 PythonStacks = dict[int, tuple[PythonFrame, ...]]
 
 
-def crashed_thread(snapshot: Snapshot, crash: Crash) -> r.Thread:
-    """Who crashed."""
-    has_python = crash.python_matched or bool(crash.python_stack)
-    kind = thread_kind(snapshot, crash.tid, crash.thread_name, has_python, crash.native_stack)
-    if kind == "python" and crash.node is not None and not _began_in_python(crash):
-        kind = "autograd"  # also when its native stack is lost: it runs a node, and no Python code started it
-    return r.Thread(tid=crash.tid, name=crash.thread_name, kind=kind)
+class Threads:
+    """The threads of one process at its crash, or when it was examined; without a `crash` those that recorded."""
+
+    def __init__(self, snapshot: Snapshot, crash: Crash | None) -> None:
+        self._pid, self._arch, self._recorded, self._crash = snapshot.pid, snapshot.arch, snapshot.threads, crash
+
+    def crashed(self) -> r.Thread | None:
+        """Who crashed."""
+        crash = self._crash
+        if crash is None:
+            return None
+        has_python = crash.python_matched or bool(crash.python_stack)
+        kind = thread_kind(self._pid, crash.tid, crash.thread_name, has_python, crash.native_stack)
+        if kind == "python" and crash.node is not None and not _began_in_python(crash):
+            kind = "autograd"  # also when its native stack is lost: it runs a node, and no Python code started it
+        return r.Thread(tid=crash.tid, name=crash.thread_name, kind=kind)
+
+    def reports(self) -> list[r.ThreadReport]:
+        """The crashed thread, the main one, then the others by id; last those known by their Python state only."""
+        crash, thread = self._crash, self.crashed()
+        if crash is None or thread is None:
+            return self._unseen(set())
+        own = {item.pthread for item in self._recorded if item.tid == crash.tid and not item.ended}
+        own |= {pthread for pthread, frames in crash.python_threads if frames and frames is crash.python_stack}
+        python = {pthread: frames for pthread, frames in crash.python_threads if pthread not in own}
+        stacks = sorted(crash.threads, key=lambda item: (item.tid != self._pid, item.tid))
+        reports = [_crashed(crash, thread), *(self._other(item, python) for item in stacks)]
+        seen = {item.tid for item in reports if item.tid is not None}
+        for info in self._recorded:
+            if not info.ended and info.tid not in seen and info.pthread in python:
+                frames = [python_frame(frame) for frame in python.pop(info.pthread)]
+                kind = thread_kind(self._pid, info.tid, info.name, True)
+                reports.append(
+                    r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False, python_stack=frames)
+                )
+                seen.add(info.tid)
+        for frames_left in python.values():
+            stack = [python_frame(frame) for frame in frames_left]
+            reports.append(r.ThreadReport(kind="python", crashed=False, python_stack=stack))
+        if len(crash.threads) < crash.threads_total or not crash.threads:  # else all that lived are listed
+            reports += self._unseen(seen)
+        return [reports[0], *sorted(reports[1:], key=lambda item: item.kind != "main")]
+
+    def _other(self, thread: ThreadStack, python: PythonStacks) -> r.ThreadReport:
+        """A thread whose native stack was asked for; its Python stack is taken out of `python`."""
+        frames = python.pop(thread.pthread, None) if thread.pthread is not None else None
+        return r.ThreadReport(
+            tid=thread.tid,
+            name=thread.name,
+            kind=thread_kind(self._pid, thread.tid, thread.name, frames is not None, thread.native_stack),
+            crashed=False,
+            python_stack=[python_frame(frame) for frame in frames] if frames is not None else None,
+            native_stack=[native_frame(frame) for frame in thread.native_stack],
+            state=thread.state,
+            frames_left_out=thread.gap,
+            frames_after_gap=thread.tail,
+            system_call=system_call_name(thread.syscall, self._arch) if thread.syscall is not None else None,
+        )
+
+    def _unseen(self, seen: set[int]) -> list[r.ThreadReport]:
+        """Threads that are known by their records only."""
+        reports = []
+        for info in self._recorded:
+            if not info.ended and info.tid not in seen:
+                kind = thread_kind(self._pid, info.tid, info.name, False)
+                reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False))
+        return reports
 
 
 def _began_in_python(crash: Crash) -> bool:
@@ -55,38 +115,14 @@ def _began_in_python(crash: Crash) -> bool:
     return outermost is not None and outermost.function in ("Thread._bootstrap", "_bootstrap")
 
 
-def thread_reports(snapshot: Snapshot, crash: Crash | None) -> list[r.ThreadReport]:
-    """The crashed thread, the main one, then the others by id; last those known by their Python state only."""
-    if crash is None:
-        return _recorded(snapshot, set())
-    own = {item.pthread for item in snapshot.threads if item.tid == crash.tid and not item.ended}
-    own |= {pthread for pthread, frames in crash.python_threads if frames and frames is crash.python_stack}
-    python = {pthread: frames for pthread, frames in crash.python_threads if pthread not in own}
-    stacks = sorted(crash.threads, key=lambda item: (item.tid != snapshot.pid, item.tid))
-    reports = [_crashed(snapshot, crash), *(_other(snapshot, item, python) for item in stacks)]
-    seen = {item.tid for item in reports if item.tid is not None}
-    for info in snapshot.threads:
-        if not info.ended and info.tid not in seen and info.pthread in python:
-            frames = [python_frame(frame) for frame in python.pop(info.pthread)]
-            kind = thread_kind(snapshot, info.tid, info.name, True)
-            reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False, python_stack=frames))
-            seen.add(info.tid)
-    for frames_left in python.values():
-        stack = [python_frame(frame) for frame in frames_left]
-        reports.append(r.ThreadReport(kind="python", crashed=False, python_stack=stack))
-    if len(crash.threads) < crash.threads_total or not crash.threads:  # else all that lived are listed
-        reports += _recorded(snapshot, seen)
-    return [reports[0], *sorted(reports[1:], key=lambda item: item.kind != "main")]
-
-
 def threads_found(crash: Crash) -> str | None:
     """How the stacks of the other threads were taken."""
     return _FOUND.get(crash.threads_how or "")
 
 
-def thread_kind(snapshot: Snapshot, tid: int, name: str, has_python: bool, frames: Sequence[NativeFrame] = ()) -> str:
+def thread_kind(pid: int, tid: int, name: str, has_python: bool, frames: Sequence[NativeFrame] = ()) -> str:
     """Main thread, worker of a library, or thread of the program: by id, name, and what it began with."""
-    if tid == snapshot.pid:
+    if tid == pid:
         return "main"
     by_name = next((kind for prefix, kind in _KINDS_BY_NAME if name.startswith(prefix)), None)
     if by_name is not None:
@@ -118,8 +154,7 @@ def _image(frame: NativeFrame) -> str:
     return (frame.image or "").rsplit("/", 1)[-1]
 
 
-def _crashed(snapshot: Snapshot, crash: Crash) -> r.ThreadReport:
-    thread = crashed_thread(snapshot, crash)
+def _crashed(crash: Crash, thread: r.Thread) -> r.ThreadReport:
     return r.ThreadReport(
         tid=crash.tid,
         name=thread.name,
@@ -131,30 +166,3 @@ def _crashed(snapshot: Snapshot, crash: Crash) -> r.ThreadReport:
         frames_after_gap=crash.native_tail,
         stack=r.StackBounds(low=hex_addr(crash.stack[0]), high=hex_addr(crash.stack[1])) if crash.stack else None,
     )
-
-
-def _other(snapshot: Snapshot, thread: ThreadStack, python: PythonStacks) -> r.ThreadReport:
-    """A thread whose native stack was asked for; its Python stack is taken out of `python`."""
-    frames = python.pop(thread.pthread, None) if thread.pthread is not None else None
-    return r.ThreadReport(
-        tid=thread.tid,
-        name=thread.name,
-        kind=thread_kind(snapshot, thread.tid, thread.name, frames is not None, thread.native_stack),
-        crashed=False,
-        python_stack=[python_frame(frame) for frame in frames] if frames is not None else None,
-        native_stack=[native_frame(frame) for frame in thread.native_stack],
-        state=thread.state,
-        frames_left_out=thread.gap,
-        frames_after_gap=thread.tail,
-        system_call=system_call_name(thread.syscall, snapshot.arch) if thread.syscall is not None else None,
-    )
-
-
-def _recorded(snapshot: Snapshot, seen: set[int]) -> list[r.ThreadReport]:
-    """Threads that are known by their records only."""
-    reports = []
-    for info in snapshot.threads:
-        if not info.ended and info.tid not in seen:
-            kind = thread_kind(snapshot, info.tid, info.name, False)
-            reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False))
-    return reports

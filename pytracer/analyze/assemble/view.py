@@ -12,18 +12,18 @@ from pytracer.analyze.assemble.addresses import AddressReports
 from pytracer.analyze.assemble.communication import recent_collectives
 from pytracer.analyze.assemble.guard import guard_report
 from pytracer.analyze.assemble.machine_state import stack_cycle
-from pytracer.analyze.assemble.threads import crashed_thread
+from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.cuda_graphs import graph_use
 from pytracer.analyze.evidence.cuda_streams import current_stream
 from pytracer.analyze.evidence.jumps import refused_branch
 from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.parts import (
+    StorageReports,
     bucket_report,
     mapping_report,
     native_frame,
     python_frame,
-    storage_report,
     unit_report,
 )
 from pytracer.analyze.platform.instruction import (
@@ -36,8 +36,8 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView, began_with_exception
-from pytracer.decode.types.journal import AnyFact, CppException, select
-from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
+from pytracer.decode.types.journal import CppException, Fact
+from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
@@ -48,36 +48,37 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
     instruction = _instruction(snapshot.arch, crash)
-    space = AddressSpace(snapshot)
+    storages = StorageReports(AddressSpace(snapshot), clock.of(snapshot))
+    space = storages.space
     here = _place(space, crash, instruction)
     access = _access(snapshot.arch, crash, here, instruction)
     place = aimed_at(space, here, instruction, access)
     exception = _exception(process, crash, raised=began_with_exception(process, crash))
-    python_stack, native_stack = _stacks(snapshot, crash, exception, signaled=process.status_kind == "signaled")
+    python_stack, native_stack = _stacks(process, crash, exception)
     return ProcessView(
         index=index,
         process=process,
-        space=space,
+        storages=storages,
         place=place,
         instruction=instruction,
-        ended_ns=clock.relative(snapshot, process.ended_mono_ns),
+        ended_ns=storages.clock.relative(process.ended_mono_ns),
         signal=_signal(process, crash),
-        fault=_fault(space, crash, place, instruction, access, clock),
+        fault=_fault(storages, crash, place, instruction, access),
         exception=exception,
-        thread=crashed_thread(snapshot, crash) if crash else None,
+        thread=Threads(snapshot, crash).crashed(),
         python_stack=python_stack,
         native_stack=native_stack,
         stack_cycle=stack_cycle(crash) if crash else None,
         collectives=recent_collectives(process, space.uses),
-        current_stream=current_stream(snapshot, crash.tid if crash else None),
-        guard=guard_report(snapshot, clock),
+        current_stream=current_stream(snapshot.events, crash.tid if crash else None),
+        guard=guard_report(snapshot.guard, storages),
     )
 
 
 _Stacks = tuple[list[r.PythonFrame] | None, list[r.NativeFrame] | None]
 
 
-def _stacks(snapshot: Snapshot, crash: Crash | None, exception: r.ExceptionReport | None, *, signaled: bool) -> _Stacks:
+def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport | None) -> _Stacks:
     """The Python and the native stack of the end: of the crash, of the exception, of an exit in mid-work, or of where a
     signal from outside met the process.
     """
@@ -85,7 +86,8 @@ def _stacks(snapshot: Snapshot, crash: Crash | None, exception: r.ExceptionRepor
         return _frames(crash.python_stack, crash.native_stack)
     if exception is not None:
         return exception.python_stack, None
-    ending = snapshot.ending if signaled else ending_in_mid_work(snapshot)
+    signaled = process.status_kind == "signaled"
+    ending = process.snapshot.ending if signaled else ending_in_mid_work(process.snapshot.ending)
     if ending is None:
         return None, None
     return _frames(ending.python_stack, ending.native_stack)
@@ -147,16 +149,16 @@ def _is_known(arch: str, crash: Crash, instruction: Instruction | None) -> bool:
 
 
 def _fault(
-    space: AddressSpace,
+    storages: StorageReports,
     crash: Crash | None,
     place: Place | None,
     instruction: Instruction | None,
     access: str | None,
-    clock: RunClock,
 ) -> r.Fault | None:
     if crash is None or place is None:
         return None
-    arch, execute = space.snapshot.arch, access == "execute"
+    snapshot, execute = storages.space.snapshot, access == "execute"
+    arch = snapshot.arch
     known = _is_known(arch, crash, instruction)
     refused = _is_hidden(crash) and refused_branch(arch, crash, instruction) is not None
     expression, found = address_expression(instruction, crash.registers, place.addr) if not execute else (None, None)
@@ -165,9 +167,9 @@ def _fault(
         access=access,
         size=instruction.size if instruction and not execute else None,
         kind=place.kind,
-        storage=storage_report(space, place, clock),
+        storage=storages.of_place(place),
         bucket=bucket_report(place),
-        cuda_graph=graph_use(space.snapshot, place, clock),
+        cuda_graph=graph_use(snapshot.cuda_graphs, place, storages.clock),
         fsdp=unit_report(place),
         mapping=mapping_report(crash, place.mapping),
         instruction=instruction.words if instruction and (refused or not execute) else None,
@@ -176,7 +178,7 @@ def _fault(
     )
     if not known:
         return fault
-    return AddressReports(space, clock).with_surroundings(fault, place, instruction if not execute else None)
+    return AddressReports(storages).with_surroundings(fault, place, instruction if not execute else None)
 
 
 def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
@@ -204,7 +206,7 @@ def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
 
 def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.ExceptionReport | None:
     """What was thrown and not caught: the Python exception that began the end, else a C++ one right before abort()."""
-    cpp = _cpp_exception(process.snapshot.facts, crash)
+    cpp = _cpp_exception(process.snapshot.recorded(CppException), crash)
     data = process.exception
     if data is None or (cpp is not None and not raised):
         return cpp
@@ -216,13 +218,11 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
     )
 
 
-def _cpp_exception(facts: Sequence[AnyFact], crash: Crash | None) -> r.ExceptionReport | None:
+def _cpp_exception(noted: Sequence[Fact[CppException]], crash: Crash | None) -> r.ExceptionReport | None:
     """The exception for which std::terminate() was called, of the crashed thread if there is one."""
     if crash is None or crash.signal != SIGABRT:
         return None
-    recent = [
-        fact for fact in select(facts, CppException) if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS
-    ]
+    recent = [fact for fact in noted if 0 <= crash.mono_ns - fact.mono_ns <= _TERMINATE_TO_ABORT_NS]
     own = [fact for fact in recent if fact.data.tid == crash.tid]
     last = next(reversed(own or recent), None)
     if last is None or not last.data.type:

@@ -11,7 +11,6 @@ from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
-from pytracer.analyze.timeline.order import left_ns
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 
@@ -66,7 +65,7 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     if view.process.status_kind == "exited" and view.process.exit_code == 0:
         return "left"
     death = next((death for death in job.deaths if death.view.index == view.index), None)
-    leaving = left_ns(view.process.snapshot) is not None or any(
+    leaving = view.process.snapshot.left_mono_ns is not None or any(
         frame.function in _TEARDOWN for frame in view.python_stack or ()
     )
     if death is None or is_symptom(death) or (leaving and death.nature in ("sent", "left", "interrupt")):

@@ -9,6 +9,7 @@ from pytracer.analyze.address_space.neighbors import covers
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
+from pytracer.decode.types.storage_table import StorageTable
 
 _NOT_COMPLETED = ("scheduled", "started", "failed")
 _BAD_ADDRESS = "Bad address"  # strerror(EFAULT): a system call was given memory that is not mapped
@@ -26,7 +27,7 @@ def freed_in_flight(snapshot: Snapshot) -> Iterator[FreedInFlight]:
     """Such collectives, the latest first. One that completed is none: its memory was free to go."""
     for item in reversed(snapshot.collectives):
         if item.state in _NOT_COMPLETED:
-            for storage in _buffers(snapshot, item):
+            for storage in _buffers(snapshot.storages, item):
                 if storage.freed is not None and _went_meanwhile(storage, item):
                     yield FreedInFlight(item, storage)
 
@@ -39,11 +40,11 @@ def bad_address(view: ProcessView) -> FreedInFlight | None:
     return next(freed_in_flight(view.process.snapshot), None)
 
 
-def _buffers(snapshot: Snapshot, item: Collective) -> Iterator[Storage]:
+def _buffers(storages: StorageTable, item: Collective) -> Iterator[Storage]:
     """All lives of storages that the collective's tensors may have been in."""
     for addr in {item.buffer_addr, item.output_addr}:
         if addr:
-            yield from (storage for storage in snapshot.storages.around(addr) if covers(storage, addr))
+            yield from (storage for storage in storages.around(addr) if covers(storage, addr))
 
 
 def _went_meanwhile(storage: Storage, item: Collective) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer.blackbox.note_codes import COLLECTIVES_HOOK, NoteCode
-from pytracer.decode.types.snapshot import Collective, Group, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Group, Job, Process
 
 UNFINISHED = ("scheduled", "started", "failed")
 FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")
@@ -185,15 +184,7 @@ def records_collectives(process: Process) -> bool:
     """Whether the absence of a collective is evidence: the hook is installed, and the recording is not damaged."""
     snapshot = process.snapshot
     seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
-    return (seen or bool(snapshot.versions.torch)) and not lacks_collectives(snapshot) and not snapshot.damage
-
-
-def lacks_collectives(snapshot: Snapshot) -> bool:
-    """Whether the hook that records collectives is known not to be installed."""
-    return any(
-        note.code == NoteCode.TORCH_HOOKS or (note.code == NoteCode.HOOK and note.subject == COLLECTIVES_HOOK)
-        for note in snapshot.notes
-    )
+    return (seen or bool(snapshot.versions.torch)) and not snapshot.lacks_collectives and not snapshot.damage
 
 
 def ended_by_peer_error(process: Process, item: Collective) -> bool:

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.cuda_errors import cuda_error
 from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
-from pytracer.analyze.timeline.order import Absence, left_ns
+from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
@@ -177,7 +177,7 @@ class Followers:
     def _cleanup(self, death: Death) -> Following | None:
         if not death.cleanup:
             return None
-        left = left_ns(death.view.process.snapshot)
+        left = death.view.process.snapshot.left_mono_ns
         cause = next((o for o in self._others(death) if not o.cleanup and o.surely_before(death)), None)
         if cause is None or left is None:
             return None

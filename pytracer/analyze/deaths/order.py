@@ -13,8 +13,7 @@ from dataclasses import replace
 from pytracer._text import list_words, ranks_words, time_words
 from pytracer.analyze.deaths.consequences import PROMPT, Followers, Tree, mentions_lost_peer, peer_gone, subject
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
-from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.timeline.order import Absence, absences, left_ns
+from pytracer.analyze.timeline.order import Absence, absences
 from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
 
 __all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]
@@ -22,19 +21,19 @@ __all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 
 
-def find_deaths(views: Sequence[ProcessView], clock: RunClock) -> tuple[Death, ...]:
+def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     """Every death that matters, judged, the cause first and the rest in order of time.
 
     Left out are helpers that end as part of normal work: a subprocess with a nonzero status, or one stopped by a
     signal, whose parent went on to succeed. A rank that ended well counts when others waited for it.
     """
-    deaths = [death for view in views if (death := _death(view, clock)) is not None]
+    deaths = [death for view in views if (death := _death(view)) is not None]
     if not deaths:
         return ()
     tree = Tree(views)
     deaths = [death for death in deaths if _matters(death, deaths, tree)]
     missing = absences((view.index, view.process) for view in views if view.process.role == "rank")
-    deaths += _early_leavers(views, deaths, missing, clock)
+    deaths += _early_leavers(views, deaths, missing)
     followers = Followers(deaths, tree, missing)
     judged = [
         replace(death, primary=False, kind=follows.kind, why=follows.why)
@@ -54,14 +53,14 @@ def is_interrupt(view: ProcessView) -> bool:
     return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
 
 
-def _death(view: ProcessView, clock: RunClock) -> Death | None:
+def _death(view: ProcessView) -> Death | None:
     process = view.process
     if process.status_kind == "running" or (process.status_kind == "exited" and not process.exit_code):
         return None
-    return _as_death(view, clock, *_nature(view))
+    return _as_death(view, *_nature(view))
 
 
-def _as_death(view: ProcessView, clock: RunClock, nature: str, what: str) -> Death:
+def _as_death(view: ProcessView, nature: str, what: str) -> Death:
     process, snapshot = view.process, view.process.snapshot
     exact: int | None = None
     if view.raised:
@@ -72,15 +71,15 @@ def _as_death(view: ProcessView, clock: RunClock, nature: str, what: str) -> Dea
         exact = snapshot.exit_mono_ns
     early = exact if exact is not None else max(snapshot.created_mono_ns, snapshot.last_mono_ns or 0)
     late = exact if exact is not None else process.ended_mono_ns
-    left = left_ns(snapshot)
+    left = snapshot.left_mono_ns
     return Death(
         view=view,
         nature=nature,
         what=what,
-        early_ns=clock.relative(snapshot, early),
-        late_ns=clock.relative(snapshot, late),
+        early_ns=view.clock.relative(early),
+        late_ns=view.clock.relative(late),
         boot=snapshot.boot_id,
-        error_ns=clock.error_ns(snapshot),
+        error_ns=view.clock.error_ns,
         lost_peer=mentions_lost_peer(view),
         cleanup=left is not None and left < early,
     )
@@ -119,16 +118,14 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     return any(other.view.index == parent.index for other in deaths)
 
 
-def _early_leavers(
-    views: Sequence[ProcessView], deaths: Sequence[Death], missing: Sequence[Absence], clock: RunClock
-) -> list[Death]:
+def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missing: Sequence[Absence]) -> list[Death]:
     """Ranks that ended with status 0 while others waited for them in a collective, and died of that."""
     complaining = {death.view.index for death in deaths if death.lost_peer}
     found = {i for absence in missing if complaining.intersection(absence.waiting) for i in absence.absent}
     by_index = {view.index: view for view in views}
     gone = (by_index[i] for i in sorted(found))
     return [
-        _as_death(view, clock, "left", "exit status 0")
+        _as_death(view, "left", "exit status 0")
         for view in gone
         if view.process.status_kind == "exited" and view.process.exit_code == 0
     ]
@@ -146,7 +143,7 @@ def _as_leaver(death: Death, came_first: dict[int, Absence], views: Sequence[Pro
 
 
 def _had_left(death: Death) -> bool:
-    return left_ns(death.view.process.snapshot) is not None
+    return death.view.process.snapshot.left_mono_ns is not None
 
 
 def _absence_words(absence: Absence, views: Sequence[ProcessView]) -> str:

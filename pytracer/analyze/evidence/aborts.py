@@ -9,7 +9,6 @@ from pytracer.analyze.evidence.native_stack import functions, own_frames
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types import journal
-from pytracer.decode.types.journal import select
 
 PLUMBING = (
     "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr",
@@ -78,7 +77,7 @@ def cpp_exception(view: ProcessView) -> CppException | None:
     exception = view.exception
     if exception is not None and exception.language == "C++":
         return CppException(exception.type, exception.message or None)
-    facts = select(view.process.snapshot.facts, journal.CppException)
+    facts = view.process.snapshot.recorded(journal.CppException)
     own = [fact.data for fact in facts if view.crash and fact.data.tid == view.crash.tid]
     return CppException(None, None) if own and not own[-1].type else None
 

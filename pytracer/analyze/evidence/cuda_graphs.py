@@ -10,28 +10,28 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
-from pytracer.decode.types.snapshot import CallSite, Snapshot, Storage
+from pytracer.decode.types.snapshot import CallSite, Storage
 from pytracer.report import job as r
 
 
-def graph_reports(space: AddressSpace, clock: RunClock) -> list[r.CudaGraph] | None:
+def graph_reports(space: AddressSpace, clock: ProcessClock) -> list[r.CudaGraph] | None:
     """All captures; None where no CUDA graph was captured."""
     found = [_report(space, graph, clock) for graph in space.snapshot.cuda_graphs]
     return found or None
 
 
-def graph_use(snapshot: Snapshot, place: Place | None, clock: RunClock) -> r.CudaGraphUse | None:
+def graph_use(graphs: Sequence[CudaGraph], place: Place | None, clock: ProcessClock) -> r.CudaGraphUse | None:
     """How a CUDA graph used the memory at an address of a device: as an input of its own, or from its pool."""
     if place is None or place.kind != "device-memory":
         return None
-    for graph in reversed(snapshot.cuda_graphs):
+    for graph in reversed(graphs):
         item = next((item for item in graph.inputs if item.base <= place.addr < item.base + item.nbytes), None)
         if item is not None:
-            return _use(snapshot, graph, clock, "static-input", _input_note(graph, item))
-    owner = _graph_of_pool(snapshot.cuda_graphs, pool_of(place), place.storage)
-    return _use(snapshot, owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
+            return _use(graph, clock, "static-input", _input_note(graph, item))
+    owner = _graph_of_pool(graphs, pool_of(place), place.storage)
+    return _use(owner, clock, "pool-memory", _pool_note(owner)) if owner is not None else None
 
 
 def pool_of(place: Place) -> Pool:
@@ -98,13 +98,13 @@ def _by(verb: str, site: CallSite) -> str:
     return f"{verb} by autograd node {site.node}" if site.node else f"{verb} at an unrecorded place"
 
 
-def _use(snapshot: Snapshot, graph: CudaGraph, clock: RunClock, role: str, note: str | None) -> r.CudaGraphUse:
+def _use(graph: CudaGraph, clock: ProcessClock, role: str, note: str | None) -> r.CudaGraphUse:
     frame = graph.captured_by.caller or graph.captured_by.python
     return r.CudaGraphUse(
         id=graph.number,
         name=graph.name,
         pool=pool_words(graph.pool),
-        captured_at=clock.relative(snapshot, graph.captured_ns),
+        captured_at=clock.relative(graph.captured_ns),
         captured_by=python_frame(frame) if frame else None,
         replays=graph.replays,
         role=role,
@@ -133,8 +133,7 @@ def pool_words(pool: Pool) -> str | None:
     return None if pool == DEFAULT_POOL else f"({pool[0]}, {pool[1]})"
 
 
-def _report(space: AddressSpace, graph: CudaGraph, clock: RunClock) -> r.CudaGraph:
-    snapshot = space.snapshot
+def _report(space: AddressSpace, graph: CudaGraph, clock: ProcessClock) -> r.CudaGraph:
     frame = graph.captured_by.caller or graph.captured_by.python
     return r.CudaGraph(
         id=graph.number,
@@ -142,10 +141,10 @@ def _report(space: AddressSpace, graph: CudaGraph, clock: RunClock) -> r.CudaGra
         device=f"cuda:{graph.device}",
         pool=pool_words(graph.pool),
         state=graph.state,
-        captured_at=clock.relative(snapshot, graph.captured_ns),
+        captured_at=clock.relative(graph.captured_ns),
         captured_by=python_frame(frame) if frame else None,
         replays=graph.replays,
-        last_replay=clock.relative(snapshot, graph.replayed_ns),
+        last_replay=clock.relative(graph.replayed_ns),
         inputs=len(graph.inputs),
         unknown_inputs=graph.inputs_dropped,
         collectives=graph.collectives,

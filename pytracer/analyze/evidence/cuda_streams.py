@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import CudaStream
 from pytracer.decode.types.records import Node
-from pytracer.decode.types.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Event
 from pytracer.report import job as r
 
 _WITH_STREAM = ("NODE", "OP", "RANGE_BEGIN", "RANGE_END")
 
 
-def stream_reports(snapshot: Snapshot, clock: RunClock) -> list[r.CudaStream] | None:
+def stream_reports(streams: Sequence[CudaStream], clock: ProcessClock) -> list[r.CudaStream] | None:
     """All that the program used; None without CUDA."""
     found = [
         r.CudaStream(
             device=f"cuda:{item.device}",
             stream=hex_addr(item.stream),
             state=item.state,
-            since=clock.relative(snapshot, item.since_ns),
-            asked=clock.relative(snapshot, item.asked_ns),
+            since=clock.relative(item.since_ns),
+            asked=clock.relative(item.asked_ns),
             error=item.error,
         )
-        for item in snapshot.cuda_streams
+        for item in streams
     ]
     return found or None
 
 
-def current_stream(snapshot: Snapshot, tid: int | None) -> r.CurrentStream | None:
+def current_stream(events: Sequence[Event], tid: int | None) -> r.CurrentStream | None:
     """The current CUDA stream of a thread's last record; without one, of any thread's."""
     found = [
         (event, event.data)
-        for event in snapshot.events
+        for event in events
         if event.kind in _WITH_STREAM and isinstance(event.data, Node) and event.data.device is not None
     ]
     own = [item for item in found if item[0].tid == tid]

@@ -12,7 +12,7 @@ from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
 from pytracer.analyze.known.versions import in_range
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Snapshot
+from pytracer.decode.types.snapshot import Process
 from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 _CITED = re.compile(r"[\w.-]+/[\w.-]+#\d+")
@@ -103,7 +103,7 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
         return False
     if facts.world_size is not None and (process.world_size or 0) < facts.world_size:
         return False
-    if facts.process_group not in (None, _process_group(snapshot)):
+    if facts.process_group not in (None, _process_group(process)):
         return False
     if facts.finalizing is not None and facts.finalizing != _finalizing(view):
         return False
@@ -111,8 +111,9 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
     return all(re.search(value, variables.get(name, "")) for name, value in facts.environment.items())
 
 
-def _process_group(snapshot: Snapshot) -> str | None:
+def _process_group(process: Process) -> str | None:
     """Whether there was one; None when torch, which would have told, was not seen."""
+    snapshot = process.snapshot
     if snapshot.rank is not None and snapshot.rank.left:
         return "left"
     if snapshot.groups or snapshot.collectives or (snapshot.rank is not None and snapshot.rank.backend):

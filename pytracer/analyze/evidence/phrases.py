@@ -7,7 +7,6 @@ from typing import Literal
 
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
-from pytracer.analyze.collectives.matching import lacks_collectives
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
@@ -113,7 +112,7 @@ def collective_state(call: LastCollective, sentence: str) -> Evidence:
 def _records_collectives(view: ProcessView) -> bool:
     """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
     snapshot = view.process.snapshot
-    silent = bool(snapshot.versions.torch) and not lacks_collectives(snapshot)
+    silent = bool(snapshot.versions.torch) and not snapshot.lacks_collectives
     return view.last_collective is not None or silent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytracer.decode.types.journal import SeenSignal, select
+from pytracer.decode.types.journal import SeenSignal
 from pytracer.decode.types.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
     """
     return [
         Sent(fact.data.signal, fact.data.code, fact.data.sender_pid, fact.data.sender_command, fact.mono_ns)
-        for fact in select(snapshot.facts, SeenSignal)
+        for fact in snapshot.recorded(SeenSignal)
         if fact.mono_ns >= snapshot.created_mono_ns and number in (None, fact.data.signal)
     ]
 

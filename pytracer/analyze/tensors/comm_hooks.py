@@ -6,22 +6,27 @@ from a callback of a hook, on a thread of the backend: those are matched by size
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import cached_property
+from itertools import accumulate
+
 from pytracer.analyze.tensors.ddp import DdpBuckets
-from pytracer.analyze.tensors.journal import lived_at
+from pytracer.analyze.tensors.journal import ByAddress, lived_at
 from pytracer.analyze.tensors.scopes import HookCall, hook_call, joined_module
-from pytracer.decode.types.journal import Hook, select
+from pytracer.decode.types.journal import Hook
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 _HALF = ("float16", "bfloat16")
 _FLOAT32_BYTES = 4
+CalledTensor = tuple[Collective, bool]  # a tensor of a collective: its first output, else its first input
 
 
 class CommHooks:
     """The communication hooks of one process. `hooks`: by DDP module; None is one whose name was not known yet."""
 
-    def __init__(self, snapshot: Snapshot, ddp: DdpBuckets) -> None:
-        self._snapshot, self._ddp = snapshot, ddp
-        self.hooks: dict[str | None, str] = {fact.data.module: fact.data.hook for fact in select(snapshot.facts, Hook)}
+    def __init__(self, snapshot: Snapshot, ddp: DdpBuckets, tensors: ByAddress[CalledTensor]) -> None:
+        self._collectives, self._ddp, self._tensors = snapshot.collectives, ddp, tensors
+        self.hooks: dict[str | None, str] = {fact.data.module: fact.data.hook for fact in snapshot.recorded(Hook)}
 
     def sent_for(self, item: Collective) -> tuple[tuple[str, ...], int | None]:
         """Names of what a collective sends in place of a bucket, and the index of that bucket."""
@@ -43,12 +48,11 @@ class CommHooks:
 
     def sent_from_storage(self, storage: Storage) -> str | None:
         """What a collective sent from one allocation lifetime of a storage, if that was not the bucket itself."""
-        for item in reversed(self._snapshot.collectives):
-            start = item.buffer_addr
-            if start is None or item.epoch is None or not storage.base <= start < storage.base + max(storage.nbytes, 1):
+        for item, is_output in reversed(self._tensors.within(storage)):
+            if is_output or item.epoch is None or not lived_at(storage, item.epoch):
                 continue
             names, _ = self.sent_for(item)
-            if names and lived_at(storage, item.epoch):
+            if names:
                 return names[0]
         return None
 
@@ -67,14 +71,18 @@ class CommHooks:
         """From a thread without any line of the program's, after the hook of a module that has one bucket only."""
         if item.caller is not None:
             return None
-        last: HookCall | None = None
-        for earlier in self._snapshot.collectives:
-            if earlier.number >= item.number:
-                break
-            call = hook_call(earlier.scope)
-            last = call or last
-            if earlier.scope is None and earlier.caller is not None:  # the program's own: the backward is over
-                last = None
+        numbers, calls = self._called_before
+        last = calls[bisect_left(numbers, item.number)]
         if last is None or len(self._ddp.before(last.module, item.scheduled_ns)) != 1:
             return None  # the callback's bucket is unknown
         return last
+
+    @cached_property
+    def _called_before(self) -> tuple[list[int], list[HookCall | None]]:
+        """The highest number up to each collective, and the last call of a hook before each, and after all of them."""
+        numbers = list(accumulate((item.number for item in self._collectives), max))
+        calls: list[HookCall | None] = [None]
+        for item in self._collectives:
+            over = item.scope is None and item.caller is not None  # the program's own: the backward is over
+            calls.append(None if over else hook_call(item.scope) or calls[-1])
+        return numbers, calls

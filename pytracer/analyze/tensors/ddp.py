@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer.analyze.address_space.address_info import BucketLife
-from pytracer.analyze.tensors.journal import facts_of_life
-from pytracer.decode.types.journal import Bucket, Buckets, Fact, select
-from pytracer.decode.types.snapshot import CallSite, Moment, Snapshot, Storage
+from pytracer.analyze.tensors.journal import ByAddress, Lives
+from pytracer.decode.types.journal import Bucket, Buckets, Fact
+from pytracer.decode.types.snapshot import CallSite, Moment, Storage
 
 _MOST_LAYOUTS = 1024  # DDP makes two for a model
 
@@ -13,10 +15,18 @@ _MOST_LAYOUTS = 1024  # DDP makes two for a model
 class DdpBuckets:
     """The layouts of DDP's buckets that one process recorded."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, recorded: Sequence[Fact[Buckets]], lives: Lives) -> None:
+        self._recorded, self._lives = recorded, lives
         # The latest of all models: each of them is compared with the others.
-        self._layouts = list(select(snapshot.facts, Buckets))[-_MOST_LAYOUTS:]
+        self._layouts = recorded[-_MOST_LAYOUTS:]
+        # Of several buckets of one layout in a storage, the first one counts.
+        self._by_addr = ByAddress(
+            (bucket.addr, (fact, bucket)) for fact in recorded for bucket in reversed(fact.data.buckets)
+        )
+
+    def last_layouts(self) -> list[Buckets]:
+        """The last layout of each DDP module, in the order in which the modules were first recorded."""
+        return list({fact.data.module: fact.data for fact in self._recorded}.values())
 
     def at(self, addr: int, mono_ns: int | None) -> BucketLife | None:
         """The DDP bucket at `addr` at `mono_ns`, by the last layout recorded before it."""
@@ -40,10 +50,9 @@ class DdpBuckets:
 
     def of_storage(self, storage: Storage, addr: int) -> BucketLife | None:
         """The DDP bucket that a storage was, by the last layout recorded during its allocation lifetime."""
-        for fact in reversed(list(facts_of_life(self._snapshot, Buckets, storage))):
-            for bucket in fact.data.buckets:
-                if storage.base <= bucket.addr < storage.base + max(storage.nbytes, 1):
-                    return _bucket_life(fact, bucket, addr, self._layouts)
+        for fact, bucket in reversed(self._by_addr.within(storage)):
+            if self._lives.include(storage, fact.epoch):
+                return _bucket_life(fact, bucket, addr, self._layouts)
         return None
 
     def forgotten(self, addr: int) -> tuple[Storage, str] | None:
@@ -73,7 +82,7 @@ class DdpBuckets:
         return None
 
 
-def _bucket_life(fact: Fact[Buckets], bucket: Bucket, addr: int, layouts: list[Fact[Buckets]]) -> BucketLife:
+def _bucket_life(fact: Fact[Buckets], bucket: Bucket, addr: int, layouts: Sequence[Fact[Buckets]]) -> BucketLife:
     """A bucket of a BUCKETS entry, with the parameter at `addr`, and whether any of `layouts` replaced it."""
     module, generation = fact.data.module, fact.data.generation
     offset = addr - bucket.addr

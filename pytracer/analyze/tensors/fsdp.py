@@ -6,7 +6,11 @@ of the storage only: FSDP frees and allocates its buffers in every step, and the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
 from pytracer.analyze.address_space.address_info import UnitLife
+from pytracer.analyze.tensors.comm_hooks import CalledTensor
 from pytracer.analyze.tensors.fsdp_units import (
     Spot,
     spot_in_full,
@@ -15,21 +19,25 @@ from pytracer.analyze.tensors.fsdp_units import (
     units,
     units_of_step,
 )
-from pytracer.analyze.tensors.journal import facts_of_life, lived_at
+from pytracer.analyze.tensors.journal import ByAddress, Lives, lived_at
 from pytracer.analyze.tensors.scopes import UnitStep, unit_step
-from pytracer.decode.types.journal import Unit
+from pytracer.decode.types.journal import Fact, Unit, UnitParameter
 from pytracer.decode.types.snapshot import Collective, ScopedTensor, Snapshot, Storage
 
 _ROLES = {"unsharded_parameter": "unsharded-parameter", "unsharded_gradient": "unsharded-gradient"}
 _NO_UNIT = UnitStep("", "", None)
+_Key = tuple[str, str, int]  # module, name and size of the group
+_Unsharding = tuple[UnitStep, int, int]  # with address and epoch
 
 
 class FsdpUses:
     """What the FSDP units of one process used its storages for."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._units = units(snapshot.facts)
+    def __init__(self, snapshot: Snapshot, lives: Lives, tensors: ByAddress[CalledTensor]) -> None:
+        self._snapshot, self._lives, self._called = snapshot, lives, tensors
+        self._units = units(snapshot.recorded(Unit))
+        self._scoped = ByAddress((item.addr, item) for item in snapshot.scoped_tensors)
+        self._shards = ByAddress(_shards(snapshot.recorded(Unit)))
         scoped = bool(snapshot.scoped_tensors) or any(unit_step(item.scope) for item in snapshot.collectives)
         self._is_used = bool(self._units) or scoped
 
@@ -48,8 +56,8 @@ class FsdpUses:
         return [(unit, self._state(unit)) for unit in self._units]
 
     def _tensor_of(self, storage: Storage, addr: int) -> UnitLife | None:
-        for item in reversed(self._snapshot.scoped_tensors):
-            if _holds(storage, item.addr) and lived_at(storage, item.epoch):
+        for item in reversed(self._scoped.within(storage)):
+            if lived_at(storage, item.epoch):
                 return self._life_of_tensor(item, addr)
         return None
 
@@ -75,21 +83,19 @@ class FsdpUses:
         )
 
     def _shard_of(self, storage: Storage, addr: int) -> UnitLife | None:
-        for fact in reversed(list(facts_of_life(self._snapshot, Unit, storage))):
+        for fact, item in reversed(self._shards.within(storage)):
+            if not self._lives.include(storage, fact.epoch):
+                continue
             unit = fact.data
-            if unit.flat and _holds(storage, unit.shard_addr):
-                element = (addr - unit.shard_addr) // max(unit.shard_itemsize, 1)
+            if item is None:
+                element, inside = divmod(addr - unit.shard_addr, max(unit.shard_itemsize, 1))
                 spot = spot_in_shard(unit, element, unit.shard_rank)
-                inside = (addr - unit.shard_addr) % max(unit.shard_itemsize, 1)
                 return self._shard_life(
                     unit, "local-flat-shard", unit.shard_addr, unit.shard_itemsize, addr, spot, inside
                 )
-            for item in unit.parameters:
-                if not unit.flat and item.addr and _holds(storage, item.addr):
-                    offset = addr - item.addr
-                    spot = Spot(item.fqn, offset // max(item.itemsize, 1), unit.shard_rank)
-                    inside = offset % max(item.itemsize, 1)
-                    return self._shard_life(unit, "local-shard", item.addr, item.itemsize, addr, spot, inside)
+            element, inside = divmod(addr - item.addr, max(item.itemsize, 1))
+            spot = Spot(item.fqn, element, unit.shard_rank)
+            return self._shard_life(unit, "local-shard", item.addr, item.itemsize, addr, spot, inside)
         return None
 
     def _shard_life(
@@ -111,15 +117,11 @@ class FsdpUses:
         )
 
     def _buffer_of(self, storage: Storage, addr: int) -> UnitLife | None:
-        for item in reversed(self._snapshot.collectives):
-            if item.epoch is None or not lived_at(storage, item.epoch):
-                continue
-            for output in (True, False):
-                start = item.output_addr if output else item.buffer_addr
-                if start is not None and _holds(storage, start):
-                    life = self._use(item, output=output, addr=addr)
-                    if life is not None and life.what != "all-reduce-buffer":  # HSDP reduces a reduce-scatter's output
-                        return life
+        for item, is_output in reversed(self._called.within(storage)):
+            if item.epoch is not None and lived_at(storage, item.epoch):
+                life = self._use(item, output=is_output, addr=addr)
+                if life is not None and life.what != "all-reduce-buffer":  # HSDP reduces a reduce-scatter's output
+                    return life
         return None
 
     def _use(self, item: Collective, *, output: bool, addr: int | None) -> UnitLife | None:
@@ -154,7 +156,7 @@ class FsdpUses:
         """By the storages of the last unsharded parameters that were seen: FSDP resizes them to zero when it shards."""
         if self._snapshot.light or not self._snapshot.storages:
             return None
-        found = self._last_unsharded(unit)
+        found = self._last_unsharded.get(_key(unit)) if unit in self._units else None
         if found is None:
             return None
         addr, epoch = found
@@ -165,19 +167,47 @@ class FsdpUses:
         )
         return "unsharded" if live else "sharded"
 
-    def _last_unsharded(self, unit: Unit) -> tuple[int, int] | None:
-        """Address and epoch; None if another root has a unit of that name: the owner is unknown."""
-        if unit.flat:
-            for item in reversed(self._snapshot.collectives):
-                step = unit_step(item.scope) if item.op.startswith("all_gather") else None
-                if step is not None and item.output_addr and item.epoch and unit in units_of_step(self._units, step):
-                    return (item.output_addr, item.epoch) if len(units_of_step(self._units, step)) == 1 else None
-            return None
+    @cached_property
+    def _last_unsharded(self) -> dict[_Key, tuple[int, int] | None]:
+        """Address and epoch by unit; None if another root has a unit of that name: the owner is unknown."""
+        found: dict[_Key, tuple[int, int] | None] = {}
+        for is_flat, steps in ((True, self._gathered()), (False, self._unsharded())):
+            missing = {_key(unit) for unit in self._units if unit.flat == is_flat}
+            while missing and (seen := next(steps, None)) is not None:
+                step, addr, epoch = seen
+                owners = units_of_step(self._units, step)
+                for key in missing.intersection(map(_key, owners)):
+                    found[key] = (addr, epoch) if len(owners) == 1 else None
+                    missing.remove(key)
+        return found
+
+    def _gathered(self) -> Iterator[_Unsharding]:
+        """All-gathers into flat parameters, the latest first."""
+        for item in reversed(self._snapshot.collectives):
+            step = unit_step(item.scope) if item.op.startswith("all_gather") else None
+            if step is not None and item.output_addr and item.epoch:
+                yield step, item.output_addr, item.epoch
+
+    def _unsharded(self) -> Iterator[_Unsharding]:
+        """Parameters as FSDP made them, the latest first."""
         for tensor in reversed(self._snapshot.scoped_tensors):
             step = unit_step(tensor.scope) if tensor.role == "unsharded_parameter" else None
-            if step is not None and unit in units_of_step(self._units, step):
-                return (tensor.addr, tensor.epoch) if len(units_of_step(self._units, step)) == 1 else None
-        return None
+            if step is not None:
+                yield step, tensor.addr, tensor.epoch
+
+
+def _key(unit: Unit) -> _Key:
+    return unit.module, unit.fqn, unit.world_size
+
+
+def _shards(recorded: Iterable[Fact[Unit]]) -> Iterator[tuple[int, tuple[Fact[Unit], UnitParameter | None]]]:
+    """The local shards of units: the flat one, or one for each parameter, of which the first in a storage counts."""
+    for fact in recorded:
+        unit = fact.data
+        if unit.flat:
+            yield unit.shard_addr, (fact, None)
+        else:
+            yield from ((item.addr, (fact, item)) for item in reversed(unit.parameters) if item.addr)
 
 
 def _holds(storage: Storage, addr: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer.analyze.tensors.scopes import UnitStep
-from pytracer.decode.types.journal import AnyFact, Unit, select
+from pytracer.decode.types.journal import Fact, Unit
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Spot:
     rank: int | None = None
 
 
-def units(facts: Iterable[AnyFact]) -> list[Unit]:
+def units(recorded: Iterable[Fact[Unit]]) -> list[Unit]:
     """The last state of every unit, in the order in which they were first noted."""
     last: dict[tuple[object, ...], Unit] = {}
-    for fact in select(facts, Unit):
+    for fact in recorded:
         last[fact.data.module, fact.data.fqn, fact.data.world_size] = fact.data
     return list(last.values())
 

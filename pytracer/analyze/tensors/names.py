@@ -7,6 +7,8 @@ before, they were recorded when tensors were registered, moved or loaded, and af
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain
 
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.decode.types.snapshot import NamedTensor, Snapshot, Storage
@@ -33,24 +35,34 @@ class TensorNames:
 
     def with_name(self, name: str) -> list[NamedTensor]:
         """All storages that the tensor of this name had, as far as they are known."""
-        return [item for items in self._snapshot.named.values() for item in items if item.name == name]
+        return self._by_name.get(name, [])
 
     def report(self, storage: Storage, addr: int) -> list[r.NamedTensor]:
         """The same for the report."""
         here, others = self.of_storage(storage, addr)
-        last = max(
-            (i.epoch for items in self._snapshot.named.values() for i in items if i.role in _LOOKED_AT), default=0
-        )
         looked = self._snapshot.crash is not None and "NAMES" in self._snapshot.crash.steps_done
         return [
             r.NamedTensor(
                 name=item.name,
                 role=item.role,
                 offset_bytes=addr - item.addr if item in here else None,
-                how="handler" if looked and item.role in _LOOKED_AT and item.epoch == last else "recorded",
+                how="handler" if looked and item.role in _LOOKED_AT and item.epoch == self._last_epoch else "recorded",
             )
             for item in [*here, *others][:MOST_NAMES]
         ]
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[NamedTensor]]:
+        found: dict[str, list[NamedTensor]] = {}
+        for item in chain.from_iterable(self._snapshot.named.values()):
+            found.setdefault(item.name, []).append(item)
+        return found
+
+    @cached_property
+    def _last_epoch(self) -> int:
+        """When the names were read last."""
+        items = chain.from_iterable(self._snapshot.named.values())
+        return max((item.epoch for item in items if item.role in _LOOKED_AT), default=0)
 
     def _of_life(self, storage: Storage) -> Iterator[NamedTensor]:
         for item in self._snapshot.named.get(storage.base, ()):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import BucketLife
-from pytracer.analyze.tensors.comm_hooks import CommHooks
+from pytracer.analyze.tensors.comm_hooks import CalledTensor, CommHooks
 from pytracer.analyze.tensors.ddp import DdpBuckets
 from pytracer.analyze.tensors.fsdp import FsdpUses
-from pytracer.analyze.tensors.journal import facts_of_life, lived_at
+from pytracer.analyze.tensors.journal import ByAddress, Lives, lived_at
 from pytracer.analyze.tensors.names import TensorNames
-from pytracer.decode.types.journal import Module
+from pytracer.decode.types.journal import Buckets, Module
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
 
@@ -26,14 +27,22 @@ class Buffer:
 
 
 class StorageUses:
-    """The uses of one process's storages, by what it recorded about each of its tensor libraries."""
+    """The uses of one process's storages, by what it recorded about each of its tensor libraries.
+
+    `called`: the tensors of its collectives.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self.ddp = DdpBuckets(snapshot)
-        self.fsdp = FsdpUses(snapshot)
-        self.hooks = CommHooks(snapshot, self.ddp)
+        self._lives = Lives(snapshot.storages)
+        self.called = ByAddress(_tensors(snapshot.collectives))
+        self.ddp = DdpBuckets(snapshot.recorded(Buckets), self._lives)
+        self.fsdp = FsdpUses(snapshot, self._lives, self.called)
+        self.hooks = CommHooks(snapshot, self.ddp, self.called)
         self.named = TensorNames(snapshot)
+        self._registered = ByAddress(
+            (tensor.addr or 0, (fact, tensor)) for fact in snapshot.recorded(Module) for tensor in fact.data.tensors
+        )
 
     def names_of(self, storage: Storage, addr: int) -> tuple[BucketLife | None, tuple[str, ...]]:
         """The names of a storage: its DDP bucket; all names: bucket, the tensor at `addr`, the rest."""
@@ -43,11 +52,9 @@ class StorageUses:
         first = (bucket.name if bucket else None, unit.name if unit else None, sent)
         at_addr: dict[str, None] = {name: None for name in first if name}
         others: dict[str, None] = {}
-        for fact in facts_of_life(self._snapshot, Module, storage):
-            for tensor in fact.data.tensors:
+        for fact, tensor in self._registered.within(storage):
+            if self._lives.include(storage, fact.epoch):
                 start, nbytes = tensor.addr or 0, tensor.nbytes or 0
-                if not storage.base <= start < storage.base + max(storage.nbytes, 1):
-                    continue
                 name = f"{tensor.role or 'tensor'} {tensor.fqn}"
                 (at_addr if start <= addr < start + max(nbytes, 1) else others).setdefault(name)
         here, there = self.named.of_storage(storage, addr)
@@ -82,6 +89,14 @@ class StorageUses:
         around = self._snapshot.storages.around(addr)
         holding = (item for item in around if item.base <= addr < item.base + max(item.nbytes, 1))
         return next((item for item in holding if lived_at(item, epoch)), None)
+
+
+def _tensors(collectives: Iterable[Collective]) -> Iterator[tuple[int, CalledTensor]]:
+    """The first input and the first output of each collective, by address."""
+    for item in collectives:
+        for addr, is_output in ((item.buffer_addr, False), (item.output_addr, True)):
+            if addr is not None:
+                yield addr, (item, is_output)
 
 
 def _plain(storage: Storage | None) -> str | None:

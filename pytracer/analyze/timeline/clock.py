@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pytracer.analyze.timeline.order import WALL_ERROR_NS, HostClock, host_clocks
 from pytracer.decode.types.snapshot import Job, Snapshot
 
 
 class RunClock:
-    """Converts CLOCK_MONOTONIC of any recording into ns since the run started."""
+    """The clock of a run, to which the clock of every recording is compared."""
 
     def __init__(self, job: Job) -> None:
         """Zero is the launcher's start, else the first recording's."""
@@ -23,18 +25,30 @@ class RunClock:
             self.start_wall_ns = first.created_wall_ns if first else 0
         self._hosts = host_clocks(job, self.boot_id)
 
-    def relative(self, snapshot: Snapshot, mono_ns: int | None) -> int | None:
-        """`mono_ns` of `snapshot`'s host as ns since the run started, right to `error_ns`; None stays None."""
-        return None if mono_ns is None else mono_ns + self.host(snapshot).offset_ns - self.start_mono_ns
+    def of(self, snapshot: Snapshot) -> ProcessClock:
+        """The clock of one recording."""
+        return ProcessClock(self._host(snapshot), self.start_mono_ns)
 
-    def error_ns(self, snapshot: Snapshot) -> int:
-        """How far times of this recording may differ from those of the run's own host; 0 on that host."""
-        return self.host(snapshot).error_ns
-
-    def host(self, snapshot: Snapshot) -> HostClock:
-        """The clock of the host of a recording."""
+    def _host(self, snapshot: Snapshot) -> HostClock:
         known = self._hosts.get(snapshot.boot_id)
         if known is not None:
             return known
         offset = snapshot.created_wall_ns - self.start_wall_ns + self.start_mono_ns - snapshot.created_mono_ns
         return HostClock(offset, WALL_ERROR_NS, "wall clock")
+
+
+@dataclass(frozen=True)
+class ProcessClock:
+    """Converts CLOCK_MONOTONIC of one recording into ns since the run started. `host`: the clock of its host."""
+
+    host: HostClock
+    start_mono_ns: int
+
+    def relative(self, mono_ns: int | None) -> int | None:
+        """`mono_ns` as ns since the run started, right to `error_ns`; None stays None."""
+        return None if mono_ns is None else mono_ns + self.host.offset_ns - self.start_mono_ns
+
+    @property
+    def error_ns(self) -> int:
+        """How far times of this recording may differ from those of the run's own host; 0 on that host."""
+        return self.host.error_ns

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pytracer.decode.types.journal import Rank, select
-from pytracer.decode.types.snapshot import Collective, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Job, Process
 
 WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
 _DRIFT = 500e-6  # the kernel slews a clock by at most 500 ppm (adjtimex(2)); doubts grow with the time since a proof
@@ -165,9 +164,3 @@ def _waits_in(item: Collective, newest: Collective) -> bool:
 
 def _last_of_groups(collectives: Sequence[Collective]) -> dict[str, Collective]:
     return {item.group: item for item in collectives if item.group is not None and not item.point_to_point}
-
-
-def left_ns(snapshot: Snapshot) -> int | None:
-    """When the process began to leave its job's process group, for good."""
-    own = [f for f in select(snapshot.facts, Rank) if f.mono_ns >= snapshot.created_mono_ns]
-    return own[-1].mono_ns if own and own[-1].data.left else None

@@ -25,7 +25,7 @@ from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
 from pytracer.decode.types.host_counters import SeenProcess, Usage
-from pytracer.decode.types.journal import Fact, Rank, UncaughtException, Wait, select
+from pytracer.decode.types.journal import Fact, Rank, UncaughtException, Wait
 from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Reporter, Snapshot, StatusKind
 
 SUFFIX = ".blackbox"
@@ -329,7 +329,7 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
 
     With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
     """
-    own = [f for f in select(s.facts, UncaughtException) if f.mono_ns >= s.created_mono_ns]
+    own = [f for f in s.recorded(UncaughtException) if f.mono_ns >= s.created_mono_ns]
     main = [f for f in own if f.data.thread in (None, "MainThread")]
     candidates = main or own
     top = next((f for f in reversed(candidates) if not f.data.on_its_way), None)
@@ -342,5 +342,5 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
 
 def _went_on(s: Snapshot, mono_ns: int) -> bool:
     """Whether the process worked with its peers after a moment: then an exception of that moment was caught."""
-    later = (f for f in select(s.facts, Rank) if f.mono_ns > mono_ns and not f.data.left)
+    later = (f for f in s.recorded(Rank) if f.mono_ns > mono_ns and not f.data.left)
     return any(later) or any((c.scheduled_ns or 0) > mono_ns for c in s.collectives)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
-from pytracer.decode.types.journal import Rank, select
+from pytracer.decode.types.journal import Rank
 from pytracer.decode.types.snapshot import Role, Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
@@ -120,7 +120,7 @@ def _birth(node: _Node) -> tuple[int, int]:
 
 
 def _own_rank(box: Snapshot) -> Rank | None:
-    own = [f.data for f in select(box.facts, Rank) if f.mono_ns >= box.created_mono_ns]
+    own = [f.data for f in box.recorded(Rank) if f.mono_ns >= box.created_mono_ns]
     return own[-1] if own else None
 
 

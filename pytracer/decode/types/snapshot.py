@@ -6,9 +6,12 @@ is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that hos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Literal, cast
 
+from pytracer.blackbox.note_codes import COLLECTIVES_HOOK, NoteCode
 from pytracer.decode.types.devices import (
     CudaGraph,
     CudaStream,
@@ -18,7 +21,7 @@ from pytracer.decode.types.devices import (
     OutOfMemory,
 )
 from pytracer.decode.types.host_counters import Usage, Witness
-from pytracer.decode.types.journal import AnyFact, Note, Rank, UncaughtException, Versions, Wait, select
+from pytracer.decode.types.journal import AnyFact, Fact, Note, P, Rank, UncaughtException, Versions, Wait
 from pytracer.decode.types.records import Record
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import CallSite as CallSite
@@ -463,7 +466,38 @@ class Snapshot:
     @property
     def notes(self) -> tuple[Note, ...]:
         """What the recorder noted about itself, oldest first."""
-        return tuple(fact.data for fact in select(self.facts, Note))
+        return tuple(fact.data for fact in self.recorded(Note))
+
+    def recorded(self, kind: type[P]) -> Sequence[Fact[P]]:
+        """The journal's entries of one kind, oldest first."""
+        return cast("Sequence[Fact[P]]", self._by_kind.get(kind, ()))
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[AnyFact]]:
+        found: dict[type, list[AnyFact]] = {}
+        for fact in self.facts:
+            found.setdefault(type(fact.data), []).append(fact)
+        return found
+
+    @cached_property
+    def left_mono_ns(self) -> int | None:
+        """When the process began to leave its job's process group, for good."""
+        own = [fact for fact in self.recorded(Rank) if fact.mono_ns >= self.created_mono_ns]
+        return own[-1].mono_ns if own and own[-1].data.left else None
+
+    @cached_property
+    def lacks_collectives(self) -> bool:
+        """Whether the hook that records collectives is known not to be installed."""
+        return any(
+            note.code == NoteCode.TORCH_HOOKS or (note.code == NoteCode.HOOK and note.subject == COLLECTIVES_HOOK)
+            for note in self.notes
+        )
+
+    def live_bytes(self, *, on_cpu: bool) -> int | None:
+        """Bytes of live storages on the CPU, or on devices; None if they were not read or not recorded."""
+        if self.light or (not on_cpu and not self.segments):
+            return None
+        return self.storages.live_bytes(on_cpu=on_cpu)
 
 
 @dataclass(frozen=True)

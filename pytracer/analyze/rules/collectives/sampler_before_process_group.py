@@ -20,7 +20,7 @@ from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.types.journal import Loader, select
+from pytracer.decode.types.journal import Loader
 
 _RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")
 _FILE = "data/distributed.py"
@@ -80,7 +80,7 @@ class SamplerBeforeProcessGroup:
 
 
 def _loaders(view: ProcessView) -> list[Loader]:
-    return [fact.data for fact in select(view.process.snapshot.facts, Loader)]
+    return [fact.data for fact in view.process.snapshot.recorded(Loader)]
 
 
 def _is_suspect(item: Loader) -> bool:

@@ -21,7 +21,7 @@ from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.types.journal import Buckets, Module, select
+from pytracer.decode.types.journal import Buckets, Module
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
@@ -103,13 +103,13 @@ def _unused(view: ProcessView) -> list[str]:
 
 def _parameters(view: ProcessView) -> list[list[str]]:
     """Of each DDP module, the parameters that take part in its buckets, in the order in which DDP counts them."""
-    facts = view.process.snapshot.facts
+    snapshot = view.process.snapshot
     in_buckets: dict[str, set[str]] = {}
-    for layout in select(facts, Buckets):
+    for layout in snapshot.recorded(Buckets):
         names = in_buckets.setdefault(layout.data.module, set())
         names.update(item.fqn for bucket in layout.data.buckets for item in bucket.parameters)
     found = []
-    for module in select(facts, Module):
+    for module in snapshot.recorded(Module):
         reduced = in_buckets.get(module.data.module, set())
         found.append([t.fqn for t in module.data.tensors if t.role == "parameter" and t.fqn in reduced])
     return found

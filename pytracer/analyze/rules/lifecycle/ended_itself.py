@@ -64,7 +64,7 @@ class EndedItself:
 
 
 def _judge(view: ProcessView) -> Judgement[_Call] | None:
-    if view.process.status_kind != "exited" or ending_in_mid_work(view.process.snapshot) is None:
+    if view.process.status_kind != "exited" or ending_in_mid_work(view.process.snapshot.ending) is None:
         return None
     return Judgement("exit", "certain", (view,), _call(view))
 

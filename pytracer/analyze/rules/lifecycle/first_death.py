@@ -82,7 +82,7 @@ def _evidence(death: Death) -> Evidence:
         pid=process.snapshot.pid,
         host=process.snapshot.host,
         time=death.late_ns,
-        state=death.kind,
+        state=death.kind.value if death.kind else None,
         text=death.what,
     )
 

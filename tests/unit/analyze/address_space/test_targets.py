@@ -27,8 +27,7 @@ MAPS = [
 def pointers(run: Path, box: Box, registers: dict[str, int], **crash: Any) -> dict[str | None, r.Pointer]:
     more = {"addr": 0x10, "native": s.NATIVE[:1], "mappings": MAPS, "stack": STACK, **crash}
     job = s.load(run, box.at(500).crash(registers={"rsp": SP, **registers}, **more))
-    clock = RunClock(job)
-    report = process_report(build_view(0, job.processes[0], clock), clock)
+    report = process_report(build_view(0, job.processes[0], RunClock(job)))
     return {item.register: item for item in report.pointers or []}
 
 

@@ -21,8 +21,7 @@ ABORT = {"signal": 6, "code": -6, "sender_pid": 101, "native": s.NATIVE[:1]}
 
 
 def process(job: Job) -> r.ProcessReport:
-    clock = RunClock(job)
-    return process_report(build_view(0, job.processes[0], clock), clock)
+    return process_report(build_view(0, job.processes[0], RunClock(job)))
 
 
 def report(run: Path, box: Box, **crash: Any) -> r.ProcessReport:

@@ -20,8 +20,7 @@ from tests.support.synth_threads import OtherThread
 
 
 def process(job: Job) -> r.ProcessReport:
-    clock = RunClock(job)
-    return process_report(build_view(0, job.processes[0], clock), clock)
+    return process_report(build_view(0, job.processes[0], RunClock(job)))
 
 
 def threads(run: Path, box: Box, **crash: Any) -> list[r.ThreadReport]:
@@ -49,12 +48,11 @@ def frames(*functions: str, image: str = "/x/libtorch_cpu.so") -> tuple[NativeFr
     ],
 )  # fmt: skip
 def test_kind_follows_from_name_and_first_functions(
-    name: str, has_python: bool, stack: tuple[NativeFrame, ...], kind: str, tmp_path: Path
+    name: str, has_python: bool, stack: tuple[NativeFrame, ...], kind: str
 ) -> None:
     """A Python thread that calls backward() or a parallel loop stays a Python thread."""
-    job = s.single(tmp_path)
-    assert thread_kind(job.processes[0].snapshot, 999, name, has_python, stack) == kind
-    assert thread_kind(job.processes[0].snapshot, 101, name, has_python, stack) == "main"
+    assert thread_kind(101, 999, name, has_python, stack) == kind
+    assert thread_kind(101, 101, name, has_python, stack) == "main"
 
 
 def test_crashed_thread_comes_first_then_the_main_one(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_signal_from_another_pid_namespace_is_sent(code: int, sender: int, natur
     """Its sender has no number here: SI_USER and pid 0."""
     job = s.load(run, Box(pid=101, ppid=99).at(500).crash(signal=6, code=code, sender_pid=sender))
     clock = RunClock(job)
-    (death,) = find_deaths([build_view(0, job.processes[0], clock)], clock)
+    (death,) = find_deaths([build_view(0, job.processes[0], clock)])
     assert death.nature == nature
 
 
@@ -148,7 +148,7 @@ def by_deaths_alone(job: Job) -> dict[int | None, tuple[bool | None, str | None]
     """Before the rules about collectives have their say."""
     clock = RunClock(job)
     views = [build_view(index, process, clock) for index, process in enumerate(job.processes)]
-    return {death.view.process.rank: (death.primary, death.why) for death in find_deaths(views, clock)}
+    return {death.view.process.rank: (death.primary, death.why) for death in find_deaths(views)}
 
 
 def of_rank(report: Report, number: int) -> tuple[bool | None, str]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.address_space.address_info import UnitLife
-from pytracer.analyze.tensors.fsdp import FsdpUses
 from pytracer.analyze.tensors.uses import StorageUses
 from pytracer.decode.recording.reader import read_box
 from tests.support.synth import Box
@@ -70,7 +69,7 @@ def test_unsharded_parameter_and_the_state_of_its_unit(tmp_path: Path, freed: bo
     assert found.state == state
     assert found.name == "unsharded parameter 0.weight of FSDP unit 0"
     snapshot = read_box(tmp_path / "node0.101.blackbox")
-    assert [(unit.fqn, at_end) for unit, at_end in FsdpUses(snapshot).states()] == [("0", state)]
+    assert [(unit.fqn, at_end) for unit, at_end in StorageUses(snapshot).fsdp.states()] == [("0", state)]
 
 
 def test_gradients_of_some_parameters_only_are_not_guessed(tmp_path: Path) -> None:

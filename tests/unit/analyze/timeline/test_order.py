@@ -52,8 +52,8 @@ def test_collectives_bound_the_offset_of_another_host(tmp_path: Path) -> None:
     )
     clock = RunClock(job)
     near, far = (process.snapshot for process in job.processes)
-    assert (clock.host(near).how, clock.host(far).how) == ("same clock", "collectives")
-    assert abs(clock.host(far).offset_ns + ahead) <= clock.error_ns(far) < 4 * MS
+    assert (clock.of(near).host.how, clock.of(far).host.how) == ("same clock", "collectives")
+    assert abs(clock.of(far).host.offset_ns + ahead) <= clock.of(far).error_ns < 4 * MS
 
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce", "send"])
@@ -61,7 +61,7 @@ def test_an_operation_that_some_finish_early_proves_nothing(op: str, tmp_path: P
     """The root of a broadcast is done before others have come."""
     job = load(tmp_path, meet(host_box(0), 1000, 1002, 1, op), meet(host_box(1), 1900, 1902, 1, op))
     clock = RunClock(job)
-    assert {clock.error_ns(process.snapshot) for process in job.processes} == {0, WALL_ERROR_NS}
+    assert {clock.of(process.snapshot).error_ns for process in job.processes} == {0, WALL_ERROR_NS}
 
 
 def test_bounds_that_contradict_each_other_are_not_used(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_bounds_that_contradict_each_other_are_not_used(tmp_path: Path) -> None:
     one = meet(meet(host_box(0), 1000, 1002, 1), 2000, 2002, 2)
     two = meet(meet(host_box(1), 1000, 1002, 1), 2500, 2502, 2)
     clock = RunClock(job := load(tmp_path, one, two))
-    assert {clock.host(process.snapshot).how for process in job.processes} == {"same clock", "wall clock"}
+    assert {clock.of(process.snapshot).host.how for process in job.processes} == {"same clock", "wall clock"}
 
 
 def test_doubt_grows_with_the_time_since_the_last_proof(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_doubt_grows_with_the_time_since_the_last_proof(tmp_path: Path) -> None:
         boxes = [meet(host_box(n), 1000, 1001, 1) for n in (0, 1)]
         meet(boxes[0], later, later + 1, 2, "all_reduce", "only here")
         clock = RunClock(job := load(tmp_path / name, *boxes))
-        found.append(max(clock.error_ns(process.snapshot) for process in job.processes))
+        found.append(max(clock.of(process.snapshot).error_ns for process in job.processes))
     assert found[0] < 3 * MS < 20 * MS < found[1]
 
 
@@ -117,12 +117,12 @@ def test_order_is_sound_and_has_no_contradiction(seed: int, tmp_path: Path) -> N
     clock = RunClock(job)
     base = next(offset for pid, offset in offsets.items() if clock.boot_id == boot_of(job, pid))
     for process in job.processes:
-        host = clock.host(process.snapshot)
+        host = clock.of(process.snapshot).host
         if host.how == "collectives":
             assert abs(host.offset_ns - (offsets[process.snapshot.pid] - base)) <= host.error_ns
-    if any(clock.host(process.snapshot).how == "wall clock" for process in job.processes):
+    if any(clock.of(process.snapshot).host.how == "wall clock" for process in job.processes):
         return  # no collective joins all hosts of this job, and their wall clocks lie: no order to check
-    deaths = find_deaths([build_view(i, process, clock) for i, process in enumerate(job.processes)], clock)
+    deaths = find_deaths([build_view(i, process, clock) for i, process in enumerate(job.processes)])
     assert len(deaths) == len(died)
     for a, b in permutations(deaths, 2):
         if a.surely_before(b):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.collectives.matching import lacks_collectives
 from pytracer.blackbox.note_codes import NoteCode, coded
 from pytracer.decode.recording.notes import note_of
 from pytracer.decode.recording.reader import read_box
@@ -58,4 +57,4 @@ def test_sentence_without_a_code_gets_it(sentence: str, code: NoteCode, subject:
 )
 def test_collectives_are_missed_by_the_code_of_a_note(payload: str, lacks: bool, tmp_path: Path) -> None:
     """An edited sentence changes nothing."""
-    assert lacks_collectives(read_box(Box().note(payload).write(tmp_path / "a.blackbox"))) is lacks
+    assert read_box(Box().note(payload).write(tmp_path / "a.blackbox")).lacks_collectives is lacks
