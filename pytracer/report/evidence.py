@@ -18,8 +18,7 @@ FactKind = Literal[
     "instruction",  #: the bytes or the text of the instruction
     "register-value",  #: the value of a register, or of a word in memory
     "thread-state",  #: what another thread did, or what this one lacks
-    "signal-sender",  #: the process that sent the signal
-    "sender-command",  #: its command line
+    "sender-command",  #: the command line of the process that sent the signal
     # Code
     "python-line",  #: the Python line that was executing
     "source-line",  #: the text of a line
@@ -28,7 +27,6 @@ FactKind = Literal[
     "stack-bounds",  #: the address, the stack pointer and the thread's stack
     "exception",  #: the exception that reached the top of the program
     "printed",  #: what the C library printed before abort()
-    "log-line",  #: another line that was printed or logged
     # Memory
     "storage",  #: the storage of the address, or beside it
     "storage-lifetime",  #: earlier owners of the same memory
@@ -53,6 +51,7 @@ FactKind = Literal[
     "collective-call",  #: what ranks called
     "call-site",  #: a line, and how often ranks called a collective from it
     "process-group",  #: a process group, its ranks and backend
+    "data-loader",  #: a DataLoader and its sampler
     "rank-state",  #: what a rank did meanwhile
     "death",  #: the death of a process, in the order of deaths
     "exit-status",  #: how a process ended
@@ -76,7 +75,6 @@ FactKind = Literal[
     "library",  #: a loaded library
     "environment",  #: an environment variable
     "known-crash",  #: a known crash whose facts all hold
-    "other",
 ]
 
 
@@ -122,6 +120,7 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     state: str | None = None  #: e.g. of the collective or the storage
     call: str | None = None  #: as in `MismatchVariant`
     count: int | None = None
+    counts: list[int] | None = None  #: of each of `ranks`
     limit: int | None = None  #: what `count` or `nbytes` may reach
     device: str | None = None
     stream: str | None = None
@@ -130,7 +129,7 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     variable: str | None = None  #: of the environment
     command: list[str] | None = None
     text: str | None = None  #: quoted: a message, a line of a log or of source
-    id: str | None = None  #: of a known crash or library; type of an exception; name of a program
+    id: str | None = None  #: of a known crash or library; type of an exception; name of a program or sampler
     result: str | None = None  #: of a search: "found", "not found" or "not readable"
 
 

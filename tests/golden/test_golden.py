@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from pytracer.report.job import Report
 from tests.golden.reports import GOLDEN, report_of, unpacked
-from tests.support.report_schema import validate
+from tests.support.report_schema import check_facts, validate
 
 ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
@@ -22,9 +24,11 @@ def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, t
     are left out of the comparison.
     """
     expected = json.loads(archive.with_suffix("").with_suffix(".json").read_text(encoding="utf-8"))
-    found = json.loads(report_of(unpacked(archive, tmp_path)))
+    text = report_of(unpacked(archive, tmp_path))
+    found = json.loads(text)
     assert _as_known_by(expected, found) == expected
     validate(found)
+    check_facts(msgspec.json.decode(text, type=Report))
 
 
 def _as_known_by(older: Any, today: Any) -> Any:

@@ -13,6 +13,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import Evidence
 
 _TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
@@ -94,7 +95,7 @@ def _stood(view: ProcessView) -> bool:
     return ended is not None and last is not None and ended - last >= STOOD_NS
 
 
-def last_seen(view: ProcessView) -> str:
+def last_seen(view: ProcessView) -> Evidence:
     """The last collective of a process, and where its Python code was when it ended."""
     items = view.process.snapshot.collectives
     rank = view.process.rank
@@ -102,7 +103,35 @@ def last_seen(view: ProcessView) -> str:
     if items:
         words = f"rank {rank} was last seen in {_name(items[-1])}{at_place(items[-1])}, {items[-1].state}"
     frame = view.python_frame
-    return f"{words}; when it ended, its Python code was at {place_words(frame)}" if frame is not None else words
+    if frame is not None:
+        words += f"; when it ended, its Python code was at {place_words(frame)}"
+    last = items[-1] if items else None
+    return Evidence(
+        "rank-state",
+        words,
+        rank=rank,
+        pid=view.process.snapshot.pid,
+        group=last.group if last is not None else None,
+        op=last.op if last is not None else None,
+        sequence_nr=last.sequence_nr if last is not None else None,
+        state=last.state if last is not None else None,
+        python=frame,
+    )
+
+
+def wait_evidence(wait: Wait) -> Evidence:
+    """Who waits, in what."""
+    call = wait.call
+    return Evidence(
+        "collective-state",
+        wait_words(wait),
+        ranks=list(wait.waiters),
+        group=call.group,
+        op=call.op,
+        sequence_nr=call.sequence_nr,
+        state=call.state,
+        python=place_of(call),
+    )
 
 
 def wait_words(wait: Wait) -> str:

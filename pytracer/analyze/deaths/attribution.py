@@ -13,6 +13,7 @@ from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.cuda_errors import cuda_error
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import Evidence
 
 STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
@@ -46,8 +47,8 @@ def is_symptom(death: Death) -> bool:
     return death.nature == "abort" and (abort_words(death.view) is not None or is_watchdog_abort(death.view))
 
 
-def symptom_words(job: JobView) -> list[str]:
-    """How the ranks noticed, one sentence for each way; gloo's aborts have their own."""
+def symptom_evidence(job: JobView) -> list[Evidence]:
+    """How the ranks noticed, once for each way; gloo's aborts have their own."""
     ways: dict[str, list[int]] = {}
     for death in job.deaths:
         rank = death.view.process.rank
@@ -56,7 +57,10 @@ def symptom_words(job: JobView) -> list[str]:
         exception = death.view.exception
         if abort_words(death.view) is None:
             ways.setdefault((exception.type if exception else None) or death.what, []).append(rank)
-    return [f"{span_words(ranks)} noticed: {what}" for what, ranks in ways.items()]
+    return [
+        Evidence("rank-state", f"{span_words(ranks)} noticed: {what}", ranks=ranks, text=what)
+        for what, ranks in ways.items()
+    ]
 
 
 def views_of(job: JobView, ranks: Sequence[int]) -> list[ProcessView]:

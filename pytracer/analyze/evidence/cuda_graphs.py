@@ -14,6 +14,7 @@ from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
 from pytracer.decode.types.snapshot import CallSite, Storage
 from pytracer.report import job as r
+from pytracer.report.job import Evidence
 
 
 def graph_reports(space: AddressSpace, clock: ProcessClock) -> list[r.CudaGraph] | None:
@@ -74,6 +75,21 @@ def input_words(space: AddressSpace, item: GraphInput) -> str:
     if item.freed_by is not None:
         words += f", {_by('freed', item.freed_by)}"
     return words + (f"; {_owner_words(space, item)}" if item.state == "reallocated" else "")
+
+
+def input_evidence(space: AddressSpace, graph: CudaGraph, item: GraphInput) -> Evidence:
+    """What became of an input."""
+    freed = (item.freed_by.caller or item.freed_by.python) if item.freed_by is not None else None
+    return Evidence(
+        "cuda-graph",
+        input_words(space, item),
+        cuda_graph=graph.number,
+        device=f"cuda:{graph.device}",
+        base=hex_addr(item.base),
+        nbytes=item.nbytes,
+        state=item.state,
+        python=python_frame(freed) if freed is not None else None,
+    )
 
 
 def _owner_words(space: AddressSpace, item: GraphInput) -> str:

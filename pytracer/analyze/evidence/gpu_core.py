@@ -44,18 +44,20 @@ def gpu_core_report(job: Job, view: ProcessView) -> r.GpuCoreReport | None:
     )
 
 
-def core_evidence(job: JobView, view: ProcessView) -> list[str]:
-    """Sentences for a finding."""
+def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
+    """What the dump has, for a finding."""
     core = core_of(job.job, view.process)
     if core is None:
         return []
-    said = [_sentence(item) for item in core.exceptions[:2]]
+    said = [_evidence(core, item) for item in core.exceptions[:2]]
     for item in core.exceptions[:1]:
         pointed = [f"{how} {words}" for how, _, words in pointers(view.space, item)]
         if pointed:
-            said.append(f"of that thread and kernel, {list_words(pointed, _SHOWN)}")
+            words = f"of that thread and kernel, {list_words(pointed, _SHOWN)}"
+            said.append(r.Evidence("gpu-core", words, path=core.path, function=item.kernel, count=len(pointed)))
     if core.problem:
-        said.append(f"the device's core dump {os.path.basename(core.path)}: {core.problem}")
+        words = f"the device's core dump {os.path.basename(core.path)}: {core.problem}"
+        said.append(r.Evidence("gpu-core", words, path=core.path, text=core.problem))
     return said
 
 
@@ -112,6 +114,19 @@ def _sentence(item: GpuException) -> str:
     return (
         f'the device\'s core dump: kernel {kernel}{inside} met "{item.name}" {where}, in {warps}; '
         f"first block {item.block}, thread {item.thread}"
+    )
+
+
+def _evidence(core: GpuCore, item: GpuException) -> r.Evidence:
+    return r.Evidence(
+        "gpu-core",
+        _sentence(item),
+        path=core.path,
+        device=core.device,
+        function=item.kernel,
+        addr=hex_addr(item.pc),
+        text=item.name,
+        count=item.warps,
     )
 
 

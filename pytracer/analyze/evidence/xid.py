@@ -18,6 +18,7 @@ from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.oom import witness_of
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import KernelLine
+from pytracer.report.job import Evidence
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
 _PID = re.compile(r"pid='?(\d+)")
@@ -147,6 +148,20 @@ def xid_words(view: ProcessView, xid: Xid) -> str:
     if xid.own and xid.log_ns is not None and raised is not None and 0 < raised - xid.log_ns < _BEFORE_NS:
         said += f"; {time_words(raised - xid.log_ns)} before the exception"
     return said if xid.own else f"{said}; the line does not say whose work it was"
+
+
+def xid_evidence(view: ProcessView, xid: Xid) -> Evidence:
+    """The line and what its number means."""
+    return Evidence(
+        "xid",
+        xid_words(view, xid),
+        xid=xid.number,
+        device=xid.device,
+        pid=view.process.snapshot.pid if xid.own else None,
+        addr=hex_addr(xid.address) if xid.address is not None else None,
+        access=xid.access,
+        text=xid.text,
+    )
 
 
 def _address_words(space: AddressSpace, addr: int) -> str:

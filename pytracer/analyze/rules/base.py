@@ -52,7 +52,7 @@ class Description:
     """
 
     summary: str
-    evidence: Sequence[Evidence | str | None]
+    evidence: Sequence[Evidence | None]
     advice: str
     missing: Sequence[str | None] = ()
     quotes_exception: bool = False
@@ -102,7 +102,7 @@ def merge_alike(
 
 def finding(rule: str, judgement: Judgement[F], words: Description) -> Finding:
     """A judgement and its words, as the report has them."""
-    evidence = [item if isinstance(item, Evidence) else Evidence("other", item) for item in words.evidence if item]
+    evidence = [item for item in words.evidence if item is not None]
     return Finding(
         id=rule,
         confidence=judgement.confidence,

@@ -23,12 +23,12 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.deaths.attribution import abort_words, symptom_words, views_of
+from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
-from pytracer.report.job import Confidence, Evidence
+from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 _LISTED = 4
 _ADVICE_LINES = (
@@ -88,7 +88,7 @@ class CollectiveMismatch:
                 *_uneven_lines(job, judgement.found),
                 _result(found),
                 *_receivers(job, found),
-                *symptom_words(job),
+                *symptom_evidence(job),
             ],
             _ADVICE_LINES if _from_other_lines(found) else _ADVICE[found.field],
             [
@@ -161,7 +161,7 @@ def _call_words(item: Variant) -> str:
     return f"in {item.call.op} of {count_words(item.call.numel or 0, 'element')}"
 
 
-def _uneven_lines(job: JobView, item: _Found) -> Iterator[str]:
+def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
     """The lines from which two sides had called a different number of times before: there they went apart."""
     found = item.mismatch
     if not _from_other_lines(found):
@@ -176,7 +176,13 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[str]:
             for view, count in zip(sides, counts, strict=True)
         ]
         line = f"{short_file(site[0])}:{site[2]} in {site[1]}"
-        yield f"before that, {line} had called collectives on {' and '.join(said)}"
+        yield Evidence(
+            "call-site",
+            f"before that, {line} had called collectives on {' and '.join(said)}",
+            python=PythonFrame(file=site[0], function=site[1], line=site[2]),
+            ranks=[view.process.rank or 0 for view in sides],
+            counts=[count[site] if count else 0 for count in counts],
+        )
 
 
 def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
@@ -211,9 +217,9 @@ def _side(item: Variant, match: GroupMatch) -> Evidence:
     )
 
 
-def _more(found: Mismatch) -> str | None:
+def _more(found: Mismatch) -> Evidence | None:
     left = len(found.variants) - _LISTED
-    return f"... and {left} more kinds of call" if left > 0 else None
+    return Evidence("collective-state", f"... and {left} more kinds of call", count=left) if left > 0 else None
 
 
 def _silence(found: Mismatch) -> str:
@@ -223,9 +229,16 @@ def _silence(found: Mismatch) -> str:
     return "; every rank's call reported success, and the data is corrupt"
 
 
-def _result(found: Mismatch) -> str | None:
+def _result(found: Mismatch) -> Evidence | None:
     if not found.silent:
         return None
+    call = found.variants[0].call
+    return Evidence(
+        "collective-state", _result_words(found), group=call.group, op=call.op, sequence_nr=call.sequence_nr
+    )
+
+
+def _result_words(found: Mismatch) -> str:
     sizes = {item.call.nbytes for item in found.variants}
     if found.field == "dtype" and len(sizes) == 1:
         return "same byte size: gloo completes silently, and each rank reads the bytes of the others as its own dtype"
@@ -238,7 +251,7 @@ def _result(found: Mismatch) -> str | None:
     return "no rank received an error"
 
 
-def _receivers(job: JobView, found: Mismatch) -> list[str]:
+def _receivers(job: JobView, found: Mismatch) -> list[Evidence]:
     """gloo aborts the receiver of the larger message."""
     if found.field not in ("size", "dtype", "op"):
         return []
@@ -248,7 +261,13 @@ def _receivers(job: JobView, found: Mismatch) -> list[str]:
         if words is not None and view.process.rank is not None and found.odd is not None:
             innocent = view.process.rank not in found.odd
             said.append(
-                f"rank {view.process.rank} aborted, {words}, as the receiver of the larger message"
-                f"{': it is not to blame' if innocent else ''}"
+                Evidence(
+                    "rank-state",
+                    f"rank {view.process.rank} aborted, {words}, as the receiver of the larger message"
+                    f"{': it is not to blame' if innocent else ''}",
+                    rank=view.process.rank,
+                    pid=view.process.snapshot.pid,
+                    text=words,
+                )
             )
     return said

@@ -17,7 +17,7 @@ from __future__ import annotations
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.attribution import symptom_words
+from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -52,7 +52,7 @@ class CollectiveMissingRank:
         never = "died and never entered" if item.fate == "dead" else "did not enter"
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
-            [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_words(job)],
+            [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_evidence(job)],
             _advice(item, ranks),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )

@@ -19,7 +19,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import wait_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.deaths.attribution import symptom_words, views_of, waited_ns
+from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
@@ -65,12 +65,12 @@ class CollectiveWait:
             sinks = span_words(found.sinks)
             return Description(
                 f"The waits end at {sinks}: {waits}.",
-                symptom_words(job),
+                symptom_evidence(job),
                 f"Look at {sinks}; the ranks in between only waited.",
             )
         return Description(
             f"{capital(span_words(found.cycle))} wait for each other in a cycle: {waits}.",
-            symptom_words(job),
+            symptom_evidence(job),
             "Make all ranks use these groups in the same order.",
         )
 

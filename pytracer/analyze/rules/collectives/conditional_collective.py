@@ -18,10 +18,11 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.attribution import symptom_words, views_of
+from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
+from pytracer.report.job import Evidence
 
 _ADVICE = (
     "Call it on all ranks, or on one rank only what does not communicate: for a DistributedDataParallel model "
@@ -49,9 +50,16 @@ class ConditionalCollective:
             f"{capital(waiters)} called {item.where}{place}, a line from which {also}{absent} never called one, and "
             f"waited in vain: {absent} had finished.",
             [
-                f"{absent} and {waiters} had made the same number of steps" if same_step(job, item) else None,
+                Evidence(
+                    "rank-state",
+                    f"{absent} and {waiters} had made the same number of steps",
+                    ranks=[*item.ranks, *item.wait.waiters],
+                    step=item.views[0].step,
+                )
+                if same_step(job, item)
+                else None,
                 *(last_seen(view) for view in item.views[:2]),
-                *symptom_words(job),
+                *symptom_evidence(job),
             ],
             _ADVICE,
             [f"whether {absent} should have called it, too"],

@@ -22,11 +22,12 @@ from dataclasses import dataclass, replace
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
-from pytracer.analyze.deaths.attribution import longest_wait_ns, symptom_words, views_of
+from pytracer.analyze.deaths.attribution import longest_wait_ns, symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.snapshot import Process
+from pytracer.report.job import Evidence
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
@@ -81,7 +82,7 @@ class GroupMismatch:
         found = judgement.found
         return Description(
             f"{_summary(found)}.",
-            [*(_order(found.made[ranks[0]], ranks) for _, ranks in found.sides[:_LISTED]), *symptom_words(job)],
+            [*(_order(found.made[ranks[0]], ranks) for _, ranks in found.sides[:_LISTED]), *symptom_evidence(job)],
             "Call new_group() on all ranks, members or not, in the same order.",
             ["a third rank: which of the two is wrong is undecidable"] if found.tie else [],
         )
@@ -142,8 +143,9 @@ def _how(odd: _Made, common: _Made) -> str:
     return "made process groups in another order, or other ones, than"
 
 
-def _order(items: _Made, ranks: list[int]) -> str:
+def _order(items: _Made, ranks: list[int]) -> Evidence:
     """`ranks 0 and 2 made, in this order: [0, 1] (tp), [1, 2] (pp)`."""
     shown = [f"{list(members)}{f' ({about})' if about and about != 'undefined' else ''}" for members, about in items]
     more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
-    return f"{span_words(ranks)} made, in this order: {', '.join(shown[:_LISTED])}{more}"
+    words = f"{span_words(ranks)} made, in this order: {', '.join(shown[:_LISTED])}{more}"
+    return Evidence("process-group", words, ranks=ranks, count=len(items))

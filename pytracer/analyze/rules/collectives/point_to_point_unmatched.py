@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.absent_ranks import last_seen, wait_words
+from pytracer.analyze.collectives.absent_ranks import last_seen, wait_evidence, wait_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.deaths.attribution import symptom_words, views_of, waited_ns
+from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
@@ -125,7 +125,7 @@ def _describe_circle(job: JobView, found: _Circle) -> Description:
     return Description(
         f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): "
         f"{'; '.join(wait_words(wait) for wait in found.waits[:_LISTED])}.",
-        symptom_words(job),
+        symptom_evidence(job),
         "Let some ranks send before they receive, or start both with batch_isend_irecv()."
         if found.messages_only
         else "Make every receive have its send, and every collective be called by all ranks, in one order.",
@@ -140,7 +140,8 @@ def _describe_tags(job: JobView, wait: Wait) -> Description:
     return Description(
         f"Rank {sender[0]} sends with tag {sender[1]}, and rank {receiver[0]} receives with tag {receiver[1]}: "
         "the messages never meet.",
-        [wait_words(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)] + symptom_words(job),
+        [wait_evidence(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)]
+        + symptom_evidence(job),
         "Use the same tag on both sides.",
     )
 
@@ -150,6 +151,6 @@ def _describe_alone(job: JobView, wait: Wait) -> Description:
     never = "never sent" if wait.call.op == "recv" else "never received"
     return Description(
         f"{capital(wait_words(wait))}, and rank {peer} {never} that message.",
-        [*(last_seen(view) for view in views_of(job, [peer])), *symptom_words(job)],
+        [*(last_seen(view) for view in views_of(job, [peer])), *symptom_evidence(job)],
         f"Look at what rank {peer} did instead; every send needs its receive.",
     )

@@ -21,6 +21,7 @@ from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Loader
+from pytracer.report.job import Evidence
 
 _RAISED = ("Default process group has not been initialized", "Requires distributed package to be available")
 _FILE = "data/distributed.py"
@@ -71,8 +72,13 @@ class SamplerBeforeProcessGroup:
             f"{capital(span_words(ranks))} made their DataLoaders before init_process_group() and without a "
             "DistributedSampler: all of them train on the same samples.",
             [
-                f"a DataLoader of {loader.dataset} with {loader.samples} samples has a {loader.sampler}",
-                "no DataLoader of any rank has a DistributedSampler",
+                Evidence(
+                    "data-loader",
+                    f"a DataLoader of {loader.dataset} with {loader.samples} samples has a {loader.sampler}",
+                    id=loader.sampler,
+                    count=loader.samples,
+                ),
+                Evidence("data-loader", "no DataLoader of any rank has a DistributedSampler", ranks=ranks),
             ],
             _ADVICE,
             ["whether each rank has a dataset of its own"],

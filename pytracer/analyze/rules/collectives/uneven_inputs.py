@@ -17,10 +17,11 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.attribution import symptom_words
+from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
+from pytracer.report.job import Evidence
 
 _ADVICE = (
     "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
@@ -49,7 +50,7 @@ class UnevenInputs:
         return Description(
             f"{capital(span_words(ranks))} finished{count} and left, while {span_words(wait.waiters)} went on to "
             f"{item.where}{at_place(wait.call)}.",
-            [steps, *(last_seen(view) for view in item.views[:2]), *symptom_words(job)],
+            [steps, *(last_seen(view) for view in item.views[:2]), *symptom_evidence(job)],
             _ADVICE,
             ["the number of batches that each rank has" if steps is None else None],
         )
@@ -62,11 +63,13 @@ def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
     return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=True)
 
 
-def _steps(job: JobView, item: Absence) -> str | None:
+def _steps(job: JobView, item: Absence) -> Evidence | None:
     """`rank 1 made 10 steps, rank 0 was in step 12`."""
     waiter = next((view for view in job.views if view.process.rank == item.wait.waiters[0]), None)
     mine = item.views[0].step
     theirs = waiter.step if waiter is not None else None
     if mine is None or theirs is None or mine == theirs:
         return None
-    return f"rank {item.ranks[0]} was last in step {mine}, rank {item.wait.waiters[0]} in step {theirs}"
+    ranks = [item.ranks[0], item.wait.waiters[0]]
+    words = f"rank {ranks[0]} was last in step {mine}, rank {ranks[1]} in step {theirs}"
+    return Evidence("rank-state", words, ranks=ranks, counts=[mine, theirs])

@@ -22,6 +22,7 @@ from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Buckets, Module
+from pytracer.report.job import Evidence
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
@@ -69,9 +70,21 @@ class UnusedParameters:
             f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
             f"{what if len(sets) == 1 else sides}.",
             [
-                "the exception comes in the next forward; the parameters were unused in the backward before it",
-                f"the sets differ between ranks: {sides}" if len(sets) > 1 else None,
-                f"{span_words(healthy)} did not raise it: the ranks take different branches" if healthy else None,
+                Evidence(
+                    "exception",
+                    "the exception comes in the next forward; the parameters were unused in the backward before it",
+                    tensors=list(names),
+                ),
+                Evidence("rank-state", f"the sets differ between ranks: {sides}", ranks=everybody)
+                if len(sets) > 1
+                else None,
+                Evidence(
+                    "rank-state",
+                    f"{span_words(healthy)} did not raise it: the ranks take different branches",
+                    ranks=healthy,
+                )
+                if healthy
+                else None,
             ],
             "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
             [] if names else ["the names: neither the message nor the recorded module has them"],

@@ -17,6 +17,7 @@ from pytracer.analyze.deaths.attribution import is_watchdog_abort
 from pytracer.analyze.naming import introduction, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
+from pytracer.report.job import Evidence
 
 
 class WatchdogAbort:
@@ -46,8 +47,20 @@ class WatchdogAbort:
             f"{introduction(views)} {'was' if len(views) == 1 else 'were'} ended by the watchdog of the communication "
             "backend: a collective took too long.",
             [
-                f"the wait had begun {time_words(longest)} before: search there, not at the abort" if longest else None,
-                f"{subject_words(outside)} {was} outside any collective" if outside else None,
+                Evidence(
+                    "collective-state",
+                    f"the wait had begun {time_words(longest)} before: search there, not at the abort",
+                    duration_ns=longest,
+                )
+                if longest
+                else None,
+                Evidence(
+                    "rank-state",
+                    f"{subject_words(outside)} {was} outside any collective",
+                    ranks=[view.process.rank for view in outside if view.process.rank is not None],
+                )
+                if outside
+                else None,
             ],
             "Look for the rank that did not enter the collective.",
         )

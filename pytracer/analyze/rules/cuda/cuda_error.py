@@ -24,16 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import count_words, time_words
+from pytracer._text import count_words, hex_addr, time_words
 from pytracer.analyze.evidence.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed_kernel
 from pytracer.analyze.evidence.phrases import collective_evidence
-from pytracer.analyze.evidence.xid import Xid, xid_words, xids_of
+from pytracer.analyze.evidence.xid import Xid, xid_evidence, xids_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _XIDS = 3
@@ -67,9 +68,13 @@ class CudaErrorRule:
             [
                 None
                 if blocking or not error.sticky
-                else "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                else Evidence(
+                    "cuda-launch",
+                    "kernels run later than they are launched: that line need not be the one whose kernel failed",
+                    python=frame,
+                ),
                 *core,
-                *[xid_words(view, item) for item in xids[:_XIDS]],
+                *[xid_evidence(view, item) for item in xids[:_XIDS]],
                 _worked_on(view),
                 _earlier(view),
                 _graphs(view),
@@ -93,38 +98,60 @@ def _same_error(judgement: Judgement[CudaError]) -> object:
     return judgement.found.text, (frame.file, frame.line) if frame else None
 
 
-def _worked_on(view: ProcessView) -> str | None:
+def _worked_on(view: ProcessView) -> Evidence | None:
     """A hint: which stream the host was filling last."""
     current = view.current_stream
     if current is None:
         return None
-    return f"the last recorded work, {current.record}, was put on {stream_words(current)}"
+    return Evidence(
+        "cuda-stream",
+        f"the last recorded work, {current.record}, was put on {stream_words(current)}",
+        device=current.device,
+        stream=current.stream,
+        thread=current.thread,
+        text=current.record,
+    )
 
 
-def _earlier(view: ProcessView) -> str | None:
+def _earlier(view: ProcessView) -> Evidence | None:
     """When the device was first seen to have failed: the error is older than the exception."""
     failed = failed_stream(view.process.snapshot.cuda_streams)
     raised = view.process.exception_mono_ns or (view.crash.mono_ns if view.crash else None)
     if failed is None or failed.since_ns is None or raised is None or failed.since_ns >= raised:
         return None
-    age = time_words(raised - failed.since_ns)
-    return f"cuda:{failed.device} was seen to have failed {age} before (error {failed.error})"
+    age_ns = raised - failed.since_ns
+    return Evidence(
+        "cuda-stream",
+        f"cuda:{failed.device} was seen to have failed {time_words(age_ns)} before (error {failed.error})",
+        device=f"cuda:{failed.device}",
+        stream=hex_addr(failed.stream),
+        state="failed",
+        duration_ns=age_ns,
+        value=failed.error,
+    )
 
 
-def _graphs(view: ProcessView) -> str | None:
+def _graphs(view: ProcessView) -> Evidence | None:
     broken = broken_graphs(view.process.snapshot.cuda_graphs)
     if not broken:
         return None
     count = count_words(broken[0].broken_replays, "time")
-    return f"{graph_words(broken[0])}, was replayed {count} after an input was freed"
+    return Evidence(
+        "cuda-graph",
+        f"{graph_words(broken[0])}, was replayed {count} after an input was freed",
+        cuda_graph=broken[0].number,
+        device=f"cuda:{broken[0].device}",
+        count=broken[0].broken_replays,
+    )
 
 
-def _waiting(view: ProcessView) -> str | None:
+def _waiting(view: ProcessView) -> Evidence | None:
     awaited = [item for item in view.process.snapshot.storages.on_devices() if item.awaited]
     if not awaited:
         return None
     was = "was" if len(awaited) == 1 else "were"
-    return f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
+    words = f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
+    return Evidence("device-memory", words, count=len(awaited), nbytes=sum(item.nbytes for item in awaited))
 
 
 def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid], kernel: str | None) -> str:

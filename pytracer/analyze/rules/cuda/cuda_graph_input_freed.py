@@ -17,11 +17,12 @@ tensor and puts work into the graph counts as using it.
 from __future__ import annotations
 
 from pytracer._text import count_words
-from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_words
+from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.devices import CudaGraph
+from pytracer.report.job import Evidence
 
 _SHOWN = 3
 
@@ -52,9 +53,15 @@ class CudaGraphInputFreed:
             f"{introduction(judgement.views)} replayed {graph_words(graph)}, "
             f"{count_words(graph.broken_replays, 'time')} after {what} {fate}.",
             [
-                *[input_words(judgement.views[0].space, item) for item in gone[:_SHOWN]],
-                f"{count_words(len(gone) - _SHOWN, 'more input')}" if len(gone) > _SHOWN else None,
-                f"the graph was replayed {count_words(graph.replays, 'time')} in all",
+                *[input_evidence(judgement.views[0].space, graph, item) for item in gone[:_SHOWN]],
+                _graph(graph, f"{count_words(len(gone) - _SHOWN, 'more input')}", len(gone) - _SHOWN)
+                if len(gone) > _SHOWN
+                else None,
+                _graph(graph, f"the graph was replayed {count_words(graph.replays, 'time')} in all", graph.replays),
             ],
             "Keep a reference to every tensor that the graph was captured with, and copy new values into it.",
         )
+
+
+def _graph(graph: CudaGraph, sentence: str, count: int) -> Evidence:
+    return Evidence("cuda-graph", sentence, cuda_graph=graph.number, device=f"cuda:{graph.device}", count=count)

@@ -21,6 +21,7 @@ from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.devices import OutOfMemory, OutOfMemoryUser
+from pytracer.report.job import Evidence
 
 _SHOWN = 4
 _FRAGMENTED = 0.3  # of what torch has from the driver lies in no tensor
@@ -54,15 +55,28 @@ class CudaOutOfMemory:
         )
 
 
-def _picture(last: OutOfMemory) -> list[str | None]:
+def _picture(last: OutOfMemory) -> list[Evidence | None]:
     outside = last.segment_nbytes - last.live_nbytes - last.awaited_nbytes
-    holders = [_user_words(user) for user in last.users[:_SHOWN]]
+    device = f"cuda:{last.device}"
+    holders = [_user(device, user) for user in last.users[:_SHOWN]]
     return [
-        _sums(last),
-        f"{size_words(last.awaited_nbytes)} had been freed and were still used by other streams"
+        Evidence("device-memory", _sums(last), device=device, nbytes=last.segment_nbytes, count=last.segment_count),
+        Evidence(
+            "device-memory",
+            f"{size_words(last.awaited_nbytes)} had been freed and were still used by other streams",
+            device=device,
+            nbytes=last.awaited_nbytes,
+            state="freed",
+        )
         if last.awaited_nbytes
         else None,
-        f"{size_words(outside)} of torch's memory lay in no tensor"
+        Evidence(
+            "device-memory",
+            f"{size_words(outside)} of torch's memory lay in no tensor",
+            device=device,
+            nbytes=outside,
+            state="unused",
+        )
         if outside > last.segment_nbytes * _FRAGMENTED
         else None,
         *holders,
@@ -77,12 +91,20 @@ def _sums(last: OutOfMemory) -> str:
     )
 
 
-def _user_words(user: OutOfMemoryUser) -> str:
+def _user(device: str, user: OutOfMemoryUser) -> Evidence:
     frame = user.site.caller or user.site.python
     place = f"allocated at {place_words(python_frame(frame))}" if frame else "allocated at an unrecorded place"
     node = f" by autograd node {user.site.node}" if user.site.node else ""
     pool = ", in a private pool" if user.private_pool else ""
-    return f"{size_words(user.nbytes)} in {count_words(user.count, 'block')} {place}{node}{pool}"
+    return Evidence(
+        "allocation",
+        f"{size_words(user.nbytes)} in {count_words(user.count, 'block')} {place}{node}{pool}",
+        device=device,
+        nbytes=user.nbytes,
+        count=user.count,
+        python=python_frame(frame) if frame else None,
+        autograd_node=user.site.node,
+    )
 
 
 def _advice(last: OutOfMemory | None) -> str:

@@ -34,6 +34,7 @@ from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 
 class DevicePointerOnHost(MemoryFaultRule[None]):
@@ -78,34 +79,55 @@ def _what(view: ProcessView) -> str:
     return f": {words}" if words else ""
 
 
-def _stream(view: ProcessView) -> str | None:
+def _stream(view: ProcessView) -> Evidence | None:
     storage = view.place.storage if view.place else None
     if storage is None or storage.stream is None:
         return None
     stream = f"stream {hex_addr(storage.stream)}" if storage.stream else "the default stream"
     kept = "; the program had freed it, and it was kept because other streams still used it" if storage.awaited else ""
-    return f"the block was allocated for {stream}{kept}"
+    return Evidence(
+        "cuda-stream",
+        f"the block was allocated for {stream}{kept}",
+        device=storage.device,
+        stream=hex_addr(storage.stream),
+        base=hex_addr(storage.base),
+    )
 
 
-def _graph(view: ProcessView) -> str | None:
+def _graph(view: ProcessView) -> Evidence | None:
     use = view.fault.cuda_graph if view.fault else None
     if use is None:
         return None
     where = f", captured at {place_words(use.captured_by)}" if use.captured_by else ""
     what = "an input" if use.role == "static-input" else "memory of the pool"
-    return f"it is {what} of CUDA graph {use.id}{where}" + (f"; {use.note}" if use.note else "")
+    return Evidence(
+        "cuda-graph",
+        f"it is {what} of CUDA graph {use.id}{where}" + (f"; {use.note}" if use.note else ""),
+        cuda_graph=use.id,
+        state=use.role,
+        python=use.captured_by,
+    )
 
 
-def _owner(view: ProcessView) -> str | None:
+def _owner(view: ProcessView) -> Evidence | None:
     place = view.place
     if place is not None and (place.storage is not None or place.segment is not None):
-        return "torch's caching allocator has the address as memory of a device"
+        words = "torch's caching allocator has the address as memory of a device"
+        return Evidence("device-memory", words, addr=hex_addr(place.addr))
     mapping = view.place.mapping if view.place else None
     if mapping is None:
         return None
-    if mapping.path:
-        return f"the address lies in a mapping of {mapping.path}"
-    return (
+    words = (
         f"the address lies in {size_words(mapping.end - mapping.start)} of address space that nobody may access, "
         f"as the driver ({device_driver(view)}) keeps for devices"
+    )
+    if mapping.path:
+        words = f"the address lies in a mapping of {mapping.path}"
+    return Evidence(
+        "mapping",
+        words,
+        addr=hex_addr(mapping.start),
+        nbytes=mapping.end - mapping.start,
+        path=mapping.path or None,
+        permissions=mapping.permissions,
     )

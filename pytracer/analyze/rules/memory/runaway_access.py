@@ -74,7 +74,10 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
                 if asked is not None
                 else None,
                 Evidence(
-                    "overrun", "the recording of this process lay on the way: what it had of storages is overwritten"
+                    "overrun",
+                    "the recording of this process lay on the way: what it had of storages is overwritten",
+                    register=found.register,
+                    base=hex_addr(found.start),
                 )
                 if found.through_recording and view.fault is not None and view.fault.access == "write"
                 else None,
