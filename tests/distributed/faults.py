@@ -1,4 +1,4 @@
-"""Runs the programs in which one rank says what lies at an address and faults there; keeps both."""
+"""Runs the programs in which one rank prints what is at an address and faults there; keeps both results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.distributed.jobs import PROGRAMS
 from tests.support.crash import new_store, traced_run
 
 # glibc gives every block of 16 KiB and more a mapping of its own, which ends when it is freed: a late read faults. The
-# heap grows by what is needed only: such a block would be taken from its top otherwise.
+# heap grows only by what is needed, so that such a block is not taken from its top.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(16 * 1024), "MALLOC_TOP_PAD_": "0"}
 
 
 @dataclass(frozen=True)
 class Faulted:
-    """What the rank said, and what the report says of it."""
+    """The rank's own output, and the report about it."""
 
     truth: dict[str, Any]
     report: Report
@@ -40,7 +40,7 @@ class Faulted:
 
 
 def faulted(program: str, function: str, run: Path, *, ranks: int = 2, victim: int = 1) -> Faulted:
-    """Runs one function of a program on `ranks` ranks, of which `victim` faults."""
+    """Runs one function of a program on `ranks` ranks; `victim` faults."""
     path = PROGRAMS / f"{program}.py"
     words = [sys.executable, str(path), function, "--spawn", str(ranks), new_store(run)]
     done = traced_run(*words, run=run, options=(), **MALLOC)

@@ -1,4 +1,4 @@
-"""Starts the jobs of scenarios.py, and says whom a report blames."""
+"""Starts the jobs of scenarios.py, and extracts the ranks that a report blames."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.distributed.scenarios import Scenario
 from tests.support.crash import Ended, ended, environment, healthy, new_store, torchrun, traced_run
 
 PROGRAMS = Path(__file__).parent / "programs"
-# Findings that order the deaths or tell followers; they blame nobody.
+# Findings that order the deaths or name cascading failures; they blame no rank.
 ACCOUNTS = ("first-death", "collective-timeout", "connection-lost")
 
 
 def command(scenario: Scenario, run: Path) -> list[str]:
-    """The words that start the job; files that it needs are made beside the run directory."""
+    """The command that starts the job; its files are created beside the run directory."""
     program = PROGRAMS / f"{scenario.program}.py"
     if scenario.start == "spawn":
         return [sys.executable, str(program), scenario.function, "--spawn", str(scenario.ranks), new_store(run)]
@@ -28,7 +28,7 @@ def command(scenario: Scenario, run: Path) -> list[str]:
 
 
 def agents(scenario: Scenario) -> tuple[list[str], list[str]]:
-    """The commands of two agents of torchrun's on this machine, with half of the ranks each."""
+    """The commands of two torchrun agents on this machine, with half of the ranks each."""
     start = torchrun(PROGRAMS / f"{scenario.program}.py", scenario.function)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -42,7 +42,7 @@ def agents(scenario: Scenario) -> tuple[list[str], list[str]]:
 
 
 def traced(scenario: Scenario, run: Path) -> Ended:
-    """The job under `pytracer run`; started twice when torch's own flake ended one that is fine."""
+    """The job under `pytracer run`; started twice when torch's own flake ended a healthy one."""
 
     def once(directory: Path) -> Ended:
         return traced_run(*command(scenario, directory), run=directory, VICTIM=str(scenario.victim))
@@ -53,7 +53,7 @@ def traced(scenario: Scenario, run: Path) -> Ended:
 
 
 def untraced(scenario: Scenario, run: Path, **extra: str) -> Ended:
-    """The job as it is without pytracer; `extra` are environment variables."""
+    """The job without pytracer; `extra` are environment variables."""
 
     def once() -> Ended:
         return ended(command(scenario, run), environment(VICTIM=str(scenario.victim), **extra), run)
@@ -62,7 +62,7 @@ def untraced(scenario: Scenario, run: Path, **extra: str) -> Ended:
 
 
 def blamed(report: Report) -> tuple[int, ...]:
-    """The rank that the verdict names, or all of which its finding says that they did the same or disagree."""
+    """The rank that the verdict names, or all ranks that did the same or disagree by its finding."""
     verdict = report.verdict
     assert verdict is not None
     ranks = next((f.ranks or [] for f in report.findings or [] if f.summary == verdict.summary), [])
@@ -73,13 +73,13 @@ def blamed(report: Report) -> tuple[int, ...]:
 
 
 def blamed_beside(report: Report) -> list[Finding]:
-    """Further findings that blame ranks which the verdict does not."""
+    """Other findings that blame ranks which the verdict does not."""
     verdict = set(blamed(report))
     return [f for f in report.findings or [] if f.id not in ACCOUNTS and not set(f.ranks or []) <= verdict]
 
 
 def suspects(report: Report) -> tuple[int, ...]:
-    """Ranks whose death is not called a consequence, or for which others waited; of a worker its rank."""
+    """Ranks whose death is not called a consequence, or that others waited for; for a worker its rank."""
     found = set()
     for process in report.processes or []:
         rank = process.rank if process.role == "rank" else process.parent_rank

@@ -1,4 +1,4 @@
-"""The jobs of this directory as data: what goes wrong in each, who is to blame, and what a report must say."""
+"""The jobs of this directory as data: the error of each, the rank to blame, and the expected report."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ALL = "all"
 class Scenario:
     """A job of `ranks` ranks that runs one function of a program.
 
-    `guilty` are the ranks to blame: one that a verdict must name, or several of which it must say that they disagree
-    or did the same. `classes` are the classes of the verdict that are right, `words` what its summary must hold,
-    whatever the case of letters. `start`: "torchrun", "spawn" (torch.multiprocessing) or "agents" (two of torchrun's).
+    `guilty` are the ranks to blame: one that a verdict must name, or several that by the verdict disagree or did the
+    same. `classes` are the correct classes of the verdict, `words` what its summary must contain, ignoring case.
+    `start`: "torchrun", "spawn" (torch.multiprocessing) or "agents" (two of torchrun's).
     """
 
     program: str

@@ -11,7 +11,7 @@ from tests.distributed.faults import Faulted, faulted
 
 pytestmark = [needs_core, needs_native]
 
-OFTEN = ("default",)  # old generations are what test_demo is about
+OFTEN = ("default",)  # test_demo covers old generations
 BUCKETS = (
     "gradient_as_bucket_view", "old_generation", "default", "before_rebuilding", "static_graph",
     "find_unused_parameters", "no_sync", "two_modules", "joined",
@@ -38,13 +38,13 @@ def _is_bucket(done: Faulted) -> None:
     "option", [pytest.param(item, marks=[] if item in OFTEN else [pytest.mark.every_job]) for item in BUCKETS]
 )
 def test_bucket_is_named(option: str, run: Path) -> None:
-    """Module, index, generation, parameter and offset are the truth that the rank printed before it faulted."""
+    """Module, index, generation, parameter and offset are those that the rank printed before it faulted."""
     _is_bucket(faulted("buckets", option, run))
 
 
 @pytest.mark.every_job
 def test_address_that_belongs_to_somebody_else_now(run: Path) -> None:
-    """The storage that lives there is what it was; that a bucket lay there before is told, and no bucket is named."""
+    """The live storage is reported, with the bucket that was there earlier; the fault is not in a bucket."""
     done = faulted("buckets", "reused_address", run)
     truth, storage = done.truth, done.fault.storage
     assert storage is not None
@@ -64,7 +64,7 @@ def _sent(done: Faulted, op: str = "all_reduce") -> list[str]:
 
 @pytest.mark.slow
 def test_hook_of_the_users_own(run: Path) -> None:
-    """A fault in the tensor that a hook made of a bucket: hook and bucket are named, and the offset in that tensor."""
+    """A fault in a tensor that a hook derived from a bucket: hook, bucket and the offset in that tensor are named."""
     done = faulted("buckets", "own_hook", run)
     truth, storage = done.truth, done.fault.storage
     assert storage is not None
@@ -82,7 +82,7 @@ def test_hook_of_the_users_own(run: Path) -> None:
     ],
 )  # fmt: skip
 def test_hooks_of_torch(function: str, hook: str, run: Path) -> None:
-    """The bucket stays where it is and is named; what is sent in its place is named beside it."""
+    """The bucket keeps its address and is named; the tensor that is sent instead is named as well."""
     done = faulted("buckets", function, run)
     _is_bucket(done)
     assert [module.hook for module in done.process.ddp or []] == [hook]

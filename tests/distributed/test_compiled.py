@@ -1,4 +1,4 @@
-"""torch.compile makes of a traced job what it makes of the same job untraced."""
+"""torch.compile treats a traced job as the same job untraced."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def analyze(directory: Path, *options: str) -> str:
-    """What torch's analyzer says."""
+    """The output of torch's analyzer."""
     words = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(directory), *options]
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120, check=False)
     return done.stdout + done.stderr
@@ -35,7 +35,7 @@ def analyze(directory: Path, *options: str) -> str:
 
 @pytest.mark.slow
 def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
-    """A pickle or JSON beside the recordings is found by its name; nothing in it is new, and nothing is doubled."""
+    """A pickle or JSON beside the recordings is found by its name; it adds nothing new and no duplicates."""
     before = load_runs(job.run / "boxes")
     merged = load_runs(job.run)
     assert [(use.rank, use.added, use.known) for use in merged.flight] == [(0, 0, 6), (1, 0, 6), (2, 0, 5)]
@@ -48,7 +48,7 @@ def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
 
 @pytest.mark.slow
 def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
-    """The reason to write ours: the group of every entry is missing from `pg_config`."""
+    """The reason to write our own: the group of every entry is missing from `pg_config`."""
     (job.run / "comm_lib_trace_rank_2").rename(job.run.parent / "json")
     try:
         assert "KeyError: ('0', " in analyze(job.run, "--prefix", "comm_lib_trace_rank_")
@@ -57,7 +57,7 @@ def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
 
 
 def test_torchs_analyzer_reads_ours(job: Ended, tmp_path: Path) -> None:
-    """It finds the mismatch. It may well blame the others: the first dump that it reads is the one it trusts."""
+    """It finds the mismatch. It may blame the others: it trusts the first dump that it reads."""
     done = pytracer("dump", job.run, "--flight-recorder", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "out").iterdir()}

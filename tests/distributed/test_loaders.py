@@ -1,4 +1,4 @@
-"""A DataLoader worker is known for what it is: its number, its rank, the samples it was loading."""
+"""A DataLoader worker is identified: its number, its rank, the samples it was loading."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def test_loading_is_recorded_and_not_changed(method: str, way: str, run: Path) -
         ("Stream", None, 2, False),
         ("Words", "'a','b'", 2, False),
     }
-    assert [w.loading for w in workers if w.dataset == "Bad"] == [False]  # the exception was handed over
+    assert [w.loading for w in workers if w.dataset == "Bad"] == [False]  # the exception was passed to the trainer

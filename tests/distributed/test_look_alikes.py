@@ -1,4 +1,4 @@
-"""Real jobs in which nothing is wrong, though it looks like it: no rule fires."""
+"""Real jobs without an error that resemble broken ones: no rule fires."""
 
 from __future__ import annotations
 

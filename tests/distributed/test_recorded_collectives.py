@@ -61,7 +61,7 @@ def line_of(text: str) -> int:
 
 
 def test_every_collective_once(run: Path) -> None:
-    """Op, number in the group, root, reduce op, sizes and dtype are the call's own on both ranks."""
+    """Op, number in the group, root, reduce op, sizes and dtype match the call on both ranks."""
     expected = [
         ("all_reduce", None, "sum", *X), ("all_reduce", None, "max", *X), ("broadcast", 1, None, (10, 3), "int64"),
         ("reduce", 1, "min", *X), ("all_gather", None, None, *X), ("all_gather_into_tensor", None, None, *X),
@@ -86,7 +86,7 @@ def test_every_collective_once(run: Path) -> None:
 
 @pytest.mark.slow
 def test_messages_are_numbered_by_peer_and_direction(run: Path) -> None:
-    """Peer and tag of each; a receive from anybody has no peer."""
+    """Peer and tag of each; a receive from any rank has no peer."""
     first, second = both(spawned("messages", run))
     names = ("op", "sequence_nr", "peer", "tag", "sizes", "dtype")
     assert shown(first, *names) == [

@@ -41,7 +41,7 @@ def _buffers(done: Faulted) -> dict[str | None, tuple[str | None, str | None]]:
 )
 @pytest.mark.quick(1)
 def test_live_storage_is_named(function: str, run: Path) -> None:
-    """Unit, parameter, what the storage is for, offsets and state are the truth that the rank printed."""
+    """Unit, parameter, role of the storage, offsets and state are those that the rank printed."""
     done = faulted("sharding", function, run)
     _is_told(done)
     assert sorted(unit.unit or "" for unit in done.process.fsdp or []) == ["", "blocks.0", "blocks.1"]
@@ -52,7 +52,7 @@ def test_live_storage_is_named(function: str, run: Path) -> None:
 @pytest.mark.every_job
 @pytest.mark.parametrize("function", ["resharded", "flat_resharded"])
 def test_address_in_a_parameter_that_is_sharded_by_now(function: str, run: Path) -> None:
-    """Use after free: which parameter, that it is sharded now, and where its storage was resized to zero."""
+    """Use after free: the parameter, that it is sharded now, and the line that resized its storage to zero."""
     done = faulted("sharding", function, run)
     _is_told(done)
     verdict = done.verdict

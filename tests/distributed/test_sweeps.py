@@ -1,4 +1,4 @@
-"""Jobs that one script starts in turn are judged apart."""
+"""Jobs that one script starts in turn are analyzed separately."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_next_job_of_a_sweep_is_not_compared_with_the_last(run: Path) -> None:
 
 
 def test_failure_in_an_earlier_job_of_a_sweep_is_an_attempt(run: Path) -> None:
-    """The script caught it and went on: the last job counts, and the first one's verdict is kept."""
+    """The script caught it and continued: the last job counts, and the first one's verdict is kept."""
     done = traced_run(*sweep(run, "fail"), run=run)
     assert "a job of the sweep failed" in done.stdout
     earlier = (done.report.attempts or [])[0].verdict

@@ -30,7 +30,7 @@ def rows(stderr: str) -> dict[int, str]:
 
 @pytest.mark.slow
 def test_table_names_what_a_signal_hid(run: Path) -> None:
-    """The victim's row says why and where, the other's that it follows; the exit code is the one without pytracer."""
+    """The victim's row has cause and place, the other's that it is a consequence; the exit code is as untraced."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
     done = traced_run(*job, run=run)
     plain = ended(list(job), environment(), run)
@@ -50,7 +50,7 @@ def test_table_names_what_a_signal_hid(run: Path) -> None:
 
 @pytest.mark.slow
 def test_table_is_torchs_own_when_the_report_cannot_be_made(run: Path) -> None:
-    """The sentence is missing then, a note says why, and nothing else changes."""
+    """The sentence is missing then, a note gives the reason, and nothing else changes."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
     broken = run.with_name("broken")
     broken.mkdir()
@@ -83,7 +83,7 @@ def test_restarts_are_attempts(run: Path) -> None:
 
 @pytest.mark.slow
 def test_a_restart_that_helped_is_no_death(run: Path) -> None:
-    """Clean, and the attempt that failed is still told."""
+    """The verdict is clean, and the failed attempt is still reported."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "go on")
     at = job.index("--nproc-per-node")
     done = traced_run(*job[:at], "--max-restarts", "1", *job[at:], run=run)
@@ -96,7 +96,7 @@ def test_a_restart_that_helped_is_no_death(run: Path) -> None:
 
 @pytest.mark.slow
 def test_two_agents_with_a_directory_each_are_one_job(run: Path) -> None:
-    """Two nodes, played by two agents: each report alone misses a half, both together blame the right rank."""
+    """Two nodes, simulated by two agents: each report alone lacks one half, both together blame the right rank."""
     scenario = next(s for s in WRONG if s.start == "agents")
     parts = [run.with_name(f"node{n}") for n in (0, 1)]
     commands = [

@@ -1,4 +1,4 @@
-"""Real jobs in which something goes wrong: the report blames whom it must, in the right words, and nobody else."""
+"""Real jobs with an error: the report blames the right ranks, with the right sentence, and no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _often_first() -> list[Scenario]:
 
 @pytest.mark.parametrize("scenario", _parameters())
 def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
-    """Status as untraced; class, rank or set, words, also on stderr; nobody else is blamed; no process is left."""
+    """Status as untraced; class, rank or set, words, also on stderr; no other rank is blamed; no process is left."""
     done = traced(scenario, run)
     assert done.status == scenario.status, done.stderr
     assert leftovers(str(done.run)) == []
@@ -52,6 +52,6 @@ def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
 @pytest.mark.every_job
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=str(scenario)) for scenario in WRONG])
 def test_status_is_the_one_without_pytracer(scenario: Scenario, run: Path) -> None:
-    """What scenarios.py says about exit statuses is true of untraced jobs."""
+    """Untraced jobs have the exit statuses of scenarios.py."""
     done = untraced(scenario, run)
     assert done.status == scenario.status, done.stderr

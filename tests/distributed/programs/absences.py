@@ -1,4 +1,4 @@
-"""A rank does not come to a collective: it skips it, is late, ends early, or has nothing to reduce."""
+"""A rank does not enter a collective: it skips it, is late, ends early, or has nothing to reduce."""
 
 import time
 
@@ -17,7 +17,7 @@ def evaluate_for_long():
 
 
 def skipped(rank):
-    """One rank takes another branch, and is busy until the others have timed out."""
+    """One rank takes another branch, and computes until the others have timed out."""
     agree()
     if rank == ABSENT:
         evaluate_for_long()
@@ -33,7 +33,7 @@ def skipped_monitored_barrier(rank):
 
 
 def late(rank):
-    """A slow rank that comes in time."""
+    """A slow rank that enters before the time-out."""
     agree()
     if rank == ABSENT:
         time.sleep(SECONDS / 3)
@@ -47,7 +47,7 @@ def returns_early(rank):
 
 
 def uneven_with_join(rank):
-    """Fewer batches on one rank are fine below join()."""
+    """Fewer batches on one rank are legal in join()."""
     model = classifier()
     with Join([model]):
         train(model, 3 if rank == ABSENT else 6)
@@ -83,12 +83,12 @@ def unused_on_one_rank(rank):
 
 
 def unused_but_searched(rank):
-    """DDP was told to look for unused parameters: all is well."""
+    """With find_unused_parameters, which makes it legal."""
     _train_two_heads(*(["first"] if rank == ABSENT else ["first", "second"]), find_unused_parameters=True)
 
 
 def ready_in_another_order(rank):
-    """Gradients become ready in another order on one rank, but they are the same ones: DDP does not mind."""
+    """The same gradients become ready in another order on one rank, which DDP supports."""
     _train_two_heads(*(["second", "first"] if rank == ABSENT else ["first", "second"]), bucket_cap_mb=0.0001)
 
 

@@ -37,7 +37,7 @@ def step(model, **options):
 
 
 def layout(model):
-    """Of each bucket: index, address, size, and (parameter, offset) of each gradient in it."""
+    """For each bucket: index, address, size, and (parameter, offset) of each gradient in it."""
     from pytracer import _native
 
     names = {parameter._cdata: name for name, parameter in model.module.named_parameters()}
@@ -46,7 +46,7 @@ def layout(model):
 
 
 def fault_in(model, name, module="Net", check=True, **truth):
-    """Faults 5000 bytes into the gradient of a parameter, in the bucket that holds it; the gradient is there, too."""
+    """Faults 5000 bytes into the gradient of a parameter, which is a view of its bucket."""
     for index, addr, _, held in layout(model):
         offset = dict(held).get(name)
         if offset is None:
@@ -115,7 +115,7 @@ def gradient_as_bucket_view(rank):
 
 
 def one_bucket():
-    """After a step: the model, and its bucket before it is rebuilt, which is outside of the heap and below the room."""
+    """After a step: the model, and its bucket before the rebuild, outside of the heap and below the reserved room."""
     step(DistributedDataParallel(nn.Linear(WIDTH, WIDTH)))  # imports of torch's would let the heap grow
     make_room()
     model = wrapped(gradient_as_bucket_view=True)
@@ -125,7 +125,7 @@ def one_bucket():
 
 
 def old_generation(rank):
-    """Rank 1 reads where a gradient was before DDP rebuilt its one bucket as three, which lie elsewhere."""
+    """Rank 1 reads where a gradient was before DDP rebuilt its one bucket as three at other addresses."""
     model, (index, addr, _, held) = one_bucket()
     name = min(held, key=lambda item: item[1])[0]
     assert model.module.get_parameter(name).grad.data_ptr() == addr
@@ -139,13 +139,13 @@ def old_generation(rank):
 
 
 def reused_address(rank):
-    """The memory of an old bucket belongs to another tensor by now: that one is named, and the bucket as earlier."""
+    """The memory of an old bucket now belongs to another tensor, which is named, with the bucket as its earlier use."""
     model, (_, addr, nbytes, _) = one_bucket()
     leave_room()
     model(torch.randn(4, WIDTH))
     if rank == 1:
         fill_holes()
-        caches = []  # each as large as to get a mapping of its own, until one lies where the bucket was
+        caches = []  # each large enough for its own mapping, until one is where the bucket was
         while not caches or not addr <= page_in(caches[-1]) < addr + nbytes:
             caches.append(torch.zeros(5000))
             assert len(caches) < 64
@@ -168,7 +168,7 @@ def two_modules(rank):
 
 
 def joined(rank):
-    """Rank 1 has fewer batches; once joined, it sends zeros and faults in a bucket that it rebuilt meanwhile."""
+    """Rank 1 has fewer batches; after join() it sends zeros and faults in a bucket that it rebuilt meanwhile."""
     model = wrapped()
     with model.join():
         for _ in range(1 if rank else 4):
@@ -179,7 +179,7 @@ def joined(rank):
 
 
 class _Halved:
-    """A hook of the user's own, as an object: sends float16, and faults in what it sends in the third step."""
+    """A user's hook object: sends float16, and faults in the sent tensor in the third step."""
 
     def __init__(self, rank):
         self.rank, self.calls = rank, 0
@@ -224,7 +224,7 @@ def builtin_fp16_hook(rank):
 
 
 def power_sgd(rank):
-    model = wrapped(bucket_cap_mb=25)  # one bucket: with several, gloo's threads go on in any order
+    model = wrapped(bucket_cap_mb=25)  # one bucket: with several, gloo's threads continue in any order
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     train(rank, model, 5, generation=1, check=False)

@@ -1,4 +1,4 @@
-"""Collectives, DDP and FSDP under torch.compile; rank 0 prints what dynamo made of each."""
+"""Collectives, DDP and FSDP under torch.compile; rank 0 prints what dynamo did with each."""
 
 import functools
 import pathlib

@@ -1,4 +1,4 @@
-"""One rank dies on its own account while the others wait for it."""
+"""One rank dies of its own fault while the others wait for it."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ VICTIM = int(os.environ.get("VICTIM", "1"))
 
 
 class Normalize(torch.autograd.Function):
-    """Scales a gradient in native code; with a buffer that it was never given."""
+    """Scales a gradient in native code, with a buffer that was never set."""
 
     @staticmethod
     def forward(ctx, x, broken):
@@ -37,7 +37,7 @@ def segfault_in_backward(rank):
 
 
 def killed(rank):
-    """Somebody types kill -9 in the middle of the training."""
+    """kill -9 in the middle of the training."""
     model = classifier()
     train(model, 2)
     if rank == VICTIM:
@@ -46,7 +46,7 @@ def killed(rank):
 
 
 def slow_cleanup(rank):
-    """The culprit says goodbye to its peers and then cleans up for three seconds: all others are dead by then."""
+    """The failed rank leaves its peers and then cleans up for three seconds: all others have died by then."""
     agree()
     try:
         if rank == VICTIM:
@@ -66,7 +66,7 @@ def prompt_exception(rank):
 
 
 def exits(rank):
-    """A library ends the process behind everybody's back."""
+    """A library calls _exit() without a message."""
     agree()
     if rank == VICTIM:
         os._exit(3)

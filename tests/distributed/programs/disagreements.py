@@ -1,4 +1,4 @@
-"""One rank asks for another collective than the others do: op, shape, dtype, root, reduce op, order."""
+"""One rank calls a different collective: op, shape, dtype, root, reduce op, order."""
 
 import torch
 import torch.distributed as dist
@@ -48,7 +48,7 @@ def reduce_op(rank):
 
 
 def short_broadcast(rank):
-    """The root sends less than the others expect. Nothing dies: the rest of their tensors stays what it was."""
+    """The root sends less than the others expect. Nothing dies: the rest of their tensors is unchanged."""
     agree()
     dist.broadcast(torch.ones(16 if rank == 0 else 32), src=0)
     agree()

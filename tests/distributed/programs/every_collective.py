@@ -37,13 +37,13 @@ def messages(rank):
     ):
         work.wait()
     if rank == 0:
-        dist.recv(x)  # from anybody
+        dist.recv(x)  # from any rank
     else:
         dist.send(x, other)
 
 
 def groups(rank):
-    """A group in which the ranks are numbered the other way round."""
+    """A group with its ranks in reverse order."""
     mirror = dist.new_group([1, 0], group_desc="mirror", sort_ranks=False)
     dist.all_reduce(torch.ones(4))
     dist.broadcast(torch.ones(5), src=0, group=mirror)
@@ -74,7 +74,7 @@ def ddp(rank):
 
 
 def forked(rank):
-    """A child that was forked after collectives ran has none of them."""
+    """A child forked after collectives ran has none of them."""
     dist.all_reduce(torch.ones(4))
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Process groups of which ranks have different ideas."""
+"""Process groups that differ between ranks."""
 
 import datetime
 import time
@@ -11,12 +11,12 @@ GUILTY = 1
 
 
 def group(ranks, description):
-    """A group with the time-out of the default one: by itself it would wait for 30 minutes."""
+    """A group with the time-out of the default one: its own default is 30 minutes."""
     return dist.new_group(ranks, group_desc=description, timeout=datetime.timedelta(seconds=SECONDS))
 
 
 def made_by_a_subset(rank):
-    """new_group() must be called by all ranks, members or not; rank 2 does not, and counts one group less since."""
+    """new_group() must be called by all ranks, members or not; rank 2 does not, and its count of groups is one less."""
     agree()
     if rank != 2:
         pair = group([0, 1], "tensor parallel")
@@ -39,7 +39,7 @@ def made_in_another_order(rank):
 
 
 def stuck_upstream(rank):
-    """Rank 3 never comes to its pair; rank 2 waits there, and 0 and 1 wait for rank 2 in the next stage's group."""
+    """Rank 3 never enters its pair's collective; rank 2 waits there, 0 and 1 wait for rank 2 in the next stage's."""
     agree()
     data, stage = group([2, 3], "data parallel"), group([0, 1, 2], "pipeline parallel")
     if rank == 3:
@@ -51,7 +51,7 @@ def stuck_upstream(rank):
 
 
 def different_but_legal(rank):
-    """Ranks work in different groups, different often."""
+    """Ranks use different groups, a different number of times."""
     first, second = group([0, 1], "first"), group([1, 2], "second")
     for _ in range(3):
         if rank in (0, 1):

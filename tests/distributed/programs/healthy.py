@@ -34,13 +34,13 @@ def uneven(rank):
     work = dist.all_reduce(torch.ones(8), async_op=True)
     dist.all_reduce(torch.ones(3))
     work.wait()
-    for _ in range(rank):  # what a rank does alone is its own business
+    for _ in range(rank):  # work of a single rank
         torch.ones(8).sum()
     dist.monitored_barrier()
 
 
 def saves_at_the_end(rank):
-    """Rank 0 goes on for a while after the last collective; the others have ended by then."""
+    """Rank 0 continues for a while after the last collective; the others have ended by then."""
     model = classifier()
     train(model, 3)
     if rank == 0:

@@ -1,4 +1,4 @@
-"""What the programs of this directory share: how a rank is started, how it joins and leaves, and the usual model.
+"""Shared by the programs of this directory: how a rank starts, joins and leaves, and the usual model.
 
 PROGRAM SCENARIO runs as one rank under torchrun; PROGRAM SCENARIO --spawn N STORE starts N ranks with mp.spawn.
 """
@@ -30,7 +30,7 @@ def join(rank=None, world=None, store=None):
 
 
 def keep_dumping(directory):
-    """Torch's Flight Recorder into DIRECTORY/dump_RANK, again and again: more than a job that dies usually leaves."""
+    """Writes torch's Flight Recorder to DIRECTORY/dump_RANK repeatedly: more than a dying job usually leaves."""
     path = pathlib.Path(directory, f"dump_{dist.get_rank()}")
     aside = path.with_name(f"new.{dist.get_rank()}")
 

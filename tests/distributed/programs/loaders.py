@@ -41,7 +41,7 @@ def main():
     words = ["".join(b) for b in DataLoader(Words(), batch_sampler=[["a", "b"]], collate_fn=list, **more)]
     print(batches, single, stream, words)
     try:
-        list(DataLoader(Bad(), batch_sampler=[[0]], **more))  # one batch: nothing is being loaded when it is over
+        list(DataLoader(Bad(), batch_sampler=[[0]], **more))  # one batch: nothing is being loaded when it ends
     except ValueError as error:
         print(type(error).__name__)
 

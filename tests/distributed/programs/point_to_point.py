@@ -1,4 +1,4 @@
-"""Messages between two ranks: unmatched, in a circle, and as they should be."""
+"""Messages between two ranks: unmatched, in a cycle, and correct."""
 
 import torch
 import torch.distributed as dist
@@ -6,7 +6,7 @@ from job import agree, main
 
 
 def unmatched_receive(rank):
-    """Rank 1 waits for a third message; rank 0 sent two and goes on."""
+    """Rank 1 waits for a third message; rank 0 sent two and continues."""
     agree()
     if rank == 0:
         for _ in range(2):
@@ -28,7 +28,7 @@ def another_tag(rank):
 
 
 def cycle(rank):
-    """Every rank first receives from the one before it: nobody ever sends."""
+    """Every rank first receives from the previous one: no rank ever sends."""
     agree()
     world = dist.get_world_size()
     dist.recv(torch.empty(8), src=(rank - 1) % world)
@@ -37,7 +37,7 @@ def cycle(rank):
 
 
 def ring(rank):
-    """The same circle, started by all at once: all is well."""
+    """The same cycle with batched operations, which is correct."""
     world = dist.get_world_size()
     for _ in range(3):
         operations = [

@@ -1,4 +1,4 @@
-"""DistributedSampler and the process group: made before it, after it, or forgotten. samplers.py SCENARIO"""
+"""DistributedSampler and the process group: created before it, after it, or without it. samplers.py SCENARIO"""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def train(loader):
 
 
 def meet():
-    """All ranks come this far before torchrun ends any of them; its own store counts them."""
+    """All ranks reach this point before torchrun ends any of them; its own store counts them."""
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     store.add("here", 1)
     while store.add("here", 0) < int(os.environ["WORLD_SIZE"]):
@@ -31,7 +31,7 @@ def meet():
 
 
 def before():
-    """Every rank raises: the sampler asks the process group how many ranks there are."""
+    """Every rank raises: the sampler queries the process group for the number of ranks."""
     meet()
     loader = DataLoader(DATA, batch_size=8, sampler=DistributedSampler(DATA))
     join()
@@ -39,7 +39,7 @@ def before():
 
 
 def forgotten():
-    """A test for the process group comes too early, so that every rank trains on the same data. Nothing dies."""
+    """A check for the process group runs too early, so that every rank trains on the same data. Nothing dies."""
     sampler = DistributedSampler(DATA) if dist.is_initialized() else None
     loader = DataLoader(DATA, batch_size=8, sampler=sampler)
     join()
@@ -47,7 +47,7 @@ def forgotten():
 
 
 def after():
-    """As it should be."""
+    """The correct order."""
     join()
     train(DataLoader(DATA, batch_size=8, sampler=DistributedSampler(DATA)))
 

@@ -77,7 +77,7 @@ def unit(what, parameter=None, unit="blocks.1", offset=None, **more):
 
 
 def fault_in(tensor, nbytes, fsdp):
-    """Faults in a live tensor, which begins its storage."""
+    """Faults in a live tensor at the start of its storage."""
     at = page_in(tensor, nbytes)
     start = tensor.untyped_storage().data_ptr()
     if fsdp.get("parameter_offset_bytes", 0) is None:
@@ -89,7 +89,7 @@ def fault_in(tensor, nbytes, fsdp):
 
 
 def local_shard(rank):
-    """A shard, which stays where it is."""
+    """A shard, whose address does not change."""
     model = sharded()
     step(model)
     step(model)
@@ -98,7 +98,7 @@ def local_shard(rank):
 
 
 def unsharded(rank):
-    """A whole parameter, in the forward of its unit."""
+    """An unsharded parameter, in the forward of its unit."""
     model = sharded()
     step(model)
     block = model.blocks[1]
@@ -115,7 +115,7 @@ def resharded(rank):
 
 
 def _late(rank, model, block, whole, what):
-    """Rank 1 reads 20000 bytes behind where `whole()` was in the last forward, while the block was unsharded."""
+    """Rank 1 reads 20000 bytes after the address of `whole()` in the last forward, while the block was unsharded."""
     step(model)
     found = []
 
@@ -167,7 +167,7 @@ def reduced(rank):
 
 
 def by_columns(rank):
-    """Sharded along the second dimension, which needs a copy that no operator of FSDP's makes."""
+    """Sharded along the second dimension, which needs a copy outside FSDP's operators."""
     model = sharded(shard_placement_fn=lambda parameter: Shard(parameter.ndim - 1))
     step(model)
     block = model.blocks[1]
@@ -178,7 +178,7 @@ def by_columns(rank):
 
 
 def hybrid(rank):
-    """HSDP over two times two ranks: the reduce-scatter's output is all-reduced, too."""
+    """HSDP over two by two ranks: the reduce-scatter's output is all-reduced, too."""
     model = sharded(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
     step(model)
     gradient = model.blocks[1].up.weight.grad.to_local()
@@ -225,12 +225,12 @@ def _flat_unsharded(rank, model):
 
 
 def flat_unsharded(rank):
-    """The whole flat parameter, in forward."""
+    """The unsharded flat parameter, in forward."""
     _flat_unsharded(rank, flat())
 
 
 def flat_original(rank):
-    """The same with use_orig_params, and with bfloat16 for what is gathered."""
+    """The same with use_orig_params, gathered in bfloat16."""
     _flat_unsharded(rank, flat(use_orig_params=True, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16)))
 
 

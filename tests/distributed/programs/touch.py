@@ -1,4 +1,4 @@
-"""How the programs about DDP and FSDP fault: one rank makes a page inaccessible, says what lies there, and reads it."""
+"""How the programs about DDP and FSDP fault: one rank makes a page inaccessible, prints what is there, and reads it."""
 
 import ctypes
 import gc
@@ -16,9 +16,9 @@ _room = []
 
 
 def fill_heap(nbytes=16 * 1024):
-    """Takes what is free in the heap, so that larger blocks get mappings of their own, which end when they are freed.
+    """Allocates what is free in the heap, so that larger blocks get their own mappings, which are unmapped when freed.
 
-    The threshold that faults.py sets counts only where no free block of the heap fits.
+    The threshold that faults.py sets applies only where no free block of the heap fits.
     """
     for _ in range(10000):
         _held.append(torch.empty(nbytes, dtype=torch.uint8))
@@ -28,19 +28,19 @@ def fill_heap(nbytes=16 * 1024):
 
 
 def make_room():
-    """Reserves address space above all that is mapped from now on; give it back before the memory in question is freed.
+    """Reserves address space above all later mappings; release it before the memory in question is freed.
 
-    Later mappings then go there, because the kernel takes the highest hole that is large enough, and the hole that the
-    freed memory leaves stays one.
+    Later mappings are then placed there, because the kernel takes the highest hole that is large enough, and the hole
+    that the freed memory leaves stays empty.
     """
-    gc.collect()  # what it finds later would leave holes above
+    gc.collect()  # a later collection would leave holes above
     _room[:] = [_reserve(256 * MIB)]
     fill_holes()
     fill_heap()
 
 
 def fill_holes():
-    """Takes all holes above the reserved room in which a block could get its mapping."""
+    """Fills all holes above the reserved room that could hold a block's mapping."""
     for nbytes in (MIB, 4 * PAGE):
         while (addr := _reserve(nbytes)) > _room[0]:
             pass
@@ -48,7 +48,7 @@ def fill_holes():
 
 
 def leave_room():
-    """Gives it back."""
+    """Releases it."""
     _give_back(_room[0], 256 * MIB)
 
 
@@ -64,14 +64,14 @@ def _give_back(addr, nbytes):
 
 
 def page_in(tensor, nbytes=0):
-    """The first page boundary at or behind `nbytes` bytes into a tensor, such that the whole page lies in it."""
+    """The first page boundary at or after `nbytes` bytes into a tensor, such that the whole page is in it."""
     addr = -(-(tensor.data_ptr() + nbytes) // PAGE) * PAGE
     assert addr + PAGE <= tensor.data_ptr() + tensor.numel() * tensor.element_size(), "the tensor is too small"
     return addr
 
 
 def say(**truth):
-    """What the report must tell, as one line of JSON."""
+    """Prints the expected report, as one line of JSON."""
     print("TRUTH " + json.dumps(truth), flush=True)
 
 
@@ -81,7 +81,7 @@ def read(addr):
 
 
 def touch(addr, **truth):
-    """Faults at `addr`, in live memory that lies on a page of its own."""
+    """Faults at `addr`, in live memory on its own page."""
     say(addr=hex(addr), **truth)
     assert LIBC.mprotect(ctypes.c_void_p(addr & ~(PAGE - 1)), PAGE, 0) == 0
     read(addr)
