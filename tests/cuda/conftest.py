@@ -13,7 +13,7 @@ REAL = os.environ.get("PYTRACER_REAL_CUDA") == "1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without CUDA of either kind nothing here can run; marks say what a real device cannot show."""
+    """Skips all tests without CUDA of either kind; a mark skips those that a real device cannot run."""
     for item in items:
         if not item.path.is_relative_to(HERE):
             continue

@@ -1,4 +1,4 @@
-"""Runs the programs beside it, traced, and finds what the tests ask about."""
+"""Runs the programs of this directory, traced, and extracts results for the tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def job(name: str, function: str, *, run: Path, **extra: Any) -> Ended:
 
 
 def line_of(name: str, text: str) -> int:
-    """The number of the one line of a program that holds `text`."""
+    """The number of the one line of a program that contains `text`."""
     lines = (PROGRAMS / f"{name}.py").read_text(encoding="utf-8").splitlines()
     (number,) = [number for number, line in enumerate(lines, 1) if text in line]
     return number

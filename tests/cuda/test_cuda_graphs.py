@@ -1,4 +1,4 @@
-"""CUDA graphs that are replayed after something that they use was freed, and healthy ones that nobody minds."""
+"""CUDA graphs that are replayed after one of their inputs was freed, and healthy ones without a finding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def graph_of(report: Report) -> CudaGraph:
 
 
 def test_a_healthy_replay_stays_silent(run: Path) -> None:
-    """Nothing on stderr, nothing in the report; the graph, dropped with its function, and what it uses are known."""
+    """Nothing on stderr, no finding; the graph, destroyed with its function, and its inputs are recorded."""
     done = program("graph_replay", "kept", "well", run=run, PYTRACER_CUDA_GRAPHS="warn")
     assert done.status == 0 and "pytracer: recorded in" in done.stderr and len(done.stderr.splitlines()) == 1
     graph = graph_of(done.report)
@@ -34,7 +34,7 @@ def test_a_healthy_replay_stays_silent(run: Path) -> None:
 
 @pytest.mark.parametrize("fate", ["deleted", "reallocated", "resized"])
 def test_a_replay_without_its_input_is_told_at_the_crash(run: Path, fate: str) -> None:
-    """Who allocated it, who freed it, and that another tensor lies there now."""
+    """The call sites of its allocation and free, and the other tensor that is there now."""
     report = program("graph_replay", fate, "error", run=run).report
     found = finding(report, RULE)
     assert found is not None and found.summary is not None and found.evidence is not None
@@ -47,7 +47,7 @@ def test_a_replay_without_its_input_is_told_at_the_crash(run: Path, fate: str) -
 
 
 def test_an_input_of_which_only_the_shape_was_used_may_go(run: Path) -> None:
-    """empty_like puts nothing into the graph: freeing its argument breaks nothing."""
+    """empty_like adds nothing to the graph: freeing its argument breaks nothing."""
     report = program("graph_replay", "overwritten", "error", run=run).report
     assert finding(report, RULE) is None
     assert graph_of(report).broken_replays == 0
@@ -64,13 +64,13 @@ def test_a_replay_without_its_input_warns_on_request(run: Path) -> None:
 
 
 def test_without_the_request_nothing_is_printed(run: Path) -> None:
-    """A tracer adds nothing to what a job prints."""
+    """A tracer adds nothing to the output of a job."""
     done = program("graph_replay", "deleted", "well", run=run)
     assert done.status == 0 and len(done.stderr.splitlines()) == 1
 
 
 def test_memory_of_a_graph_that_was_reset(run: Path) -> None:
-    """The fault lies in what had been its pool."""
+    """The fault is in its former pool."""
     done = program("graph_replay", "reset", "fault", run=run)
     assert done.status == 128 + signal.SIGSEGV
     fault = only_victim(done.report).fault
@@ -93,7 +93,7 @@ def test_graphs_of_compiled_functions_are_named(run: Path) -> None:
 
 
 def test_a_fault_in_the_memory_of_a_compiled_function_names_it(run: Path) -> None:
-    """Its output lies in the pool of the tree."""
+    """Its output is in the pool of the tree."""
     done = program("compiled_graphs", "fault", run=run)
     assert done.status == 128 + signal.SIGSEGV, done.stderr
     fault = only_victim(done.report).fault

@@ -1,4 +1,4 @@
-"""A fault of host code in a device's memory names the block, its stream, its pool and who allocated it."""
+"""A fault of host code in a device's memory names the block, its stream, its pool and its call site."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGSEGV_STATUS = 128 + signal.SIGSEGV
 
 
 def fault_of(done: Ended) -> tuple[Fault, StorageReport]:
-    """The fault of a program that told its address on stdout."""
+    """The fault of a program that printed its address on stdout."""
     assert done.status == SIGSEGV_STATUS, done.stderr
     return fault_in(done)
 
@@ -59,7 +59,7 @@ def test_a_block_that_other_streams_still_use_is_awaited(run: Path) -> None:
 
 
 def test_a_block_of_a_private_pool_names_its_graph(run: Path) -> None:
-    """What a CUDA graph allocated lies in a pool of its own."""
+    """A CUDA graph's allocations are in a private pool."""
     fault, storage = fault_of(program("host_fault", "private_pool", run=run))
     use = fault.cuda_graph
     assert storage.pool is not None and use is not None
@@ -68,7 +68,7 @@ def test_a_block_of_a_private_pool_names_its_graph(run: Path) -> None:
 
 
 def test_a_freed_block_and_memory_without_one(run: Path) -> None:
-    """Both stay in the allocator's hands."""
+    """The allocator keeps both."""
     _, storage = fault_of(program("host_fault", "freed", run=run))
     assert storage.state == "freed" and storage.freed is not None
     fault, _ = fault_of(program("host_fault", "segment", run=run.with_name("second")))
@@ -76,7 +76,7 @@ def test_a_freed_block_and_memory_without_one(run: Path) -> None:
 
 
 def test_memory_from_before_recording_is_known(run: Path) -> None:
-    """pytracer.enable() after CUDA is in use: the allocator's snapshot tells what lives."""
+    """pytracer.enable() when CUDA is in use: the allocator's snapshot has the live blocks."""
     done = ended([sys.executable, PROGRAMS / "enabled_late.py", run], environment(), run)
     assert done.status == -signal.SIGSEGV, done.stderr
     storage = fault_in(done)[1]
@@ -87,7 +87,7 @@ def test_memory_from_before_recording_is_known(run: Path) -> None:
 @pytest.mark.fake_cuda
 @pytest.mark.parametrize("backend", ["cudaMallocAsync", "pluggable"])
 def test_other_allocators_are_told_and_harm_nothing(run: Path, backend: str) -> None:
-    """They throw where a tracker is attached: the program goes on, and a note says what is missing."""
+    """They throw when a tracker is attached: the program continues, and a note lists what is missing."""
     settings: dict[str, Any] = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"} if backend == "cudaMallocAsync" else {}
     done = program("other_allocators", backend, run=run, **settings)
     assert done.status == 0, done.stderr
@@ -98,14 +98,14 @@ def test_other_allocators_are_told_and_harm_nothing(run: Path, backend: str) -> 
 
 @pytest.mark.fake_cuda
 def test_a_mem_pool_is_followed(run: Path) -> None:
-    """torch.cuda.MemPool has an id of its own."""
+    """torch.cuda.MemPool has its own id."""
     _, storage = fault_of(program("host_fault", "mem_pool", run=run))
     assert storage.pool is not None and storage.pool.startswith("(0, ")
 
 
 @pytest.mark.fake_cuda
 def test_out_of_memory_shows_what_the_memory_was_used_for(run: Path) -> None:
-    """The places that hold the most, at the moment of the request."""
+    """The call sites with the most memory, at the moment of the request."""
     done = program("out_of_memory", run=run, FAKECUDA_MEMORY_MB="256")
     assert done.status == 1
     report = done.report

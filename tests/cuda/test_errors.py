@@ -1,4 +1,4 @@
-"""CUDA errors: told later than they happened, and what a core dump of the device adds."""
+"""CUDA errors: reported after they occur, and what a core dump of the device adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.fake_cuda
 
 
 def test_an_error_is_raised_later_than_its_cause(run: Path) -> None:
-    """The report names the line that met it, and says that it need not be the one."""
+    """The report names the line that raised, and states that it need not be the cause."""
     done = program("late_error", run=run)
     assert done.status == 1
     report = done.report
@@ -30,7 +30,7 @@ def test_an_error_is_raised_later_than_its_cause(run: Path) -> None:
 
 
 def test_the_core_dump_of_a_device_is_read_and_mapped(run: Path) -> None:
-    """`--gpu-core` tells the driver where to; kernel, place and tensors are in the finding."""
+    """`--gpu-core` sets the driver's path; kernel, place and tensors are in the finding."""
     done = program("late_error", "core", run=run, options=("--gpu-core",))
     assert done.status == 1, done.stderr
     wish = json.loads((run / "run.json").read_text(encoding="utf-8"))["gpu_core"]

@@ -1,4 +1,4 @@
-"""The fake CUDA runtime does what its README promises, seen through torch's own CUDA code."""
+"""The fake CUDA runtime behaves as its README documents, through torch's own CUDA code."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @pytest.fixture(scope="module")
 def basics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What runtime_basics.py saw."""
+    """The output of runtime_basics.py."""
     done = ended([sys.executable, PROGRAMS / "runtime_basics.py"], environment(), tmp_path_factory.mktemp("b") / "run")
     assert done.status == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 def test_copies_are_real_and_devices_two(basics: dict[str, Any]) -> None:
-    """What is copied to a device and back is unchanged."""
+    """Data copied to a device and back are unchanged."""
     assert basics["devices"] == 2
     assert basics["copied"] == list(range(10))
     assert basics["other_device"] == "cuda:1"
 
 
 def test_kernels_are_captured_and_replays_counted(basics: dict[str, Any]) -> None:
-    """A capture takes its kernels and a pool of its own; a wait inside it is refused."""
+    """A capture records its kernels and has a private pool; a wait inside it is refused."""
     assert basics["captured"] >= 2
     assert basics["replays"] == 2
     assert len(basics["pools"]) == 2
@@ -40,7 +40,7 @@ def test_kernels_are_captured_and_replays_counted(basics: dict[str, Any]) -> Non
 
 
 def test_work_can_hang(basics: dict[str, Any]) -> None:
-    """An event that is recorded while the device hangs is not done before that is over."""
+    """An event recorded while the device hangs does not complete before the hang ends."""
     assert (basics["done_while_hanging"], basics["done_afterwards"]) == (False, True)
 
 
@@ -63,7 +63,7 @@ def test_host_access_faults_at_the_device_address(run: Path) -> None:
 
 
 def test_ranks_wait_for_each_other(run: Path) -> None:
-    """A collective is done when all ranks have called it, on hardware as here; splits and messages too."""
+    """A collective completes when all ranks have called it, as on hardware; splits and messages too."""
     done = ended(torchrun(PROGRAMS / "nccl_ranks.py"), environment(), run)
     assert done.status == 0, done.stderr
     seen = json.loads(done.stdout)

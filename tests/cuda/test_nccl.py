@@ -1,4 +1,4 @@
-"""Jobs of two ranks over NCCL: who is blamed, what an address was, how far collectives got."""
+"""Jobs of two ranks over NCCL: the blamed rank, the storage at an address, the progress of collectives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def verdict_of(done: Ended) -> tuple[str | None, int | None]:
 
 
 def test_collectives_are_completed_when_the_device_has_done_them(run: Path) -> None:
-    """The Flight Recorder is read; queued is not completed."""
+    """By the Flight Recorder; queued is not completed."""
     done = job("nccl_jobs", "healthy", run=run)
     assert done.status == 0, done.stderr
     assert verdict_of(done) == ("clean", None)
@@ -35,7 +35,7 @@ def test_collectives_are_completed_when_the_device_has_done_them(run: Path) -> N
 
 
 def test_coalesced_collectives_are_completed_too(run: Path) -> None:
-    """torch counts those of a region as one; a collective that the device has not done is not called completed."""
+    """torch counts those of a region as one; a collective that the device has not finished is not called completed."""
     done = job("nccl_jobs", "coalesced", run=run)
     for box in (box for box in done.boxes if box.rank is not None):
         collectives = [(item.op, item.state) for item in box.collectives if not item.point_to_point]
@@ -57,7 +57,7 @@ def test_a_fault_in_a_bucket_is_named(run: Path) -> None:
 
 
 def test_a_fault_in_a_shard_is_named(run: Path) -> None:
-    """FSDP2: unit and parameter of the shard, its block, and who made it."""
+    """FSDP2: unit and parameter of the shard, its block, and its call site."""
     done = job("nccl_jobs", "fsdp_fault", run=run)
     assert verdict_of(done) == ("device-pointer-on-host", 1)
     fault = only_victim(done.report).fault or pytest.fail("no fault")
@@ -78,7 +78,7 @@ def test_who_did_not_come_is_blamed_for_a_hang(run: Path) -> None:
 
 
 def test_a_sticky_error_is_no_lost_peer(run: Path) -> None:
-    """NCCL's watchdog may be the first to hear of it: that rank is the cause, not a follower."""
+    """NCCL's watchdog may be the first to get it: that rank is the cause, not a consequence."""
     done = job("nccl_jobs", "illegal_access", run=run)
     assert verdict_of(done) == ("cuda-error", 1)
     (rank0,) = [process for process in done.report.processes or [] if process.rank == 0]
@@ -86,7 +86,7 @@ def test_a_sticky_error_is_no_lost_peer(run: Path) -> None:
 
 
 def test_a_collective_inside_a_graph_is_marked(run: Path) -> None:
-    """And its buffer is an input of the graph."""
+    """Its buffer is an input of the graph."""
     done = job("nccl_jobs", "captured", run=run)
     victim = only_victim(done.report)
     (graph,) = victim.cuda_graphs or []
@@ -97,7 +97,7 @@ def test_a_collective_inside_a_graph_is_marked(run: Path) -> None:
 
 
 def test_a_bucket_in_the_memory_of_a_graph_s_input_is_named(run: Path) -> None:
-    """The static input was freed, and a bucket of DDP's lies there when the graph is replayed."""
+    """The static input was freed, and a DDP bucket is there when the graph is replayed."""
     done = job("nccl_jobs", "bucket_in_graph", run=run)
     assert verdict_of(done) == ("device-pointer-on-host", 1)
     found = finding(done.report, "cuda-graph-input-freed")

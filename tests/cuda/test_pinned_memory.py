@@ -1,4 +1,4 @@
-"""A fault of host code in pinned memory names the storage, who allocated it, and who freed it."""
+"""A fault of host code in pinned memory names the storage and both of its call sites."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PINNED = [
 
 
 def told(done: Ended) -> tuple[dict[str, int], Fault, StorageReport]:
-    """What the program said, and what the report says of the storage at the address."""
+    """The program's output, and the reported storage at the address."""
     assert done.status == 128 + signal.SIGSEGV, done.stderr
     truth = json.loads(done.stdout)
     fault = only_victim(done.report).fault
@@ -35,7 +35,7 @@ def told(done: Ended) -> tuple[dict[str, int], Fault, StorageReport]:
 
 @pytest.mark.parametrize(("kind", "text"), PINNED, ids=[kind for kind, _ in PINNED])
 def test_a_live_pinned_storage_is_named(kind: str, text: str | None, run: Path) -> None:
-    """Address, size, offset and line; the program found its memory pinned, and copied from it as ever."""
+    """Address, size, offset and line; torch treats the memory as pinned, and copies from it as untraced."""
     truth, fault, storage = told(program("pinned", kind, run=run))
     assert (fault.kind, storage.state, storage.found) == ("in-storage", "live", "exact")
     assert storage.offset_bytes == truth["addr"] - truth["base"]
@@ -46,14 +46,14 @@ def test_a_live_pinned_storage_is_named(kind: str, text: str | None, run: Path) 
 
 
 def test_an_access_behind_it_tells_the_distance(run: Path) -> None:
-    """The size is what the program asked for, not the power of two that torch takes."""
+    """The size is the requested one, not torch's power of two."""
     truth, fault, storage = told(program("pinned", "empty", "behind", run=run))
     assert (fault.kind, storage.state) == ("past-storage", "live")
     assert storage.distance_bytes == truth["addr"] - (truth["base"] + SMALL - 1)
 
 
 def test_a_freed_one_is_a_use_after_free(run: Path) -> None:
-    """With the lines of both."""
+    """With both lines."""
     done = program("pinned", "freed", run=run)
     _, fault, storage = told(done)
     assert done.report.verdict is not None

@@ -1,4 +1,4 @@
-"""The tools that people run where devices are: doctor, and scripts/gpu_check.py as far as the fake runtime goes."""
+"""Tools for machines with devices: doctor, and scripts/gpu_check.py as far as the fake runtime supports it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_doctor_follows_devices(run: Path) -> None:
 
 
 def test_gpu_check_says_what_it_skipped(run: Path) -> None:
-    """Green, and each check that needs kernels is skipped with its reason."""
+    """It succeeds, and each check that needs kernels is skipped with a reason."""
     out = run.with_suffix(".json")
-    # Measuring takes as long as everything else, and says nothing here.
+    # Measuring takes as long as everything else, and is meaningless here.
     command: list[str | Path] = [sys.executable, ROOT / "scripts" / "gpu_check.py", "--out", out, "--skip", "costs"]
     done = ended(command, environment(), run)
     assert done.status == 0, done.stderr

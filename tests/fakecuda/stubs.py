@@ -2,7 +2,7 @@
 
     python tests/fakecuda/stubs.py --torch SITE/torch --out DIR
 
-It defines every function that torch's libraries refer to, to return 0: all must exist, since Python loads extensions
+It defines every function that torch's libraries reference, to return 0: all must exist, since Python loads extensions
 with RTLD_NOW. They are weak: a definition in `libraries/` takes precedence.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 
 RUNTIME = "libcudart.so.13"
-# Whose functions begin how: undefined symbols without a version do not tell their library.
+# Prefixes of each library's functions: undefined symbols without a version do not name their library.
 PREFIXES = {
     "cublasLt": "libcublasLt.so.13",
     "cublas": "libcublas.so.13",
@@ -30,7 +30,7 @@ PREFIXES = {
 }
 DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 CALLS_OF_DRIVER, CALLS_OF_NVML = re.compile(r"cu[A-Z]\w+"), re.compile(r"nvml[A-Z]\w+")
-NOT_SUPPORTED = 801  # of the driver's calls that are not written out
+NOT_SUPPORTED = 801  # of the driver's calls that are not implemented
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""inductor's cudagraph trees, fed with a plain function in the place of a compiled one: no compiler is needed."""
+"""inductor's cudagraph trees, with a plain function in place of a compiled one: no compiler is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scaled(inputs: list[Any]) -> list[torch.Tensor]:
 
 
 def call(inputs: list[Any]) -> list[torch.Tensor]:
-    """What inductor calls every function that it writes."""
+    """Has the name that inductor gives every function it generates."""
     (x,) = inputs
     inputs.clear()
     return [x * 2]

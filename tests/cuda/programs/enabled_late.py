@@ -1,4 +1,4 @@
-"""Recording begins when CUDA is in use already; then host code reads a tensor from before."""
+"""Recording starts when CUDA is already in use; then host code reads an earlier tensor."""
 
 from __future__ import annotations
 

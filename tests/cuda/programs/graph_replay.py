@@ -1,8 +1,8 @@
-"""A CUDA graph is captured and replayed. The first word says what happens to its static input between two replays.
+"""A CUDA graph is captured and replayed. The first word is what happens to its static input between two replays.
 
-kept: nothing. deleted: the only reference goes. reallocated: another tensor gets the memory. resized: its storage is.
-overwritten: looked at by an operator that launches nothing, then deleted. reset: the graph itself.
-The second word says how the process ends: well, error (700 at the next wait), or fault (the host reads the memory).
+kept: nothing. deleted: the only reference is. reallocated: another tensor gets the memory. resized: its storage is.
+overwritten: passed to an operator that launches no kernel, then deleted. reset: the graph itself.
+The second word is how the process ends: well, error (700 at the next wait), or fault (the host reads the memory).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def capture(keep: dict[str, Any]) -> torch.cuda.CUDAGraph:
 
 
 def end(keep: dict[str, Any], how: str, addr: int) -> None:
-    """As the second word says."""
+    """Ends as the second word specifies."""
     if how == "error":
         control("fault_in_next_kernel", 700)
         keep["weight"].mul_(2)
@@ -38,7 +38,7 @@ def end(keep: dict[str, Any], how: str, addr: int) -> None:
 
 
 def main(fate: str, how: str) -> None:
-    """Two replays, and in between the fate of the input."""
+    """Two replays, with the change of the input in between."""
     keep: dict[str, Any] = {}
     graph = capture(keep)
     graph.replay()

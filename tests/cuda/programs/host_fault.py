@@ -1,4 +1,4 @@
-"""Host code reads device memory. The first word says which; see the functions."""
+"""Host code reads device memory, selected by the first word; see the functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def private_pool() -> int:
 
 
 def freed() -> int:
-    """Freed, and still in the allocator's hands."""
+    """Freed, and kept by the allocator."""
     tensor = torch.empty(1 << 20, device="cuda")
     addr = tensor.data_ptr()
     del tensor
@@ -52,7 +52,7 @@ def freed() -> int:
 
 
 def mem_pool() -> int:
-    """From a pool of the program's own."""
+    """From the program's own pool."""
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
         keep["pool"] = pool, torch.empty(1 << 20, device="cuda")
@@ -60,7 +60,7 @@ def mem_pool() -> int:
 
 
 def segment() -> int:
-    """A part of a segment that no block ever was in."""
+    """A part of a segment that never held a block."""
     keep["tensor"] = torch.empty(1024, device="cuda")
     return int(keep["tensor"].data_ptr()) + (1 << 20)
 

@@ -1,6 +1,6 @@
-"""A kernel fails; the host hears of it two lines later. With the word "core", the device leaves a core dump first.
+"""A kernel fails; the host gets the error two lines later. With the word "core", the device writes a core dump first.
 
-On the fake runtime the dump is put together by tests/support/gpu_cores.py, in the place of the driver.
+On the fake runtime tests/support/gpu_cores.py builds the dump in place of the driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.gpu_cores import faulting, halves
 
 
 def dump(tensor: torch.Tensor) -> None:
-    """What the driver would write where the variables of the launcher send it."""
+    """Writes what the driver would, to the path in the launcher's variables."""
     assert os.environ["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] == "1"
     assert "skip_abort" in os.environ["CUDA_COREDUMP_GENERATION_FLAGS"]
     path = os.environ["CUDA_COREDUMP_FILE"].replace("%h", socket.gethostname()).replace("%p", str(os.getpid()))

@@ -1,4 +1,4 @@
-"""Jobs of two ranks over NCCL. The first word says which."""
+"""Jobs of two ranks over NCCL, selected by the first word."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ddp(layers: nn.Module | None = None, steps: int = 3) -> nn.parallel.Distribu
 
 
 def healthy() -> None:
-    """Nothing happens, for longer than the Flight Recorder is read."""
+    """No error, for longer than the interval at which the Flight Recorder is read."""
     ddp()
     time.sleep(2.5)
     dist.barrier()
@@ -69,7 +69,7 @@ def fsdp_fault() -> None:
 
 
 def hang() -> None:
-    """Rank 1 does not come to the last collective; the watchdog ends rank 0."""
+    """Rank 1 does not enter the last collective; the watchdog ends rank 0."""
     tensor = torch.ones(1024, device=DEVICE)
     dist.all_reduce(tensor)
     torch.cuda.synchronize()
@@ -129,14 +129,14 @@ def coalesced() -> None:
     torch.cuda.synchronize()
     time.sleep(3.5)
     if RANK == 0:
-        control("hang", 1)  # what is queued from now on is not done
+        control("hang", 1)  # work queued from now on does not complete
     dist.all_reduce(tensors[0])
     time.sleep(2.5)
     os._exit(0)
 
 
 def bucket_in_graph() -> None:
-    """A graph's static input is freed, a bucket of DDP's gets its memory, the graph is replayed; rank 1 faults."""
+    """A graph's static input is freed, a DDP bucket gets its memory, the graph is replayed; rank 1 faults."""
     layers, graph = model(), torch.cuda.CUDAGraph()
     static = torch.ones(256 * 256 + 256 + 256 * 16 + 16, device=DEVICE)
     with torch.cuda.graph(graph):

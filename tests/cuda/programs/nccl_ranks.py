@@ -1,4 +1,4 @@
-"""Two ranks over the fake NCCL: rank 1 comes late, rank 0 is seen waiting. Prints what rank 0 saw as JSON."""
+"""Two ranks over the fake NCCL: rank 1 is late, rank 0 waits. Prints rank 0's observations as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what it should not, until the device is full."""
+"""Leaks tensors until the device is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host code reads a page that was taken away from pinned memory. The first word says which; see the functions."""
+"""Host code reads an inaccessible page of pinned memory, selected by the first word; see the functions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def copied() -> torch.Tensor:
 
 
 def loaded() -> torch.Tensor:
-    """By the thread that a DataLoader has for it."""
+    """By a DataLoader's pinning thread."""
     (batch,) = DataLoader(Batches(), batch_size=None, pin_memory=True)
     return batch
 
 
 def freed() -> tuple[int, int]:
-    """Freed, and given back to the system by torch's cache."""
+    """Freed, and released to the system by torch's cache."""
     tensor = empty()
     addr = tensor.data_ptr()
     del tensor  # freed
@@ -46,7 +46,7 @@ def freed() -> tuple[int, int]:
 
 
 def used(tensor: torch.Tensor) -> None:
-    """As training uses it: torch must still know it as pinned, wait for its copies, and have what was freed again."""
+    """As in training: torch must recognize it as pinned, wait for its copies, and reuse what was freed."""
     assert tensor.is_pinned() and tensor.untyped_storage().is_pinned()
     on_device = tensor.to("cuda", non_blocking=True)
     torch.cuda.synchronize()
@@ -58,7 +58,7 @@ def used(tensor: torch.Tensor) -> None:
 
 
 def main() -> None:
-    """Says where, and faults there: in the second page, or behind the last one with a second word."""
+    """Prints the address, and faults there: in the second page, or after the last one with a second word."""
     made = globals()[sys.argv[1]]()
     if isinstance(made, torch.Tensor):
         used(made)

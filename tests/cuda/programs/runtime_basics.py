@@ -1,4 +1,4 @@
-"""What the fake runtime promises, seen through torch: prints one JSON object."""
+"""The documented behaviour of the fake runtime, through torch: prints one JSON object."""
 
 from __future__ import annotations
 

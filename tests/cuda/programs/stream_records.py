@@ -1,4 +1,4 @@
-"""Autograd on a side stream of the second device; a child that was forked with CUDA in use; then a fault of the host.
+"""Autograd on a side stream of the second device; a child forked with CUDA in use; then a fault on the host.
 
 Prints the side stream's handle and the child's exit status.
 """
@@ -14,7 +14,7 @@ import pytracer
 
 
 def child() -> int:
-    """Records go on where CUDA cannot be used any more."""
+    """Recording continues where CUDA can no longer be used."""
     pid = os.fork()
     if pid == 0:
         for _ in range(3):
@@ -40,7 +40,7 @@ class Read(torch.autograd.Function):
 
 
 def main() -> None:
-    """The forward pass decides where the backward pass runs."""
+    """The forward pass determines the stream of the backward pass."""
     side = torch.cuda.Stream("cuda:1")
     torch.ones(8, requires_grad=True).sum().backward()  # before CUDA is in use
     with torch.cuda.stream(side):

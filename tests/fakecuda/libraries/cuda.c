@@ -1,4 +1,4 @@
-/* libcuda.so.1. Libraries with a runtime of their own inside find no device and step aside; torch's lazy initialization finds
+/* libcuda.so.1. Libraries with an embedded runtime find no device and disable themselves; torch's lazy initialization finds
    a primary context. What torch needs beyond that it asks the runtime for (runtime/driver_calls.cpp). */
 static int context;
 enum { kSuccess = 0, kNoDevice = 100, kNotSupported = 801 };

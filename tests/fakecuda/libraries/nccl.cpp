@@ -1,5 +1,5 @@
 // libnccl.so.2: ranks really wait for each other, through a file that they all map; data are not exchanged but taken from the
-// rank's own input, as if all ranks had the same. A collective's gate opens when every rank has called as many as this one.
+// rank's own input, as if all ranks had the same. A collective's gate opens when every rank has called as many collectives.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRanks = 16, kVersion = 23007, kSplits = 64;
 constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4;
-constexpr int kWaitMs = 120'000;  // for ranks that never come to make the communicator
+constexpr int kWaitMs = 120'000;  // for ranks that never create the communicator
 constexpr size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 struct UniqueId {
@@ -45,7 +45,7 @@ struct Communicator {
 };
 struct Waiting {
   const Communicator* communicator;
-  int peer;  // -1: everybody
+  int peer;  // -1: all ranks
   uint64_t number;
 };
 

@@ -1,4 +1,4 @@
-/* Compiles nothing, and says so. */
+/* Compiles nothing, and returns an error. */
 enum { kInternalError = 11 };
 
 int nvrtcVersion(int* major, int* minor) {

@@ -1,4 +1,4 @@
-// Device memory: address space that nobody may access, and the same pages once more where the runtime itself can.
+// Device memory: inaccessible address space, and a second mapping of the same pages for the runtime itself.
 #pragma once
 #include "state.h"
 
@@ -6,9 +6,9 @@ namespace fakecuda {
 
 /// Reserves address space of a device, in granules, aligned to one. Null when there is none left. With the lock held.
 void* reserve(int device, size_t nbytes);
-/// Gives it back, its pages too.
+/// Releases the address space and its pages.
 void release(void* addr, size_t nbytes);
-/// Gives the pages back and keeps the address space.
+/// Releases the pages and keeps the address space.
 void discard(void* addr, size_t nbytes);
 
 /// The device that the address belongs to; -1: the host.

@@ -1,4 +1,4 @@
-// The driver's functions that torch asks the runtime for (c10/cuda/driver_api.cpp): virtual memory for expandable segments.
+// The driver's functions that torch gets from the runtime (c10/cuda/driver_api.cpp): virtual memory for expandable segments.
 #include "arena.h"
 #include "memory.h"
 
@@ -84,7 +84,7 @@ CUresult release_physical(CUmemGenericAllocationHandle handle) {
   physical().erase(found);
   return CUDA_SUCCESS;
 }
-// The arena has pages behind every address already: mapping only tells, unmapping drops what was there.
+// The arena has pages at every address already: mapping only validates, unmapping drops the contents.
 CUresult map(CUdeviceptr addr, size_t nbytes, size_t, CUmemGenericAllocationHandle, unsigned long long) {
   log("map %p %zu\n", reinterpret_cast<void*>(addr), nbytes);
   return CUDA_SUCCESS;

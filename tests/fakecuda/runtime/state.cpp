@@ -49,7 +49,7 @@ const Settings& settings() {
 }
 
 std::recursive_mutex& mutex() {
-  static auto* made = new std::recursive_mutex;  // never destroyed: torch frees memory while the process ends
+  static auto* made = new std::recursive_mutex;  // never destroyed: torch frees memory while the process exits
   return *made;
 }
 
@@ -123,11 +123,11 @@ void log(const char* format, ...) {
 using namespace fakecuda;
 
 // ---- controls, for tests by ctypes (README.md) ----
-/// Work that is queued from now on does not finish until fakecuda_hang(0).
+/// Work queued from now on does not finish until fakecuda_hang(0).
 FAKECUDA_API void fakecuda_hang(int on) { hanging = on != 0; }
 /// Every call fails with this error from now on.
 FAKECUDA_API void fakecuda_error(int code) { sticky = code; }
-/// The next kernel that is launched faults on the device: later calls tell, the launch does not.
+/// The next kernel that is launched faults on the device: later calls return the error, the launch does not.
 FAKECUDA_API void fakecuda_fault_in_next_kernel(int code) { ordered_fault = code; }
 /// The stream's work is done once passed(argument). For the fake NCCL.
 FAKECUDA_API void fakecuda_gate(cudaStream_t handle, bool (*until)(const void*), const void* argument) {

@@ -1,4 +1,4 @@
-// What the parts of the fake CUDA runtime share: settings, streams, graphs, one lock. Nothing here is fast, all of it is simple.
+// Shared state of the fake CUDA runtime: settings, streams, graphs, one lock. Simple rather than fast.
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 
 #define FAKECUDA_API extern "C" __attribute__((visibility("default")))
 
-/// Returns the sticky error, if the device has met one: from then on every call fails with it, as on real hardware.
+/// Returns the sticky error, if the device has one: from then on every call fails with it, as on real hardware.
 #define FAKECUDA_CHECK()                                                              \
   do {                                                                                \
     if (cudaError_t sticky = ::fakecuda::sticky_error(); sticky) return fail(sticky); \
@@ -27,12 +27,12 @@ constexpr size_t kGranule = 2 * kMiB;  // of device memory, as on real hardware
 /// From the environment: FAKECUDA_DEVICES, FAKECUDA_MEMORY_MB, FAKECUDA_LOG.
 struct Settings {
   int devices;
-  size_t memory_bytes;  ///< of each device, as cudaMemGetInfo tells
+  size_t memory_bytes;  ///< of each device, as cudaMemGetInfo returns
 };
 const Settings& settings();
 
-/// Work is done once `passed(argument)`: a collective, for example, that other ranks have not come to. The argument lives for
-/// ever, since events may outlive what made them.
+/// Work is done once `passed(argument)`: a collective, for example, that other ranks have not entered. The argument is never
+/// freed, since events may outlive the objects that created them.
 struct Gate {
   bool (*passed)(const void*);
   const void* argument;
@@ -84,10 +84,10 @@ bool capture(Stream* stream, const std::string& what);
 cudaError_t fail(cudaError_t error);
 cudaError_t sticky_error();
 
-/// What a fault on the device does: launches succeed still, the next call that waits or asks tells. With FAKECUDA_CHECK after it.
+/// A fault on the device: launches still succeed, the next call that waits or queries returns it. With FAKECUDA_CHECK after it.
 void surface_device_fault();
 
-/// A kernel was launched: it is the one that faults, if one was ordered.
+/// A kernel was launched: it faults, if a fault was requested.
 void launched();
 
 /// All done? Forgets what has passed.

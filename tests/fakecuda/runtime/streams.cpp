@@ -1,11 +1,11 @@
-// Streams and events. Work is done when it is queued; what can be late are gates: a collective that others have not come to.
+// Streams and events. Work completes when it is queued, except for gates: a collective that other ranks have not entered.
 #include "state.h"
 
 using namespace fakecuda;
 
 namespace {
 
-// A wait inside a capture is an error, and spoils the capture.
+// A wait inside a capture is an error, and invalidates the capture.
 cudaError_t may_wait(cudaStream_t handle) {
   Lock lock;
   if (!is_stream(handle)) return fail(cudaErrorInvalidResourceHandle);
