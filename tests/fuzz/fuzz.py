@@ -6,9 +6,9 @@
     python tests/fuzz/fuzz.py --replay report:123456      one input again, with its traceback
     python tests/fuzz/fuzz.py --replay report:FILE        one of tests/fuzz/corpus, or of build/fuzz
 
-An input follows from its target and its number alone, but for those of --guided (tests/fuzz/guided.py). A worker that
-raises, takes more than 5 s of CPU or 512 MiB, or dies, leaves its input in build/fuzz, and a line how to replay it is
-printed; then the exit status is 1. What was a bug goes into tests/fuzz/corpus as TARGET-WHAT.bin, which the tests read.
+An input follows from its target and its number alone, except for those of --guided (tests/fuzz/guided.py). When a
+worker raises, takes more than 5 s of CPU or 512 MiB, or dies, its input is kept in build/fuzz, a line with the command
+to replay it is printed, and the exit status is 1. Inputs of bugs go into tests/fuzz/corpus as TARGET-WHAT.bin.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ CPU_SECONDS = 5
 MEMORY_BYTES = 512 << 20
 _STATE = struct.Struct("<QQQ")  # next number, done, failures
 _BATCH = 50
-# A whole report takes fifteen times as long as a name.
+# A report takes fifteen times as long as a name.
 _WEIGHTS = {"box": 6, "report": 2, "run": 2, "flight": 2, "core": 8, "image": 4, "text": 8}
 
 
 def bounded() -> None:
-    """512 MiB from here on, and a core dump of nothing."""
+    """Limits this process to 512 MiB more, and disables core dumps."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def more_time() -> None:
-    """5 s of CPU from now on: then the kernel ends the process."""
+    """After 5 s more of CPU time the kernel ends the process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + CPU_SECONDS + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
 
 
 def work(shared: mmap.mmap, order: list[str], first: int, count: int, aside: Path) -> None:
-    """The worker: inputs `first` and following, round about the targets; where it is, is in `shared`."""
+    """The worker: inputs from `first` on, cycling through the targets; its position is in `shared`."""
     bounded()
     _, done, failures = _STATE.unpack_from(shared)
     with tempfile.TemporaryDirectory(prefix="pytracer-fuzz-", dir=in_memory()) as name:
@@ -80,7 +80,7 @@ def work(shared: mmap.mmap, order: list[str], first: int, count: int, aside: Pat
 
 
 def keep(aside: Path, target: str, which: int | str, content: bytes, what: str) -> None:
-    """Keeps an input, by its number or by a name that is none, and prints one line."""
+    """Keeps an input, by its number or by another name, and prints one line."""
     aside.mkdir(parents=True, exist_ok=True)
     path = aside / f"{target}-{which}.bin"
     path.write_bytes(content)
@@ -144,7 +144,7 @@ def _kept(aside: Path) -> set[Path]:
 
 
 def replay(which: str) -> None:
-    """One input, here, with everything that it raises."""
+    """Runs one input in this process, with the traceback of what it raises."""
     target, _, rest = which.partition(":")
     content = input_of(target, int(rest)) if rest.isdigit() else Path(rest).read_bytes()
     more_time()

@@ -1,10 +1,10 @@
-"""Guides the fuzzer by coverage: inputs that reach new code are kept, and are what is changed next.
+"""Guides the fuzzer by coverage: inputs that reach new code are kept and mutated further.
 
     python tests/fuzz/fuzz.py --guided --minutes 60    all targets in turn, each for its share of the time
     python tests/fuzz/guided.py TARGET SECONDS         one target in this process, which ends with libFuzzer's status
 
-libFuzzer (atheris) chooses; our own mutations, which know the formats, change, and so do its own, which insert what a
-comparison asked for. The corpus lies in build/fuzz/corpus-TARGET, and the next run goes on from there.
+libFuzzer (atheris) selects inputs; they are mutated by our own mutations, which know the formats, and by libFuzzer's,
+which insert the operands of comparisons. The corpus is in build/fuzz/corpus-TARGET, where the next run continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_BYTES = 1 << 20
 
 
 class _Reader:
-    """Reads what libFuzzer gives, and keeps one input of each kind of failure: it returns to the same ones for ever."""
+    """Reads libFuzzer's inputs, and keeps one of each kind of failure, since it finds the same ones repeatedly."""
 
     def __init__(self, target: str, aside: Path, folder: Path) -> None:
         self.target, self.aside, self.folder = target, aside, folder
@@ -55,7 +55,7 @@ class _Reader:
 
 
 def guide(target: str, seconds: float, aside: Path) -> None:
-    """Fuzzes one target below `aside`; does not return."""
+    """Fuzzes one target in a folder under `aside`; does not return."""
     corpus = aside / f"corpus-{target}"
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in TARGETS[target].seeds():

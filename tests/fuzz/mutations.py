@@ -1,4 +1,4 @@
-"""Changes to inputs: bytes, fields of structures, values of JSON. All from one `random.Random`, so that they repeat."""
+"""Changes to inputs: bytes, fields of structures, values of JSON. Reproducible: all use one `random.Random`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _journal_fields(box: bytes, at: int) -> list[Field]:
 
 
 def elf_fields(content: bytes) -> list[Field]:
-    """The header, all section headers, and the words of what lies between."""
+    """The header, all section headers, and the words between them."""
     offset, count = struct.unpack_from("<Q", content, 40)[0], struct.unpack_from("<H", content, 60)[0]
     found: list[Field] = [(16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2)]
     for number in range(count):
@@ -142,7 +142,7 @@ def changed_bytes(rng: random.Random, content: bytes) -> bytes:
 
 
 def changed_json(rng: random.Random, value: Any) -> Any:
-    """Some values of a tree become others; keys go, are doubled, renamed."""
+    """Some values of a tree are replaced; keys are removed, duplicated, renamed."""
     tree = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 2, 4, 10))):
         places = list(_places(tree))

@@ -15,7 +15,7 @@ BUILD_ID = b"\x01" * 20
 
 
 def small_box() -> bytes:
-    """Every kind of content, in little room."""
+    """Every kind of content, in a small recording."""
     shape = {"threads_per_chunk": 2, "records_per_thread": 16, "freed_per_thread": 16, "slots_log2": 4}
     box = Box(rank=1, journal_bytes=8192, epoch_slots=64, **shape)  # type: ignore[arg-type]
     box.versions(python="3.11", torch="2.13").group("0", [0, 1]).note("hooks installed")
@@ -43,7 +43,7 @@ def small_box() -> bytes:
 
 
 def wide_box() -> bytes:
-    """What the other one has not: names, holders, guard mode, devices, FSDP, a signal, groups that ran something."""
+    """The content that the other one lacks: names, holders, guard mode, devices, FSDP, a signal, groups in use."""
     shape = {"threads_per_chunk": 2, "records_per_thread": 16, "freed_per_thread": 16, "slots_log2": 4}
     box = Box(rank=0, journal_bytes=8192, epoch_slots=64, **shape)  # type: ignore[arg-type]
     made, dropped = box.code("make", "m.py", 5), box.code("drop", "m.py", 6)
@@ -90,7 +90,7 @@ def flight_dump() -> dict[str, Any]:
 
 
 def run_file() -> dict[str, Any]:
-    """run.json of a launcher that saw everything; "symbols" becomes symbols.json."""
+    """run.json of a launcher with every field; "symbols" becomes symbols.json."""
     group = {"version": 2, "path": "/a/b", "oom_kill": 1, "limit": 1 << 30, "peak": 1 << 30, "current": 5}
     counters = {"mono_ns": 1, "cgroups": [group], "vmstat_oom_kill": 5, "psi_memory": {"some_total": 0.5}}
     seen = {"pid": 101, "start_ticks": 1010, "first_mono_ns": 1, "alive_mono_ns": 6_000_000_000, "rss": 900 << 20}

@@ -1,4 +1,4 @@
-"""What the fuzzer calls: each target damages good inputs, and reads them as the command line would.
+"""What the fuzzer calls: each target damages valid inputs, and reads them as the command line does.
 
 Reading may refuse an input by InputError; anything else that is raised is a bug.
 """
@@ -36,7 +36,7 @@ from tests.support.synth import Box
 
 
 class Target(NamedTuple):
-    """`seeds` are good inputs, `change` damages one, `read` reads what came of it; `folder` is empty before."""
+    """`seeds` are valid inputs, `change` damages one, `read` reads the result; `folder` is empty at first."""
 
     seeds: Callable[[], list[bytes]]
     change: Callable[[random.Random, bytes], bytes]
@@ -72,7 +72,7 @@ def _read_box(content: bytes, folder: Path) -> None:
 
 
 def _whole(content: bytes, folder: Path) -> None:
-    """Everything that is done with a recording: both ways to read it, report, text, JSON, addresses, dump."""
+    """Every use of a recording: both ways to read it, report, text, JSON, addresses, dump."""
     path = folder / "a.blackbox"
     path.write_bytes(content)
     read_box(path, light=True)
@@ -116,7 +116,7 @@ def _plain_box() -> bytes:
 
 
 def _change_dump(rng: random.Random, content: bytes) -> bytes:
-    """A dump as JSON or, half of the time, as a pickle; what is no JSON any more gets other bytes."""
+    """A dump as JSON or, half of the time, as a pickle; what is no longer JSON gets other bytes."""
     try:
         value = mutations.changed_json(rng, json.loads(content))
         changed = json.dumps(value).encode() if rng.random() < 0.5 else pickle.dumps(value, rng.choice((0, 1, 2, 4)))
@@ -186,7 +186,7 @@ def input_of(target: str, number: int) -> bytes:
 
 
 def run_one(target: str, content: bytes, folder: Path) -> None:
-    """Reads one input in a folder that is emptied afterwards; raises what reading should not."""
+    """Reads one input in a folder that is emptied afterwards; raises exceptions that reading should not raise."""
     try:
         TARGETS[target].read(content, folder)
     except PytracerError:

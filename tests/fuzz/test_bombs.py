@@ -1,4 +1,4 @@
-"""Small files that would take minutes and gigabytes: `pytracer inspect` answers within 5 s of CPU and 512 MiB."""
+"""Small files that could take minutes and gigabytes: `pytracer inspect` answers within 5 s of CPU and 512 MiB."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def explained(run: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(BOXES))
 def test_box_of_64_mib_is_explained_within_the_bounds(kind: str, tmp_path: Path) -> None:
-    """Each region as full as it can be; what no recorder writes is left out and told."""
+    """Each region as full as possible; what no recorder writes is left out and reported."""
     (tmp_path / "boxes").mkdir()
     path = tmp_path / "boxes" / "h.1.blackbox"
     path.write_bytes(BOXES[kind](60 * MIB))
@@ -143,7 +143,7 @@ def test_box_of_64_mib_is_explained_within_the_bounds(kind: str, tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(DUMPS))
 def test_dump_of_60_mib_is_refused_within_the_bounds(kind: str, tmp_path: Path) -> None:
-    """Two lines of Python make them; the recording beside is explained all the same."""
+    """Two lines of Python create them; the recording beside them is still explained."""
     write_run(tmp_path, Box(rank=0))
     begin, part, end = DUMPS[kind]
     (tmp_path / "trace_rank0").write_bytes(begin + part * (60 * MIB // len(part)) + end)
@@ -154,7 +154,7 @@ def test_dump_of_60_mib_is_refused_within_the_bounds(kind: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_thousands_of_boxes_are_judged_in_linear_time(tmp_path: Path) -> None:
-    """3,000 processes, each the child of the one before, all of which vanished."""
+    """3,000 processes, each the child of the previous one, all without an end."""
     content = bytearray(Box(rank=0).content()[: 8192 + 4096])
     (tmp_path / "boxes").mkdir()
     for number in range(3000):
@@ -165,7 +165,7 @@ def test_thousands_of_boxes_are_judged_in_linear_time(tmp_path: Path) -> None:
 
 
 def test_sparse_image_of_a_gib_is_not_read(tmp_path: Path) -> None:
-    """A recording may name any file as an image; its table of symbols says that it has 900 MiB."""
+    """A recording may name any file as an image; its table of symbols claims 900 MiB."""
     path = tmp_path / "l.so"
     content = bytearray(elf.image([("f", 0x1000, 16)]))
     (table,) = struct.unpack_from("<Q", content, 40)

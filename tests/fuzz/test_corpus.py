@@ -1,4 +1,4 @@
-"""What the fuzzer found once stays mended, and the fuzzer itself notices what it is for."""
+"""Bugs found by the fuzzer stay fixed, and the fuzzer itself detects each kind of failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORPUS = Path(__file__).parent / "corpus"
 
 
 def test_kept_inputs_are_read_within_the_bounds() -> None:
-    """All of them in one process with the fuzzer's limits of memory and time, as `--replay` has them."""
+    """All of them in one process with the fuzzer's limits of memory and time, as `--replay` runs them."""
     inputs = [f"{path.name.partition('-')[0]}:{path}" for path in sorted(CORPUS.iterdir())]
     assert inputs and sum(path.stat().st_size for path in CORPUS.iterdir()) < 1 << 20
     done = subprocess.run(
@@ -34,7 +34,7 @@ def test_kept_inputs_are_read_within_the_bounds() -> None:
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_first_inputs_of_each_target_are_survived(target: str, tmp_path: Path) -> None:
-    """A few, so that a broken target shows here."""
+    """A few inputs, so that a broken target is detected here."""
     assert fuzz.fuzz([target], 1, time.monotonic() + 120, 20, tmp_path / "aside") == (20, 0)
     assert input_of(target, 5) == input_of(target, 5)
 

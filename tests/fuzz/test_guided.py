@@ -1,4 +1,4 @@
-"""Guidance finds what blind changes do not."""
+"""Guidance by coverage finds inputs that random mutation does not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.conditions import needs_atheris
 from tests.support.cli import ROOT, clean_environment
 
-# Four comparisons deep: blind changes of this seed pass all of them once in 10^9 inputs. Once it was found, the next
-# input is the last.
+# Four comparisons deep: random mutation of this seed passes all of them once in 10^9 inputs. The input after the first
+# success is the last.
 PLANTED = """
 import os, sys
 from pathlib import Path

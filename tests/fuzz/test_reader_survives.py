@@ -46,7 +46,7 @@ def survives(content: bytes, path: Path) -> Snapshot | None:
 
 
 def test_undamaged_box_has_no_damage(good: bytes, tmp_path: Path) -> None:
-    """Else the tests below would prove little."""
+    """Otherwise the tests below prove little."""
     snapshot = survives(good, tmp_path / "a.blackbox")
     assert snapshot is not None
     assert snapshot.damage == ()
@@ -72,7 +72,7 @@ def test_every_cut_is_survived_and_told(good: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_changed_bytes_are_survived(good: bytes, tmp_path: Path, seed: int) -> None:
-    """A few changes each, most of them where sizes, counts and offsets lie."""
+    """A few changes each, most of them in sizes, counts and offsets."""
     rng = random.Random(seed)
     (count,) = struct.unpack_from("<I", good, 76)
     starts = [struct.unpack_from("<Q", good, 512 + 40 * i + 8)[0] for i in range(count)]
@@ -88,7 +88,7 @@ def test_changed_bytes_are_survived(good: bytes, tmp_path: Path, seed: int) -> N
 
 
 def test_hostile_journal_costs_little(tmp_path: Path) -> None:
-    """Nothing but torn entries, magics and half sizes: the search for the next one stays linear."""
+    """Only torn entries, magics and half sizes: the search for the next one stays linear."""
     box = Box(journal_bytes=1 << 20)
     for filler in (
         struct.pack("<HHIQII", 0x4A45, 3, 24, 0, 0, 0),
@@ -102,7 +102,7 @@ def test_hostile_journal_costs_little(tmp_path: Path) -> None:
 
 
 def test_report_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
-    """They see the same values."""
+    """Both read the same values."""
     rng = random.Random(99)
     path = tmp_path / "a.blackbox"
     for _ in range(60):

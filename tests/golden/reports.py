@@ -29,9 +29,9 @@ def unpacked(archive: Path, into: Path) -> Path:
 
 
 def report_of(run: Path) -> str:
-    """The report as JSON, a key a line, without the directory that it was read from.
+    """The report as JSON, one key per line, without the directory that it was read from.
 
-    As on a machine that has none of the images: what lies at their places here is another version, or nothing.
+    As on a machine without the images: files at their paths here are other versions or do not exist.
     """
     with patch.object(symbolize, "regular_file", _absent), patch.object(image_symbols, "regular_file", _absent):
         text = render_json(build_report(load_job(run)))

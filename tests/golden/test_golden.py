@@ -1,4 +1,4 @@
-"""What an older version recorded, today's reader explains in the same words."""
+"""Today's reader explains recordings of older versions in the same words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: f"{path.parent.name}-{path.name[:-7]}")
 def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, tmp_path: Path) -> None:
-    """A report that gets better changes its stored copy, which a reviewer sees; nothing changes it by accident.
+    """An improved report changes its stored copy, which a reviewer sees; no change is accidental.
 
     Reports are extended: keys that an older reader did not write, and rules that it did not have and that find nothing,
     are left out of the comparison.
