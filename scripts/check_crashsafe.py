@@ -1,11 +1,11 @@
-"""Holds what runs while a process dies to what it may call, and each folder of csrc/ to what it may include.
+"""Checks what the crash path calls, and what each folder of csrc/ includes.
 
     python scripts/check_crashsafe.py       exit 1 with one line per problem
 
 Four things are compared: the includes of csrc/ with the table below; the undefined symbols of the objects of
 csrc/crashsafe with csrc/crashsafe/symbols.allow; those objects with the rule that nothing in them is initialized or
 guarded at run time; and libpytracer_core.so with what a preloaded library may be: no library but libc, nothing bound
-lazily, never unloaded, thread-locals in the static block.
+lazily, never unloaded, thread-locals in the static TLS block.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ CSRC = ROOT / "csrc"
 SELF = "scripts/check_crashsafe.py"
 CRASHSAFE = CSRC / "crashsafe"
 ALLOW = CRASHSAFE / "symbols.allow"
-# libdl and libpthread became parts of libc in glibc 2.34; before, they are named beside it.
+# libdl and libpthread became parts of libc in glibc 2.34; before, they are separate entries.
 LIBRARIES = ("libc.so.", "libdl.so.", "libpthread.so.", "ld-linux")
 LINKER = {"_GLOBAL_OFFSET_TABLE_", "_DYNAMIC"}
 NOW, NOW_1, NODELETE_1 = 0x8, 0x1, 0x8
-# A loaded library's initial-exec block comes out of a small reserve of glibc's.
+# glibc allocates a loaded library's initial-exec block from a small reserve.
 TLS_BYTES = 128
 # Relocation types by machine: module number, offset in module, descriptor. Offsets from the thread pointer are fine.
 DYNAMIC_TLS = {"EM_X86_64": {16, 17, 36}, "EM_AARCH64": {1028, 1029, 1031}}
 # Folder of csrc/ -> what its files may include besides their own folder. core and guard do not include each other: core
-# calls guard's interface, through which guard gets what it needs of core.
+# calls guard's interface, through which guard gets what it needs from core.
 MAY_INCLUDE = {
     "blackbox": (),
     "crashsafe": ("blackbox/",),
@@ -93,7 +93,7 @@ def read_allowed(path: Path) -> tuple[dict[str, Allowed], list[str]]:
 
 
 def name_of(path: Path) -> str:
-    """The path as a reader of a message knows it."""
+    """The path as messages show it."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
@@ -165,7 +165,7 @@ def check_objects(objects: list[Path], allowed: dict[str, Allowed]) -> list[str]
 
 
 def check_core(path: Path) -> list[str]:
-    """What a preloaded library may be."""
+    """Requirements on a preloaded library."""
     problems = []
     with path.open("rb") as file:
         elf = ELFFile(file)

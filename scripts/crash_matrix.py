@@ -1,4 +1,4 @@
-"""Runs the whole crash matrix and prints its table; with --write FILE as a page of docs/. Other words go to pytest."""
+"""Runs the whole crash matrix and prints its table; with --write FILE as a page of docs/. Other arguments go to pytest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ thread, state and way, `make test-crash` all of it.
 
 
 class Table:
-    """A plugin of pytest that remembers how each cell ended."""
+    """A pytest plugin that collects the result of each cell."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._by_id = {str(cell): cell for cell in cells}
@@ -74,7 +74,7 @@ class Table:
             self.marks[cell] = "none" if cell.why_no_report else "ok"
 
     def pair(self, kind: str, place: str, state: str = "") -> str:
-        """How the cell ended in each way; "-" where it was not run."""
+        """The cell's result in each way; "-" where it was not run."""
         return " / ".join(self.marks.get(Cell(kind, place, way, state), "-") for way in WAYS)
 
     def kinds(self) -> str:

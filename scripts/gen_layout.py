@@ -112,7 +112,7 @@ def c_header() -> str:
 
 
 def numbers() -> str:
-    """What the recording half needs of the schema: it runs in every traced process, at the cost of its import."""
+    """The part of the schema that recording needs: every traced process pays for its import."""
     out = [
         '"""Numbers of the format for the recording half, which must not pay for the tables of schema.py.',
         "",
@@ -131,7 +131,7 @@ def numbers() -> str:
 
 
 def structures() -> str:
-    """What decoding a structure yields, as a type."""
+    """The Python type of a decoded structure."""
     out = [
         '"""The structures of the format as `codec.decode` yields them.',
         "",

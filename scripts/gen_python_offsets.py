@@ -1,5 +1,5 @@
-"""Writes csrc/crashsafe/python/python_{offsets,objects}.inc: where CPython keeps its frames, and what is in its
-objects; one row per minor version.
+"""Writes csrc/crashsafe/python/python_{offsets,objects}.inc: offsets of CPython's frames and objects; one row per
+minor version.
 
     python scripts/gen_python_offsets.py python3.10 python3.11 python3.12 python3.13
 
@@ -22,7 +22,7 @@ TARGETS = {name: FOLDER / f"{name}.inc" for name in ("python_offsets", "python_o
 
 
 def row(python: str, name: str) -> tuple[int, str]:
-    """The row that the program of that name prints for one interpreter, with its minor version."""
+    """The row that the C program `name` prints for one interpreter, with its minor version."""
     ask = "import sys, sysconfig; print(sys.version_info[1]); print(sysconfig.get_path('include'))"
     minor, include = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.split()
     with tempfile.TemporaryDirectory() as directory:

@@ -34,7 +34,7 @@ def table(kind: str, name: str, items: Iterable[str]) -> str:
 
 
 def secrets() -> str:
-    """What redact.cpp includes."""
+    """The content of the file that redact.cpp includes."""
     plain = (
         ("kSecretWords", words.SECRET_WORDS),
         ("kSecretEnds", words.SECRET_ENDS),
@@ -59,7 +59,7 @@ def secrets() -> str:
 
 
 def environment() -> str:
-    """What recorded_environment.cpp includes; sorted as bytes, for a binary search."""
+    """The content of the file that recorded_environment.cpp includes; sorted as bytes, for a binary search."""
     names = sorted(ENVIRONMENT_NAMES, key=str.encode)
     return HEAD.format("environment_names") + table("const char*", "kEnvironmentNames", map(json.dumps, names))
 

@@ -41,7 +41,7 @@ def report_schema() -> _Node:
 
 
 def schema_page() -> str:
-    """A section for each type, in the order in which a reader of the reports meets them."""
+    """A section for each type, in the order in which they appear in a report."""
     sys.path.insert(0, str(ROOT))
     from pytracer.report.job import Report
     from pytracer.report.where import WhereReport
@@ -70,13 +70,13 @@ def _described(*roots: type) -> tuple[tuple[_Node, ...], dict[str, _Node]]:
     for name, kind in types.items():
         kind["description"] = inspect.cleandoc(kind["description"])
         for field, meaning in meanings[name].items():
-            # `class_` is the only key that Python cannot spell.
+            # `class_` is the only key that is a Python keyword.
             kind["properties"][field.removesuffix("_")]["description"] = meaning
     return references, types
 
 
 def _meanings(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """For each class its fields' `#:` comments, which lie behind the field or above it, as Sphinx reads them."""
+    """For each class its fields' `#:` comments, after the field or above it, as Sphinx reads them."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for kind in ast.parse("\n".join(lines)).body:
         if isinstance(kind, ast.ClassDef):

@@ -1,9 +1,9 @@
-"""What only a GPU can show: runs real CUDA programs below pytracer, measures costs, writes one JSON.
+"""Checks that need a GPU: runs real CUDA programs under pytracer, measures costs, writes one JSON.
 
     python scripts/gpu_check.py --out gpu.json
 
 Run it in a tree that was built where the GPU is (python setup.py build_ext --inplace). No network, no second GPU, less
-than eight minutes. On the fake CUDA runtime (make test-cuda) it goes as far as that goes and says what it skipped.
+than eight minutes. On the fake CUDA runtime (make test-cuda) it goes as far as possible and lists what it skipped.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ print(json.dumps({
 
 
 class Skipped(Exception):
-    """This machine cannot show it."""
+    """This machine cannot run the check."""
 
 
 class Checks:

@@ -1,4 +1,4 @@
-"""Runs the whole harm table and prints it; with --write FILE as a page of docs/. Other words go to pytest.
+"""Runs the whole harm table and prints it; with --write FILE as a page of docs/. Other arguments are passed to pytest.
 
 --times N runs each cell N times: 20 of all, 1,000 of the waits (`-k test_waits --times 1000`).
 """
@@ -48,13 +48,13 @@ A cell is "20 of 20" when 20 of 20 runs were equal; programs with equal cells th
 
 {table}
 """
-# A section that people write, of runs with `--times 1000 -k ...`; it stays when the page is written again.
+# A section written by hand, about runs with `--times 1000 -k ...`; it is kept when the page is regenerated.
 REPEATED = re.compile(r"^## Repeated more often\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
 class Seen:
-    """How the runs of one cell ended."""
+    """The results of one cell's runs."""
 
     equal: int = 0
     times: int = 0
@@ -63,7 +63,7 @@ class Seen:
 
 
 class Table:
-    """A plugin of pytest that remembers how each cell ended."""
+    """A pytest plugin that collects the result of each cell."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._by_id = {str(cell): cell for cell in cells}
@@ -79,7 +79,7 @@ class Table:
         self.seen[cell] = Seen(known.get("equal", 0), known.get("times", 0), known.get("problems", []), failed)
 
     def way(self, rows: Iterable[Row], way: str) -> str:
-        """How the rows ended in one way: the sum of all powers."""
+        """The results of the rows in one way: the sum over all powers."""
         seen = [found for cell, found in self.seen.items() if cell.way == way and cell.row in rows]
         return f"{sum(s.equal for s in seen)} of {sum(s.times for s in seen)}" if seen else "-"
 

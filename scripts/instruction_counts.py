@@ -1,13 +1,13 @@
 """Instructions of each hook's hot path, counted by callgrind, and what the paths call. Needs valgrind and its headers.
 
     python scripts/instruction_counts.py                table
-    python scripts/instruction_counts.py --check        compares with the page; 1 when something became dearer
+    python scripts/instruction_counts.py --check        compares with the page; 1 when a count increased
     python scripts/instruction_counts.py --write        writes the table into docs/measurements/cost.md
 
-Counts do not depend on what else the machine does: a regression shows where times only flicker. They depend on the
+Counts do not depend on other load, so that a regression shows that is hidden in the noise of times. They depend on the
 compiler, CPython and torch, which the table names: elsewhere, write a table first and compare with that.
 
-Each workload runs in a process of its own, warm; only its loop is counted. What torch's own function costs (the
+Each workload runs in its own process, warm; only its loop is counted. The cost of torch's own function (the
 allocator, the collective itself) is subtracted: the count is what the hook adds.
 """
 
@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "measurements" / "cost.md"
 BEGIN, END = "<!-- instructions: begin (scripts/instruction_counts.py --write) -->", "<!-- instructions: end -->"
 TOLERANCE, SLACK = 0.05, 5
 ITERATIONS, STEPS = 1000, 10
-TRAINING = ("MLP step", "DDP step")  # of benchmarks/; longer ones take minutes below valgrind
+TRAINING = ("MLP step", "DDP step")  # of benchmarks/; longer ones take minutes under valgrind
 # A hot path that reaches one of these allocates, locks, or enters the kernel.
 FORBIDDEN = re.compile(
     r"^('\d+)?(malloc|calloc|realloc|free|cfree|posix_memalign|aligned_alloc|_int_malloc|_int_free|"
@@ -48,7 +48,7 @@ class Hook:
     level: str
     function: str
     torchs_own: str = r"$^"
-    may: str = ""  # what it is allowed to reach, and why
+    may: str = ""  # what it may call, and why
 
 
 HOOKS = (
@@ -124,13 +124,13 @@ def prepare(workload: str) -> Callable[[int], None]:
 
 
 def measured(workload: str, level: str, marks: str) -> None:
-    """In the counted process."""
+    """Runs in the counted process."""
     with tempfile.TemporaryDirectory() as directory:
         if level:
             import pytracer
             from pytracer.record.torch import names
 
-            # Noting all names is held to a share of the time: below valgrind ten steps are enough for one, or none.
+            # Updates of all names are limited to a share of the time: under valgrind ten steps have one, or none.
             names.SHARE *= 1_000_000
             chosen: object = level
             pytracer.enable(directory, level=chosen)  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def measured(workload: str, level: str, marks: str) -> None:
         library.begin()
         run(counted)
         library.end()
-        os._exit(0)  # nothing of the end is of interest, and below valgrind it takes long
+        os._exit(0)  # the exit is not measured, and takes long under valgrind
 
 
 MARKS = """
@@ -153,7 +153,7 @@ void end(void) { CALLGRIND_STOP_INSTRUMENTATION; }
 
 @dataclass
 class Profile:
-    """What callgrind saw: edges of the call graph with calls and inclusive instructions."""
+    """Callgrind's output: edges of the call graph with calls and inclusive instructions."""
 
     edges: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     total: int = 0
@@ -176,7 +176,7 @@ class Profile:
         )
 
     def reached(self, pattern: str, not_into: str) -> set[str]:
-        """Functions below those that match, by any path: contexts are not told apart, which errs on the safe side."""
+        """Functions called by those that match, on any path: contexts are not distinguished (conservative)."""
         todo = {callee for _, callee in self.edges if re.search(pattern, callee)}
         roots, seen = set(todo), set(todo)
         while todo:
@@ -211,7 +211,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def profile_of(workload: str, level: str, directory: Path) -> Profile:
-    """Runs one workload below callgrind."""
+    """Runs one workload under callgrind."""
     marks = directory / "marks.so"
     if not marks.exists():
         (directory / "marks.c").write_text(MARKS)
@@ -229,7 +229,7 @@ def profile_of(workload: str, level: str, directory: Path) -> Profile:
 
 
 def count(only: str | None) -> tuple[dict[str, int], list[str]]:
-    """Row -> instructions per call; and paths that reach what they must not."""
+    """Row -> instructions per call; and paths that reach a forbidden function."""
     found, complaints = {}, []
     profiles: dict[tuple[str, str], Profile] = {}
     with tempfile.TemporaryDirectory(prefix="pytracer-instructions-") as directory:
@@ -257,14 +257,14 @@ def count(only: str | None) -> tuple[dict[str, int], list[str]]:
                 }
                 for level in ("light", "default"):
                     found[f"{title}, {level}, per mille of untraced"] = round(1000 * (totals[level] / totals[""] - 1))
-            # As a whole: Python calls the core through libffi, where callgrind loses the function.
+            # In total: Python calls the core through libffi, where callgrind loses the function.
             steps = {level: profile_of("step", level, Path(directory)).total for level in ("", "light")}
             found["optimizer step, Python included"] = round((steps["light"] - steps[""]) / ITERATIONS)
     return found, complaints
 
 
 def table(found: dict[str, int]) -> str:
-    """The table, and what it belongs to."""
+    """The table, and the versions that it applies to."""
     import torch
 
     compiler = subprocess.run(["gcc", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()

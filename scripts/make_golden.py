@@ -3,10 +3,10 @@
     python scripts/make_golden.py --version 0.1            into tests/golden/0.1
     python scripts/make_golden.py --version 0.1 --reports  the reports only, from the recordings that are there
 
-Each recording is the run directory of a job that died, as a .tar.xz, and beside it the report that the reader of its
-version made of it. Names of native functions are in its symbols.json, so the reader needs none of the job's libraries.
-Paths in a recording are those of the tree that it ran in: record in one that is mounted at a neutral place, such as
-/srv/train, and make the reports (--reports) where that place does not exist, as on the machines that run the tests.
+Each recording is the run directory of a job that died, as a .tar.xz, with the report by the reader of the same
+version beside it. Names of native functions are in its symbols.json, so the reader needs none of the job's libraries.
+Paths in a recording are those of the tree that it ran in: record in one that is mounted at a neutral path, such as
+/srv/train, and create the reports (--reports) where that path does not exist, as on the machines that run the tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.crash import compiled  # noqa: E402
 
 CRASH, DISTRIBUTED = "tests/crash/programs", "tests/distributed/programs"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-# As long as the true place: a recording has offsets.
+# As long as the true path: a recording has offsets.
 PYTHON = sys.base_prefix.encode()
 NEUTRAL = b"/opt/python".ljust(len(PYTHON), b"_")
 
@@ -80,7 +80,7 @@ def record(name: str, target: Path, faults: Path) -> None:
 
 
 def pack(run: Path, archive: Path) -> None:
-    """A run directory as an archive, in which Python does not lie where it lies on this machine."""
+    """A run directory as an archive, in which Python's path is not the one on this machine."""
     for file in (path for path in run.rglob("*") if path.is_file()):
         file.write_bytes(file.read_bytes().replace(PYTHON, NEUTRAL))
     with tarfile.open(archive, "w:xz", preset=9) as packed:

@@ -1,8 +1,8 @@
-"""Runs other people's test suites and programs untraced and traced, and compares them test by test.
+"""Runs test suites and programs of other projects untraced and traced, and compares them test by test.
 
 A test differs when no traced run of it ended as one of its untraced runs: where results are not equal at first, the
-peer is run again in both ways, up to --repeat times, so that tests that fail now and then are told from those that
-fail because of us.
+peer is run again in both ways, up to --repeat times, to distinguish flaky tests from those that fail because of
+pytracer.
 
 Exit status: 1 when something differs.
 """
@@ -26,7 +26,7 @@ from tests.peers import communication, python, real_programs, servers, torch_tes
 from tests.peers.peer import UNTRACED, WAYS, Peer, Results, setting  # noqa: E402
 from tests.support.machine import machine  # noqa: E402
 
-NEAR = 0.2  # of numbers
+NEAR = 0.2  # relative difference of numbers
 
 PAGE = """# Tests and programs of other projects
 
@@ -78,7 +78,7 @@ class Compared:
         return list(dict.fromkeys(name for results in [*self.untraced, *self.traced] for name in results))
 
     def differences(self) -> dict[str, tuple[str, str]]:
-        """Test -> how it ended untraced and traced."""
+        """Test -> its results untraced and traced."""
         found = {}
         for name in self.names:
             before = [results.get(name, "missing") for results in self.untraced]

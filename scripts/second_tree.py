@@ -1,8 +1,8 @@
-"""Copies what is needed to build and test into a second tree, to be built there for another torch or a sanitizer.
+"""Copies the sources and tests to a second tree, to be built there for another torch or a sanitizer.
 
     python scripts/second_tree.py build/cuda-tree
 
-Copies what changed, with its time, and removes what is gone; what was built there stays.
+Copies changed files, with their times, and removes deleted ones; build outputs there are kept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(target: Path) -> None:
 
 
 def files(path: Path) -> Iterator[Path]:
-    """The files at and below `path` that nobody built."""
+    """The files at and below `path` that are not build outputs."""
     found = [path] if path.is_file() else path.rglob("*")
     return (item for item in found if item.is_file() and item.suffix not in BUILT and item.name not in BUILT_NAMES)
 
