@@ -9,8 +9,8 @@ The jobs are synthetic: eight ranks to a host, each host with its own clock and 
 sizes, written sparsely to a temporary directory and deleted at once. One rank faults, all others lose their
 connections. A run counts only when the verdict names that rank.
 
-    seconds      of the whole command, from start to exit; one thread does it all, so that on a busy machine its CPU
-                 seconds tell more
+    seconds      of the whole command, from start to exit; it has one thread, so that on a busy machine its CPU seconds
+                 are more reliable
     peak         resident memory of the command, at most (ru_maxrss)
 """
 

@@ -1,4 +1,4 @@
-"""What does a storage cost? Allocation and free of one, by how it is watched, on 1, 2 and 4 threads.
+"""What does a storage cost? Allocation and free of one, by variant, on 1, 2 and 4 threads.
 
     python benchmarks/storages.py                     table
     python benchmarks/storages.py --json              JSON on stdout
@@ -44,7 +44,7 @@ SOURCE = Path(__file__).resolve().parent / "support" / "storage_loop.cpp"
 class Setting:
     """How one configuration's process is started.
 
-    `python_line`: allocate below a line of Python, else on threads without Python. `prelude` runs in the process first.
+    `python_line`: allocate under a line of Python, else on threads without Python. `prelude` runs in the process first.
     """
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Setting:
 
 
 def plain(_: Path) -> Setting | None:
-    """Nothing watches."""
+    """Untraced."""
     return Setting()
 
 

@@ -5,13 +5,13 @@
     python benchmarks/toggled.py --workload "MLP step"
     python benchmarks/toggled.py --write             writes the table into docs/measurements/cost.md
 
-Two processes that run the same program differ by a few per cent, because their memory lies elsewhere: overhead.py,
-which has no choice since it compares with other tools, cannot see 1 %. Here the same objects are used with and without
+Two processes that run the same program differ by a few per cent, because of their memory layout: overhead.py, which
+needs them to compare with other tools, cannot resolve 1 %. Here the same objects are used with and without
 the hooks.
 
-Other machines that share the cores make most slices of time dearer, by up to two thirds. What is compared is therefore
+Other machines that share the cores make most slices of time slower, by up to two thirds. The comparison therefore uses
 CPU time of undisturbed slices, the 10th percentile of many short ones: in whole rounds of 50 ms two
-untraced ones differed by 6 %, so measured they differ by 0.5 %. The medians, with the noise, stand beside.
+untraced ones differed by 6 %, with this method by 0.5 %. The medians, with the noise, are printed beside them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from support.training import join_alone, small_ddp, steps_of
 
 OFF, AGAIN, LEVELS = "off", "off again", ("light", "default", "ops")
 EMPTY = "torch.empty(64)"  # one storage, allocated and freed
-DDP = "DDP step"  # of one rank, which needs nobody to wait for; last, since a process group makes ranges worth watching
+DDP = "DDP step"  # of one rank, without waits for others; last, since a process group enables the recording of ranges
 # Iterations of one slice: 2 ms, or one step.
 COUNTS = {EMPTY: 3000, "tiny-op loop": 1000, "MLP step": 2, "transformer step": 1, "convolution step": 1, DDP: 1}
 SLICES, PARTS = 6, 5  # slices of a variant in each round; parts of the run that are compared with each other

@@ -7,8 +7,8 @@ the second forward DDP releases its first buckets and creates new ones in the or
 An address kept from the first iteration, as by the native monitor here, then points to released memory.
 
 The C library maps blocks above 32 MiB one by one and unmaps them when they are released. One of the new buckets, 1 MB
-smaller than the old one, may be mapped into the very hole, but at its upper end: the rows that are read here lie at the
-lower one, so the late read faults. With smaller buckets the same bug reads whatever lies there now, without a word.
+smaller than the old one, may be mapped into the same hole, but at its upper end: the rows that are read here are at the
+lower one, so the late read faults. With smaller buckets the same bug silently reads whatever is there now.
 """
 
 from __future__ import annotations

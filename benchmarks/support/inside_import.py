@@ -1,7 +1,7 @@
 """`import torch` with the recorder preloaded, and what runs there for pytracer: CPU time of the thread (JSON, ms).
 
-Two places: the boot, inside of the load of torch/_C, and the hooks, at the end of the import. Times of the whole
-process, a second and more, do not tell 5 ms.
+Two places: the boot, inside of the load of torch/_C, and the hooks, at the end of the import. 5 ms do not show in the
+times of the whole process, a second and more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ taken: dict[str, float] = {}
 
 
 def timed(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, whose time is noted."""
+    """The same function, with its time measured."""
 
     def act_and_note(*args: Any, **kwargs: Any) -> Any:
         begin = now()
@@ -30,7 +30,7 @@ def timed(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spec_of(name: str, *args: Any, **kwargs: Any) -> Any:
-    """The preloaded core asks importlib for boot.py, which the core then executes."""
+    """The preloaded core gets boot.py from importlib, and executes it."""
     found: Any = find(name, *args, **kwargs)
     if name == "_pytracer_boot":
         boot = timed("boot", found.loader.exec_module)

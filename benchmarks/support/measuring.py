@@ -18,7 +18,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def undisturbed(values: Sequence[float]) -> float:
-    """The 10th percentile: what other machines that share the cores leave of many short measurements."""
+    """The 10th percentile: of many short measurements those that other machines on the same cores did not disturb."""
     return statistics.quantiles(values, n=10, method="inclusive")[0] if len(values) > 1 else values[0]
 
 
@@ -31,7 +31,7 @@ def version(package: str) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers belong to."""
+    """The machine and the versions that the numbers apply to."""
     from pytracer._version import __version__  # here: a worker that imports this file must not have pytracer loaded
 
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -60,6 +60,6 @@ def half(values: Mapping[str, float], digits: int = 2) -> str:
 
 
 def progress(line: str) -> None:
-    """Shows what is being measured, where somebody looks; "" wipes it."""
+    """Shows progress on a terminal; "" clears it."""
     if sys.stderr.isatty():
         print(f"\r{line:<70}" + ("" if line else "\r"), end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What every benchmark does with its numbers: a table for people, JSON, or its part of docs/measurements/cost.md."""
+"""Output of a benchmark's numbers: a text table, JSON, or its part of docs/measurements/cost.md."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def deliver(
     tables: Sequence[Table],
     notes: Sequence[str] = (),
 ) -> None:
-    """Prints, and writes where that was asked for.
+    """Prints, and writes where requested.
 
     Args:
         name: of the benchmark: its file without the suffix.
         given: parsed arguments, see `add_arguments`.
-        about: the machine and what else the numbers belong to.
-        document: what the JSON holds beside name and machine.
+        about: the machine and the versions.
+        document: the content of the JSON besides name and machine.
         tables: for people.
         notes: sentences below the tables: rounds, what could not be measured.
     """

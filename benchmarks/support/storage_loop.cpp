@@ -28,7 +28,7 @@ extern "C" double pairs_here(uint64_t count, size_t nbytes) {
   return static_cast<double>(cpu_ns() - begin) / static_cast<double>(count);
 }
 
-// The same on new threads, which no Python line runs on: the mean of all.
+// The same on new threads without Python frames: the mean of all.
 extern "C" double pairs_on_threads(uint32_t threads, uint64_t count, size_t nbytes) {
   std::vector<double> results(threads);
   std::vector<std::thread> running;

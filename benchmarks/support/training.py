@@ -1,4 +1,4 @@
-"""What several benchmarks train, and how."""
+"""Training workloads shared by several benchmarks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def steps_of(model: Any, inputs: Any) -> Callable[[int], None]:
 
 
 def small_ddp() -> Any:
-    """A DDP module for batches of 4 x 8 x 32: 1.3 ms a step alone on its core, 55 autograd nodes, 240 storages."""
+    """A DDP module for batches of 4 x 8 x 32: 1.3 ms per step alone on its core, 55 autograd nodes, 240 storages."""
     from torch import nn
 
     layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)

@@ -1,4 +1,4 @@
-"""One death of `victim.py`: starts it in one of several ways and says after how many ms there was what."""
+"""One death of `victim.py`: starts it in one of several ways and measures after how many ms each result exists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pytracer.launcher import run_directory
 VICTIM = Path(__file__).resolve().with_name("victim.py")
 ROOT = VICTIM.parents[2]
 SECONDS = 300
-# What a report must have to be called complete; the steps after them add to it.
+# Steps of a minimal report; later steps add to it.
 MINIMAL = ("SIGNAL", "PYTHON_STACK", "STORAGE_LOOKUP", "NATIVE_STACK", "IMAGES", "MAPS")
 
 
 class TrialError(Exception):
-    """The victim did not die as it should."""
+    """The victim did not die as expected."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Scenario:
 class Trial:
     """Moments in ms after the fault, those that there are; `kept_bytes` is the size of the evidence.
 
-    `missing` are steps that the report lacks; `stacks` those that were taken of other threads, `threads_how` how.
+    `missing` are steps that the report lacks; `stacks` the number of other threads' stacks, `threads_how` the method.
     """
 
     moments: dict[str, float] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def pystack_program() -> str | None:
 
 
 def pystack_version() -> str:
-    """What it says itself: it may belong to another environment."""
+    """The version that the program reports: it may belong to another environment."""
     program = pystack_program()
     if program is None:
         return "none"
@@ -219,7 +219,7 @@ def _run(command: list[str], environment: dict[str, str], directory: Path) -> _E
 
 
 def _report(boxes: Path, since: Callable[[int], float]) -> Trial:
-    """What the crash section of the victim's recording says about its own making."""
+    """The times and steps in the crash section of the victim's recording."""
     files = sorted(boxes.glob("*" + run_directory.BOX_SUFFIX))
     crashes = [(path, crash) for path in files if (crash := read_box(path).crash) is not None]
     if len(crashes) != 1:
@@ -240,7 +240,7 @@ def _missing(crash: Crash) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """As this process got it, but for what would trace or handle faults."""
+    """This process's environment, without variables that would trace or handle faults."""
     others = ("PYTRACER_", "LD_PRELOAD", "PYTHONFAULTHANDLER")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return {**kept, "PYTHONPATH": str(ROOT)}

@@ -1,8 +1,8 @@
 """Workers that take turns: one round of each variant, then the next round, in changing order.
 
 Every generation starts new processes, because two runs of one program differ by memory layout alone. A second plain
-worker, "untraced again", shows by its ratio what is noise. What other machines that share the cores do to the rounds is
-kept out by comparing undisturbed ones, generation by generation; the medians, with all noise, stand beside.
+worker, "untraced again", shows the noise by its ratio. Load of other machines on the same cores is excluded by
+comparing undisturbed rounds, generation by generation; the medians, with all noise, are printed beside them.
 """
 
 from __future__ import annotations

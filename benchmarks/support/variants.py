@@ -1,4 +1,4 @@
-"""What a workload is run with: nothing, a level of pytracer, or one of the tools that people would pick instead."""
+"""Variants of a workload: untraced, a level of pytracer, or an alternative tool."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def switched_on(switch: str) -> Callable[[], AbstractContextManager[object]]:
 
 
 class Sampler:
-    """A tool that looks at a process from outside, stopped while other variants have their turn."""
+    """A tool that samples a process from outside, stopped during the turns of other variants."""
 
     def __init__(self, variant: Variant, pid: int, output: Path) -> None:
         program = shutil.which(variant.sampler[0], path=_path()) or variant.sampler[0]

@@ -1,4 +1,4 @@
-"""Dies of a null pointer, large or with many threads, and says when: python victim.py FILE BYTES THREADS [torch] [core]
+"""Dies of a null pointer, large or with many threads, and stamps it: python victim.py FILE BYTES THREADS [torch] [core]
 
 FILE is mapped and shared: the moment before the fault (CLOCK_MONOTONIC, ns), then the resident size in bytes. BYTES is
 the size to grow to, by memory that is really written. With `core`, a core dump is allowed, otherwise none is taken.
@@ -40,7 +40,7 @@ def main() -> None:
     file, nbytes, threads, *words = sys.argv[1:]
     limit = resource.getrlimit(resource.RLIMIT_CORE)[1] if "core" in words else 0
     resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
-    # When memory runs out after all, this process must be the one to go.
+    # If memory runs out, the OOM killer must choose this process.
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with open(file, "r+b") as opened:
         shared = mmap.mmap(opened.fileno(), 16)
