@@ -18,7 +18,7 @@ PYTRACER_API void pytracer_stop(void);
 /// Continues in the same black box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
-/// This process is one of many: when it exits normally, the disk blocks of its tables are given back (docs/reference/blackbox.md).
+/// This process is one of many: when it exits normally, the disk blocks of its tables are released (docs/reference/blackbox.md).
 PYTRACER_API void pytracer_trim_at_exit(void);
 
 /// The process is about to end with `code`. Not needed where the library is preloaded, nor for exit().
@@ -55,13 +55,13 @@ PYTRACER_API int pytracer_open_storages(void);
 struct pytracer_call_site {
   uint32_t id, where;
 };
-/// Large storages are worth the cost of detail.
+/// Returns a more detailed call site, at a cost that only large storages are worth.
 typedef struct pytracer_call_site (*pytracer_detailed_call_site)(void);
 
 /// `origin`: schema.Origin, one below 16.
 PYTRACER_API void pytracer_storage_allocated(const void* addr, size_t nbytes, uint32_t origin, struct pytracer_call_site site);
 
-/// Before the memory is given back. `in_detail` is called when a large storage ends; null where `site` is all that is known.
+/// Before the memory is released. `in_detail` is called when a large storage ends; null where `site` is all that is known.
 PYTRACER_API void pytracer_storage_freed(const void* addr, struct pytracer_call_site site, pytracer_detailed_call_site in_detail);
 
 /// True when a live storage begins at `addr`, in either table.
@@ -77,7 +77,7 @@ struct pytracer_external {
 /// Returns a number that is valid until the storage is freed; 0 when there was no room, which is counted.
 PYTRACER_API uint64_t pytracer_external_allocated(const struct pytracer_external* birth);
 
-/// Before the memory is given back.
+/// Before the memory is released.
 PYTRACER_API void pytracer_external_freed(uint64_t number, pytracer_detailed_call_site site);
 
 /// The number of the live one that `identity` owns; 0 when there is none.

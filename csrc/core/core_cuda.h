@@ -18,7 +18,7 @@ enum pytracer_device_action {
   PYTRACER_BLOCK_FREED,
   PYTRACER_SEGMENT_ALLOCATED,
   PYTRACER_SEGMENT_MAPPED,
-  PYTRACER_SEGMENT_GONE,   ///< given back or unmapped, as a whole or in part
+  PYTRACER_SEGMENT_GONE,   ///< released or unmapped, as a whole or in part
   PYTRACER_OUT_OF_MEMORY,  ///< addr: bytes that the driver had left; nbytes: what was asked for
 };
 
@@ -28,8 +28,8 @@ PYTRACER_API int pytracer_open_device_memory(void);
 /// Any thread, also under the allocator's lock: takes a lock of its own for less than a microsecond, calls no other code.
 PYTRACER_API void pytracer_device_acted(enum pytracer_device_action action, const struct pytracer_device_event* event);
 
-/// Memory allocated before the first event. `state`: blackbox::BlockState. Nothing when the table knows the address, or knew it
-/// since pytracer_expect_known_blocks(1).
+/// Memory allocated before the first event. `state`: blackbox::BlockState. No effect when the table has the address, or had it
+/// at any time since pytracer_expect_known_blocks(1).
 PYTRACER_API void pytracer_known_block(const struct pytracer_device_event* event, uint32_t state);
 PYTRACER_API void pytracer_known_segment(const struct pytracer_device_event* event, int expandable);
 PYTRACER_API void pytracer_expect_known_blocks(int expect);
@@ -40,14 +40,14 @@ PYTRACER_API uint32_t pytracer_device_events(void);
 /// A capture begins: the number of its CUDA graph, 0 when there is no room.
 PYTRACER_API uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture);
 
-/// The captured work reads or writes the block at `addr`. Nothing when it was allocated during the capture or in its pool.
+/// The captured work reads or writes the block at `addr`. No effect when it was allocated during the capture or in its pool.
 PYTRACER_API void pytracer_graph_input(uint32_t number, uint64_t addr);
 PYTRACER_API void pytracer_graph_collective(uint32_t number);
 
-/// `captured`: 0 when the capture failed. Only now its pool is known.
+/// `captured`: 0 when the capture failed. Its pool is not known earlier.
 PYTRACER_API void pytracer_graph_end(uint32_t number, int captured, uint32_t pool_graph, uint32_t pool_number);
 
-/// A CUDA graph is launched. Returns how many of its inputs are not live any more.
+/// A CUDA graph is launched. Returns how many of its inputs are no longer live.
 PYTRACER_API uint32_t pytracer_graph_replayed(uint32_t number);
 PYTRACER_API void pytracer_graph_reset(uint32_t number, uint32_t site_id, uint32_t site_where);
 PYTRACER_API void pytracer_graph_name(uint32_t number, uint32_t name_id);

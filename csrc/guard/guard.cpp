@@ -114,7 +114,7 @@ void release(void* at, CallSite site) noexcept {
   }
   Slot& slot = ledger.slot(index);
   bool in_chunk = g_pool.in_open_chunk(slot);
-  ledger.write_end(index, site);  // first: soon an access faults, and must be explained
+  ledger.write_end(index, site);  // first: from now on an access may fault, and must be explained
   look_for_damage(index);
   if (!make_inaccessible(slot)) {
     drop(slot.low, static_cast<size_t>(slot.high - slot.low));

@@ -33,7 +33,7 @@ struct CallSite {
 /// Opens the pool, or changes the settings of the one that is there. 0, or an errno with `what` naming the step.
 int open(const Settings& settings, const Host& host, const char*& what) noexcept;
 
-/// New storages are not guarded any more; those that are stay so, also in quarantine.
+/// No new storages are guarded; existing ones stay guarded, also in quarantine.
 void pause() noexcept;
 
 /// Whether this kernel has MADV_GUARD_INSTALL: 0, or the errno.
@@ -51,7 +51,7 @@ bool owns(const void* at) noexcept;
 /// Looks for damage beside the storage, then makes its pages inaccessible.
 void release(void* at, CallSite site) noexcept;
 
-/// For good: nothing more is guarded, and what is freed stays as it is. Stores only.
+/// For good: no new storages are guarded, and freed ones are not touched. Stores only.
 void stop() noexcept;
 
 /// At the end of the process: damage beside storages that are still live. Waits for no other thread.

@@ -13,7 +13,7 @@ class Ledger {
   /// Adds the regions. False when the black box has no room.
   bool open(uint32_t slots, const Host& host) noexcept;
 
-  /// Callers hold the lock: a slot, or kNone when all storages of the ledger are alive.
+  /// Callers hold the lock. Returns a slot, or kNone when all storages of the ledger are live.
   uint32_t take() noexcept;
   void give_back(uint32_t slot) noexcept;
 
@@ -23,7 +23,7 @@ class Ledger {
   void write_birth(uint32_t slot, CallSite site) noexcept;
   void write_end(uint32_t slot, CallSite site) noexcept;
 
-  /// Side as GuardedStorage.damage_side. Also a journal entry, since records are used again.
+  /// Side as GuardedStorage.damage_side. Also a journal entry, since records are reused.
   void write_damage(uint32_t slot, uint32_t side, const Damage& damage) noexcept;
 
   Slot& slot(uint32_t index) noexcept { return slots_[index]; }

@@ -51,8 +51,8 @@ bool descends(const Caller& caller, pid_t launcher) {
   return false;
 }
 
-// The next message, of exactly that size, and the pid and user of the process that sent it. Descriptors that come along find
-// no room and are closed by the kernel.
+// The next message, of exactly that size, and the pid and user of the process that sent it. Passed descriptors find no space
+// and are closed by the kernel.
 bool receive_signed(int connection, void* to, size_t nbytes, ucred& sender) {
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(ucred))];
   iovec part{to, nbytes};

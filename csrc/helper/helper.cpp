@@ -36,7 +36,7 @@ constexpr unsigned kRequestSeconds = 3;  // a request that hangs is ended by the
 constexpr int kWaiting = 4096;           // callers in the queue; the kernel allows less
 constexpr timeval kTalk{0, 500'000};     // for each message of a caller
 
-/// Requests that are being served. A process has one at a time, so that one that floods us does not keep the others out.
+/// Requests that are being served. A process has one at a time, so that a flood from one process does not block the others.
 struct Serving {
   pid_t child;
   pid_t caller;
@@ -94,7 +94,7 @@ void reap() {
   _exit(0);
 }
 
-// A connection that is closed at once means that the process must do without us.
+// A connection that is closed at once means that the process must continue without the helper.
 void take(int listening, Serving& place, pid_t launcher) {
   int connection = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
   if (connection < 0) return;
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   pid_t parent = getppid();
-  setsid();  // Ctrl-C and signals to the job's process group are not for us
+  setsid();  // Ctrl-C and signals to the job's process group must not reach the helper
   prctl(PR_SET_NAME, "pytracer-helper");
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) return 0;

@@ -189,7 +189,7 @@ bool send_threads(int connection) {
   return true;
 }
 
-// Waits for what the caller wants: true when its threads are to stay until it is gone.
+// Waits for the caller's decision: true when its threads are to stay stopped until it is gone.
 bool is_to_be_held(int connection) {
   pollfd source{connection, POLLIN, 0};
   char wish = 0;

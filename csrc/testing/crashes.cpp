@@ -112,7 +112,7 @@ EXPORT void testing_probe_that_faults() {
     return true;
   });
 }
-/// The reporting thread stays in its second step for a while.
+/// The reporting thread hangs in its second step for a while.
 namespace {
 std::atomic<uint32_t> probe_milliseconds{0};
 }
@@ -158,7 +158,7 @@ EXPORT int testing_paint(const char* path) {
   return 1;
 }
 
-/// Control for watch_allocations.c: a handler of a signal that we leave alone runs on our stack, where the program has none, and
+/// Control for watch_allocations.c: a handler of a signal that we do not handle runs on our stack, where the program has none, and
 /// allocates.
 EXPORT void testing_allocate_in_handler() {
   chain(SIGUSR1, allocate_in_handler);

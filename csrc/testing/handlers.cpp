@@ -10,7 +10,7 @@
 using namespace pytracer::blackbox;
 using namespace testing;
 
-// ---- programs that live with their faults ----
+// ---- programs that repair their faults ----
 
 namespace {
 
@@ -78,7 +78,7 @@ uint64_t number_of(const struct sigaction& action) {
 
 }  // namespace
 
-/// Threads that change the action for SIGSEGV at once. Returns how many changes were given back not exactly once, or in parts.
+/// Threads that change the action for SIGSEGV at once. Returns how many actions were not returned exactly once, or only in parts.
 EXPORT uint64_t testing_change_actions(uint32_t threads, uint64_t changes) {
   std::vector<std::atomic<uint32_t>> given_back(threads * changes + 1);  // by number, from 1
   std::atomic<uint64_t> parts{0};

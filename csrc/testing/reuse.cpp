@@ -1,4 +1,4 @@
-// Test-only: slots that are taken again while another thread is about to change them.
+// Test-only: slots that are reused while another thread is about to change them.
 #include "testing/testing.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ pytracer_call_site nobody() { return {0, 0}; }
 
 }  // namespace
 
-/// One thread calls collectives; others end those that the ring is about to take again. Returns how many ended although no thread ended them.
+/// One thread calls collectives; others end those whose slots are about to be reused. Returns how many ended although no thread ended them.
 EXPORT uint64_t testing_overtake_collectives(uint32_t threads, uint64_t calls) {
   pytracer_open_collectives();
   auto* slots = region<CollectiveSlot>(RegionKind::kCollectives);

@@ -1,7 +1,7 @@
 // Test-only: storages, records and journal entries at speed.
 //
 // Storages here are numbers, not memory. Everything about an allocation follows from its base address and size (see `mix`), so that a
-// reader can tell when parts of two were mixed.
+// reader can detect parts of two that were mixed.
 #include "testing/testing.h"
 
 #include <atomic>

@@ -21,7 +21,7 @@ CudaGraph* graphs = nullptr;
 GraphInput* inputs = nullptr;
 uint32_t graph_count = 0, input_count = 0, freed_count = 0;
 bool has_holes = false;
-// By address: chains of inputs, so that a free costs one look-up.
+// Chains of inputs by address, so that a free costs one look-up.
 PYTRACER_LARGE uint32_t heads[kHeads], next_input[kGraphInputs];
 
 uint32_t head_of(uint64_t addr) { return static_cast<uint32_t>(((addr >> 9) * 0x9E3779B97F4A7C15ull) >> 52); }
@@ -39,7 +39,7 @@ void change_broken(uint32_t number) {
 
 bool is(const GraphInput& input, InputState state) { return input.state == static_cast<uint16_t>(state); }
 
-// Inputs of destroyed graphs are kept for the report until their room is needed; they do not change any more.
+// Inputs of destroyed graphs are kept for the report until their slots are needed; they no longer change.
 bool in_use(const GraphInput& input) {
   const CudaGraph* graph = graph_of(input.graph);
   return graph != nullptr && graph->state != static_cast<uint32_t>(GraphState::kReset) && graph->state != static_cast<uint32_t>(GraphState::kFailed);
@@ -58,7 +58,7 @@ void add_to_chain(uint32_t at) {
   head = at;
 }
 
-// Closes the holes that forgotten graphs left.
+// Compacts the array where graphs were removed.
 void compact() {
   if (!has_holes) return;
   has_holes = false;

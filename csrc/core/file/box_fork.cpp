@@ -39,7 +39,7 @@ void renew_header(const FileHeader& inherited, uint64_t journal_used, uint32_t r
   *g_box.header = header;
 }
 
-// The parent goes on writing meanwhile: only what was there when the child looked first belongs to the child.
+// The parent continues writing meanwhile: only what was there when the child first read the end belongs to the child.
 size_t inherited_bytes(const RegionEntry& entry, const FileHeader& inherited) {
   switch (static_cast<RegionKind>(entry.kind)) {
     case RegionKind::kJournal: return inherited.journal_used < entry.nbytes ? inherited.journal_used : entry.nbytes;
@@ -115,7 +115,7 @@ bool leave_box_to_parent(bool& copied) noexcept {
     renew_header(inherited, common_facts_end_, 0);  // they are in the early memory still, also when the parent's journal moved
   }
   crashsafe::forget_box(copied);
-  g_box_pid = getpid();  // last: a signal that came meanwhile wrote nothing to the parent's black box
+  g_box_pid = getpid();  // last: a signal that arrived meanwhile wrote nothing to the parent's black box
   return true;
 }
 

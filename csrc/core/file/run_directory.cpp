@@ -21,7 +21,7 @@ RunCounters* counters_ = nullptr;
 
 bool make_directory(int below, const char* path) { return mkdirat(below, path, 0700) == 0 || errno == EEXIST; }
 
-// The program may change its working directory, and its processes theirs.
+// The program and its children may change their working directories.
 bool note_directory(const char* directory) {
   size_t used = 0;
   if (directory[0] != '/') {

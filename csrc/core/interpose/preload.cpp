@@ -90,10 +90,10 @@ PYTRACER_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attr
   return error;
 }
 
-// ---- how children ended: often only the parent knows ----
+// ---- how children ended: often known to the parent only ----
 
-// The kernel gets the program's own pointers: what it writes, when, and which of them it refuses after it has reaped the child, is as
-// without us. noexcept as in libc; a thread that is cancelled in here unwinds through it, since nothing is built with exceptions.
+// The kernel gets the program's own pointers: what it writes, when, and which of them it refuses after it has reaped the child, is
+// unchanged. noexcept as in libc; a thread that is cancelled in here unwinds through it, since nothing is built with exceptions.
 PYTRACER_EXPORT pid_t wait4(pid_t pid, int* status, int options, struct rusage* usage) noexcept {
   if (!preloaded) return real_wait4()(pid, status, options, usage);
   int own_status = 0;

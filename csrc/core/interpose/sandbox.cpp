@@ -68,7 +68,7 @@ void restore() {
   set_state(State::kRecording);
 }
 
-// Stores only. The black box stays as it is: nothing uses it any more, also in a forked child, which shares it with this process.
+// Stores only. The black box is unchanged and no longer used, also in a forked child, which shares it with this process.
 void forget_all() {
   g_sandboxed.store(true, std::memory_order_relaxed);
   preloaded = false;

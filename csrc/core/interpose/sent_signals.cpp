@@ -24,7 +24,7 @@ using crashsafe::Outcome;
 
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr size_t kLongestCommand = 512;
-constexpr int kNotedAtMost = 200;  // a program may use them for purposes of its own
+constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
 
 std::atomic<int> noted{0};
 
@@ -52,7 +52,7 @@ struct Arrived {
   ucontext_t* stopped;  // what a signal interrupts that ends the process; else null
 };
 
-// A process that somebody ends because it stands still: where it stood says why. Not worth a file of its own.
+// A process that is ended because it hangs: its stacks show why. Not a reason to create a file.
 void write_arrived(long, void* raw_arrived, void*) {
   auto* arrived = static_cast<Arrived*>(raw_arrived);
   write_entry(arrived->signal, arrived->info, arrived->handled);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace pytracer;
 
-// By signal: siginterrupt() was called, and signal() does not set SA_RESTART any more.
+// By signal: siginterrupt() was called, and signal() no longer sets SA_RESTART.
 constinit std::atomic<bool> interrupts[65] = {};
 
 // The mask of a handler may block faults, too, although a handler that runs with everything blocked may fault.

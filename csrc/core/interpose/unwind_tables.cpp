@@ -59,7 +59,7 @@ void use_libgcc_s() noexcept {
 using namespace pytracer;
 
 // With the symbol version of libgcc_s: code linked to that calls these, and a program that looks for such a function by dlsym() gets the
-// same answer as without us. The plain names are those of the linked-in unwinder.
+// same result as untraced. The plain names are those of the linked-in unwinder.
 #define PYTRACER_FRAMES(result, name, parameters)      \
   asm(".symver pytracer" #name ", " #name "@GCC_3.0"); \
   using Fn##name = result(*) parameters;               \

@@ -40,7 +40,7 @@ pthread_key_t stack_key;
 pthread_once_t stack_key_once = PTHREAD_ONCE_INIT;
 thread_local int t_round __attribute__((tls_model("initial-exec"))) = 0;
 
-// Destructors run in rounds: go last, since another one may still fault.
+// Destructors run in rounds: run in the last one, since another destructor may still fault.
 void thread_ends(void* stack) {
   if (sandboxed()) return;
   if (++t_round < PTHREAD_DESTRUCTOR_ITERATIONS) {
@@ -119,7 +119,7 @@ void adopt_stack(void* stack) noexcept {
 }
 
 void arm_this_thread() noexcept {
-  // In the last round of destructors the stack would not be given back.
+  // In the last round of destructors the stack would not be released.
   if (crashsafe::pytracer_own_stack != 0 || t_round >= PTHREAD_DESTRUCTOR_ITERATIONS) return;
   stack_t current{};
   syscall(SYS_sigaltstack, nullptr, &current);

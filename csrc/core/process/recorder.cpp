@@ -100,7 +100,7 @@ void after_fork_in_child() {
 
 void at_exit(int code, void*) { note_exit(code, false); }
 
-// Once per process: they cannot be taken back.
+// Once per process: they cannot be uninstalled.
 void set_process_hooks() {
   if (process_hooks_set) return;
   process_hooks_set = true;
@@ -117,7 +117,7 @@ bool is_debugged() noexcept { return crashsafe::read_status("/proc/self/status")
 void abandon_recording() noexcept {
   g_recording.store(false, std::memory_order_release);
   crashsafe::refuse_boxes();
-  // What is used without a look at recording(): the tables of storages.
+  // Used without a check of recording(): the tables of storages.
   g_box.newest.store(nullptr, std::memory_order_release);
   g_box.tier_count.store(0, std::memory_order_release);
   g_box.external.store(nullptr, std::memory_order_release);
@@ -133,7 +133,7 @@ bool start(const char* directory, uint32_t flags, const char* const* preloaded_i
   // Without preload the program asked for it. Otherwise only the first process of a run: a run has a recording.
   if ((!preloaded || at_once) && !crashsafe::ensure_box(crashsafe::Need::kMust)) {
     failure = crashsafe::box_failure();
-    if (!preloaded) return false;  // with preload there may be room when it matters
+    if (!preloaded) return false;  // with preload there may be space when it is needed
   }
   g_recording.store(true, std::memory_order_release);
   set_process_hooks();

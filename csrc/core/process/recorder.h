@@ -23,7 +23,7 @@ void stop() noexcept;
 void resume() noexcept;
 bool stopped() noexcept;
 
-/// Nothing is recorded any more, for good, and nothing is written to the black box. Stores only: no system call is made.
+/// Ends recording for good: nothing more is written to the black box. Stores only: no system call is made.
 void abandon_recording() noexcept;
 
 /// Inline, for every record. Hidden here, too: -fvisibility is for definitions.

@@ -31,11 +31,11 @@ std::atomic<uint64_t> first_waiting{1};
 
 CollectiveSlot& slot_of(CollectiveSlot* slots, uint64_t number) { return crashsafe::Ring<CollectiveSlot, kCollectives>(slots).at(number); }
 
-// Number and state of a slot lie in one word, and a state is only set where the number still is the one that was looked at: the ring may
-// have come round meanwhile. Others access the two halves by themselves, which the processors that we know keep in one order.
+// Number and state of a slot are in one word, and a state is set only while the number is still the one that was read: the ring may
+// have wrapped meanwhile. Other code accesses the two halves separately, which the supported processors keep in one order.
 static_assert(offsetof(CollectiveSlot, order) == 0 && offsetof(CollectiveSlot, state) == 4 && std::endian::native == std::endian::little);
 
-// As it is while the slot has that number.
+// The word while the slot has that number.
 uint64_t numbered(uint64_t number, CollectiveState state) { return static_cast<uint64_t>(state) << 32 | static_cast<uint32_t>(number); }
 bool has_number(uint64_t word, uint64_t number) { return static_cast<uint32_t>(word) == static_cast<uint32_t>(number); }
 
@@ -72,7 +72,7 @@ void each_of_group(const char* group, Visit visit) {
     uint64_t sequence_nr = std::atomic_ref(slot.sequence_nr).load(std::memory_order_relaxed);
     uint32_t group_id = std::atomic_ref(slot.group_id).load(std::memory_order_relaxed);
     uint32_t flags = std::atomic_ref(slot.flags).load(std::memory_order_relaxed);
-    if (!order.is_still(static_cast<uint32_t>(number))) continue;  // the ring came round
+    if (!order.is_still(static_cast<uint32_t>(number))) continue;  // the ring wrapped
     if ((flags & kPointToPoint) == 0 && is_of_group(group_id, group, nbytes)) visit(number, sequence_nr, state);
   }
 }
@@ -132,7 +132,7 @@ void collective_reached(uint64_t number, CollectiveState state) noexcept {
   if (!has_number(seen, number)) return;
   uint64_t now = crashsafe::now_ns();
   note_time(state == CollectiveState::kStarted ? slot.started_ns : slot.ended_ns, now);
-  // An end is never taken back: a backend may report the start of a short collective after its end. The state is the upper half.
+  // An end is never reverted: a backend may report the start of a short collective after its end. The state is the upper half.
   uint64_t wanted = numbered(seen, state);
   while (seen < wanted && !set_state(slot, seen, wanted) && has_number(seen, wanted)) {
   }

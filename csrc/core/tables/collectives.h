@@ -33,7 +33,7 @@ void collective_returned(uint64_t number) noexcept;
 
 /// In a forked child: its parent's collectives are not its own.
 void forget_collectives() noexcept;
-/// Nothing is written from now on: the recording is another process's.
+/// Nothing is written from now on: the black box is another process's.
 void close_collectives() noexcept;
 
 }  // namespace pytracer::core

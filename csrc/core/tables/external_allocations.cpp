@@ -162,7 +162,7 @@ bool external_known(uint64_t addr) noexcept { return find(addr, &Key::addr) != 0
 void recheck_external_allocations() noexcept {
   ExternalAllocation* slots = g_box.external.load(std::memory_order_relaxed);
   if (slots == nullptr) return;
-  // A later generation is of the parent, which ran on during the copy. In private memory there is nothing at all.
+  // A later generation is the parent's, which continued during the copy. In private memory there is none.
   for (uint32_t i = 0; i < kExternalAllocations; i++) {
     uint32_t generation = generation_of(keys[i].life);
     if (slots[i].generation != generation || slots[i].state == state(ExternalState::kBusy)) slots[i].state = state(ExternalState::kEmpty);

@@ -9,7 +9,7 @@ namespace pytracer::core {
 /// Returns a number that is valid until the storage is freed, 0 when it found no slot (counted). Any thread.
 uint64_t external_allocated(const pytracer_external& birth) noexcept;
 
-/// Before the memory is given back. A number that is not valid any more is ignored.
+/// Before the memory is released. A number that is no longer valid is ignored.
 void external_freed(uint64_t number, pytracer_detailed_call_site site) noexcept;
 
 /// The number of the live one that `identity` owns; 0 when there is none.

@@ -52,7 +52,7 @@ NameSlot* new_slot(uint32_t& number) {
   return crashsafe::name_slot(number);
 }
 
-// The epochs first: without theirs, addresses are not read.
+// The epochs first: addresses without a valid epoch are not read.
 void forget(NameSlot& slot) {
   for (uint32_t* epoch : {&slot.epoch, &slot.grad_epoch, &slot.earlier_epoch, &slot.earlier_grad_epoch}) crashsafe::SeqNumber(*epoch).hide();
   slot = {};

@@ -249,7 +249,7 @@ __attribute__((hot)) void pytracer_storage_allocated(const void* address, size_t
   fill(slot, *context, {addr, nbytes, site, origin}, epoch_now());
 }
 
-// Before the memory is given back: afterwards another thread may get the address while our entry is still live.
+// Before the memory is released: afterwards another thread may get the address while our entry is still live.
 __attribute__((hot)) void pytracer_storage_freed(const void* address, pytracer_call_site site, pytracer_detailed_call_site in_detail) {
   uint64_t addr = reinterpret_cast<uint64_t>(address) & kKeyAddrMask;
   const Tier* tier = g_box.newest.load(std::memory_order_acquire);

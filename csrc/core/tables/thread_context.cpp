@@ -82,7 +82,7 @@ bool make_chunk(uint32_t chunk) {
   return true;
 }
 
-// True when the chunk is there, or another thread stopped adding it: look again. Threads of a pool start together, so that
+// True when the chunk exists, or another thread stopped adding it: check again. Threads of a pool start together, so that
 // all but one wait here for a moment, within bounds.
 bool add_chunk(uint32_t chunk) {
   for (int waits = 0; adding.test_and_set(std::memory_order_acquire); waits++) {

@@ -3,7 +3,7 @@
 
 namespace pytracer::crashsafe {
 
-/// Nobody else moves the black box from here on; false: this very thread does, or another one takes too long. For fork(), and for BoxGate.
+/// No other thread moves the black box from now on; false: this thread does, or another one takes too long. For fork(), and for BoxGate.
 bool close_gate() noexcept;
 
 /// Reverts what this thread closed; nothing else.
@@ -19,7 +19,7 @@ class BoxGate {
   ~BoxGate();
   BoxGate(const BoxGate&) = delete;
   BoxGate& operator=(const BoxGate&) = delete;
-  /// False: this very thread is moving the black box, or another one takes too long.
+  /// False: this thread is moving the black box, or another one takes too long.
   bool open() const noexcept { return open_; }
 
  private:

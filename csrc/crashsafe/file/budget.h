@@ -15,7 +15,7 @@ bool over_budget() noexcept;
 /// A black box was created.
 void count_box(uint64_t nbytes) noexcept;
 
-/// There was something to record, and no black box for it.
+/// There was something to record, but no black box.
 void count_unrecorded(Unrecorded why) noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -24,7 +24,7 @@ using namespace blackbox;
 constexpr uint64_t kPage = 4096;
 constexpr int kNameTries = 1000;
 constexpr size_t kNameBytes = kHostBytes + 48;
-constexpr int kMostTries = 4;  // a disk may have room again; recording must not pay for asking each time
+constexpr int kMostTries = 4;  // a disk may have space again; recording must not retry each time
 constexpr const char* kSuffix = ".blackbox";
 constexpr const char* kOverBudget = "the run has used up its budget of black boxes (PYTRACER_MOST_BOXES)";
 constexpr char kZeros[kPage] = {};
@@ -33,7 +33,7 @@ enum class Where { kEarly, kCopied, kMade };
 std::atomic<Where> where{Where::kEarly};
 bool never = false, counted = false;
 int tries = 0;
-bool has_spare_room = false;  // for a report, in private memory: no file could be had
+bool has_spare_room = false;  // for a report, in private memory: no file could be created
 
 const char* directory = "";
 PYTRACER_LARGE char path[PATH_MAX + kNameBytes] = "";
@@ -146,7 +146,7 @@ void count_failure() {
   }
 }
 
-// No file: room for a report that will not be read, so that the steps of the report need not check.
+// No file: memory for a report that will not be read, so that the steps of the report need no checks.
 void make_room_for_report() {
   if (where.load(std::memory_order_relaxed) == Where::kCopied || has_spare_room) return;
   long at = syscall(SYS_mmap, nullptr, core_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -210,7 +210,7 @@ void begin_early() noexcept {
 
 void forget_box(bool copied) noexcept {
   forget_gate();
-  if (counted || has_spare_room || tries != 0 || name[0] != 0) {  // else no file was tried for, and no page need be copied
+  if (counted || has_spare_room || tries != 0 || name[0] != 0) {  // else no file was attempted, and no page need be copied
     counted = has_spare_room = false;
     tries = 0;
     name[0] = path[0] = 0;

@@ -1,7 +1,7 @@
 // The file of the black box, created when there is something to record: until then a process writes into a little memory of its own.
 // Also in a signal handler: a crash is the most frequent reason.
 //
-//     early     the header, the first journal entries: static memory, which costs a process that records nothing nothing
+//     early     the header, the first journal entries: static memory, free of cost in a process that records nothing
 //     copied    a forked child of a process with tables: private memory at the addresses of the parent's regions
 //     made      a file, mapped region by region wherever the kernel puts them
 #pragma once
@@ -13,7 +13,7 @@ namespace pytracer::crashsafe {
 
 enum class Need {
   kUseful,  ///< within the budget of the run
-  kReport,  ///< the same; where no file can be had, memory for a report that will not be read
+  kReport,  ///< the same; where no file can be created, memory for a report that will not be read
   kMust,    ///< torch, or the program asks for it
 };
 
@@ -49,7 +49,7 @@ void begin_early() noexcept;
 /// After fork, in the child: no thread is creating anything. `copied`: the mappings hold private copies.
 void forget_box(bool copied) noexcept;
 
-/// From now on no black box is created any more, whatever the need.
+/// From now on no black box is created, whatever the need.
 void refuse_boxes() noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -16,7 +16,7 @@ void read_host_as_name(char* host, size_t room) noexcept;
 /// Members of the header that cost system calls: written when the file is created, since many processes never have one.
 void complete_identity(blackbox::FileHeader& header) noexcept;
 
-/// Owned by our user, and writable for nobody else: what lies below was put there by us. Without `strictly` the group may write.
+/// Owned by our user, and writable for no other: its contents are ours. Without `strictly` the group may write.
 bool is_ours_alone(const struct stat& found, bool strictly) noexcept;
 bool is_ours_alone(int descriptor, bool strictly) noexcept;
 

@@ -26,7 +26,7 @@ struct RunCounters {
   char magic[8];
   std::atomic<uint32_t> processes;  // started with the recorder, or forked by one that had it
   std::atomic<uint32_t> boxes;
-  std::atomic<uint64_t> box_bytes;       // less what was given back
+  std::atomic<uint64_t> box_bytes;       // less what was released
   std::atomic<uint32_t> notice_written;  // the line about a process that is not recorded has been written
   std::atomic<uint32_t> unrecorded[static_cast<size_t>(Unrecorded::kCount)];
   uint32_t reserved[3];

@@ -44,7 +44,7 @@ void requeue_default(int signal, siginfo_t* info) noexcept {
   sys_action(signal, &action, nullptr);
   drain(signal);
   if (syscall(SYS_rt_tgsigqueueinfo, sys_getpid(), sys_gettid(), signal, info) != 0)
-    syscall(SYS_tgkill, sys_getpid(), sys_gettid(), signal);  // refused (e.g. seccomp): the exit status is right, siginfo is not
+    syscall(SYS_tgkill, sys_getpid(), sys_gettid(), signal);  // if refused (e.g. seccomp), the exit status is right, siginfo is not
 }
 
 void take_other_threads(int signal, ucontext_t* context) noexcept {
@@ -71,7 +71,7 @@ void die(int tid, int signal, siginfo_t* info, ucontext_t* context) noexcept {
   memcpy(&mask, &context->uc_sigmask, sizeof mask);
   mask &= ~bit_of(signal);
   memcpy(&context->uc_sigmask, &mask, sizeof mask);
-  // A queued signal does not end init, only the fault itself does, which comes again; a breakpoint instruction is behind us.
+  // A queued signal does not end init, only the fault itself does, which occurs again; a breakpoint instruction has been passed.
   if (g_box_pid == 1 && signal == SIGTRAP && info->si_code > 0) set_pc(context, breakpoint_before(pc_of(context)));
 }
 

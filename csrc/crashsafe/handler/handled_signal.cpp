@@ -28,7 +28,7 @@ constexpr int kMostMoments = 200;  // of 0.1 ms
 
 std::atomic<int> repairs{0};  // faults that the program's handlers repaired
 
-// The report in the black box is of a signal that was given to the program's handler, which has not returned yet.
+// The report in the black box is of a signal that was delivered to the program's handler, which has not returned yet.
 struct {
   std::atomic<int> tid{0};
   uint64_t base = 0;
@@ -72,7 +72,7 @@ bool is_inside(const ucontext_t* context, uint64_t base) { return is_inside(sp_o
 
 void count_repair() { std::atomic_ref(g_box.header->faults_repaired).fetch_add(1, std::memory_order_relaxed); }
 
-// On our own stack: the fault that the calling thread's handler is busy with.
+// On our own stack: the fault that the calling thread's handler is processing.
 void report_delivered(long, void*, void*) noexcept {
   DeliveredFrame frame{};
   if (!frame_at(t_delivered, frame)) return;
@@ -147,7 +147,7 @@ void give_to_program(int signal, siginfo_t* info, ucontext_t* context, int error
 }
 
 // Everything of ours is complete before the program's handler runs: AddressSanitizer's, for example, never returns. A program that
-// repairs faults as a habit pays for one report.
+// repairs faults routinely pays for one report.
 void handle_for_program(int tid, int signal, siginfo_t* info, ucontext_t* context, int error_number) noexcept {
   wait_while_dying();
   bool abort = may_be_abort(signal, info), reported = false;

@@ -14,7 +14,7 @@ void handle_for_program(int tid, int signal, siginfo_t* info, ucontext_t* contex
 /// Enters the program's handler without a report, for a child between vfork and exec. Returns only when its frame cannot be written.
 void give_to_program(int signal, siginfo_t* info, ucontext_t* context, int error_number) noexcept;
 
-/// The handler that was given the signal of the report. `context`: where the calling thread, `tid`, is. For the reporter.
+/// The handler that got the signal of the report. `context`: where the calling thread, `tid`, is. For the reporter.
 ReportedHandler reported_handler(int tid, const ucontext_t* context) noexcept;
 
 /// The reported signal did not end the process. For the reporter.
@@ -29,7 +29,7 @@ void uncount_repair() noexcept;
 /// The process ends by exit(): a reported signal whose handler has returned was not a crash.
 void note_normal_exit() noexcept;
 
-/// The calling thread got a fault that its handler may still be busy with: kInHandler in its mask is ours.
+/// The calling thread got a fault that its handler may still be processing: kInHandler in its mask is ours.
 bool may_be_in_handler() noexcept;
 
 /// In a forked child: no handler of the program runs.

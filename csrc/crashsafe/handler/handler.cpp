@@ -31,7 +31,7 @@ void on_request(int signal, siginfo_t* info, ucontext_t* context) {
   int saved_errno = errno;
   borrow_alternate_stack(context);
   bool wanted = info->si_code == SI_QUEUE && static_cast<uint32_t>(info->si_value.sival_int) == kRequestValue;
-  if (!wanted || sys_getpid() != g_box_pid) {  // the same number, for another purpose: as without us
+  if (!wanted || sys_getpid() != g_box_pid) {  // the same number, for another purpose: as untraced
     requeue_default(signal, info);
     errno = saved_errno;
     return;
@@ -64,7 +64,7 @@ bool recover_report(int tid, int signal, siginfo_t* info, ucontext_t* context) {
   return true;
 }
 
-// Blocked by the program on this thread. A signal that the kernel does not block, although its stand-in is blocked, was let through by
+// Blocked by the program on this thread. A signal that the kernel does not block, although its stand-in is blocked, was unblocked by
 // sigsuspend or ppoll, as the program wants.
 bool is_blocked(int signal, const ucontext_t* context) {
   uint64_t mask;

@@ -9,8 +9,8 @@ namespace pytracer::crashsafe {
 /// callers are shown. Nothing is written when something crashed before, or another thread reports.
 void write_exit(ucontext_t* context) noexcept;
 
-/// The same for a process that a signal from outside is about to end: the stacks of where it stood. `context`: what the signal
-/// interrupted. On a stack of ours.
+/// The same for a process that a signal from outside is about to end: its stacks at that moment. `context`: what the signal
+/// interrupted. On one of our stacks.
 void write_stop(ucontext_t* context) noexcept;
 
 /// In a forked child: no thread reports or dies.

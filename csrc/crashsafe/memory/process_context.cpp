@@ -98,7 +98,7 @@ bool size_of(const char* path, uint64_t inode, CrashHeader& crash) {
   return true;
 }
 
-// Bit per register whose value lies in device memory: reading it may wait for the device, or for ever.
+// Bit per register whose value is in device memory: reading it may wait for the device, or forever.
 uint64_t device_pointers(const CrashHeader& crash) {
   uint64_t bits = 0;
   each_mapping([&](const MapLine& line) {

@@ -19,7 +19,7 @@ constexpr uint32_t kLongestText = 160, kLeastRoom = 4096, kSavedShare = 4, kMost
 
 uint64_t running_node = 0;
 
-// Static: the alternate stack has no room. One thread reports at a time.
+// Static: too large for the alternate stack. One thread reports at a time.
 struct Search {
   ReferencePath path;
   uint32_t frame, looked_at, kind;

@@ -3,7 +3,7 @@
 namespace pytracer::crashsafe {
 namespace {
 
-// A real-time signal near the top, which libraries leave alone; its action is put back afterwards.
+// A real-time signal near the top, which libraries leave alone; its action is restored afterwards.
 constexpr int kSignal = 62;
 constexpr unsigned long kSiginfo = 4, kOnStack = 0x08000000, kRestorer = 0x04000000;
 

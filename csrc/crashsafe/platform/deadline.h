@@ -14,7 +14,7 @@ void start_deadlines(void (*expired)(int, siginfo_t*, void*), const KernelAction
 /// From now on, once. 0 stops the clock.
 void set_deadline(uint64_t ns) noexcept;
 
-/// Deletes the timer and gives its signal back.
+/// Deletes the timer and restores its signal's action.
 void stop_deadlines() noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -1,4 +1,4 @@
-// What becomes of a signal: pure functions over enums. The handler and the interposed functions gather the facts, ask here, and act.
+// How a signal is handled: pure functions over enums. The handler and the interposed functions gather the facts, call these, and act.
 // tests/native/test_decisions.py has the tables.
 #pragma once
 
@@ -39,7 +39,7 @@ constexpr Outcome decide(const Arrival& arrival) noexcept {
 
 // ---- what is reported of it: the black box has room for one report ----
 
-/// The handler of the program that was given the signal of the report in the black box.
+/// The program's handler that got the signal of the report in the black box.
 enum class ReportedHandler {
   kNone,           ///< the report is not of a handled signal, or there is none
   kRunsHere,       ///< it runs on this thread
@@ -95,11 +95,11 @@ struct HandlerReturn {
 enum class AfterHandler {
   kAbortGoesOn,  ///< abort() decides
   kRepaired,     ///< the process goes on
-  kEndsSoon,     ///< the signal comes once more, to our handler
-  kEndsNow,      ///< it comes once more, past our handler: the last moment to act
+  kEndsSoon,     ///< the signal is raised once more, to our handler
+  kEndsNow,      ///< it is raised once more, without our handler: the last moment to act
 };
 
-/// Without preload our handler is what the program's may have put back before it raised the signal: meeting it again would never end.
+/// Without preload our handler is what the program's may have restored before it raised the signal: a loop without end.
 constexpr AfterHandler after_handler(const HandlerReturn& facts) noexcept {
   if (facts.by_abort) return AfterHandler::kAbortGoesOn;
   bool ends = facts.preloaded ? facts.is_default && (facts.fault || facts.raised) : facts.raised || (facts.is_default && facts.fault);

@@ -176,7 +176,7 @@ bool lies_on(uint64_t addr, const stack_t& stack) {
   return (stack.ss_flags & SS_DISABLE) == 0 && addr - reinterpret_cast<uint64_t>(stack.ss_sp) < stack.ss_size;
 }
 
-// The kernel's frame is where the program's would be, unless it was put on our stack, or on an alternate one that the program's
+// The kernel's frame is where the program's would be, unless it is on our stack, or on an alternate one that the program's
 // action does not ask for. An action that asks for one gets ours where the program has none: Go asks the kernel, not libc, which
 // alternate stack there is, and ends the process when its handler runs elsewhere.
 bool is_in_place(const Delivery& delivery) {
@@ -265,7 +265,7 @@ bool frame_at(uint64_t base, DeliveredFrame& frame) noexcept {
 
 void enter_handler(const Delivery& delivery, const DeliveredFrame& frame, int error_number) noexcept {
   const stack_t& alternate = frame.context->uc_stack;
-  // One that the kernel disarms while a handler runs stays away until the handler returns; ours may serve meanwhile.
+  // One that the kernel disarms while a handler runs stays disabled until the handler returns; ours may be used meanwhile.
   bool give_back = !is_own_stack(alternate) && pytracer_own_stack != 0 && (alternate.ss_flags & static_cast<int>(1u << 31)) == 0;
   pytracer_entry entry{};
   entry.base = frame.base;

@@ -23,7 +23,7 @@ inline constexpr uint64_t kFaultSignals = [] {
 }();
 inline constexpr uint64_t kStandIns = 0x3full << (kFirstStandIn - 1);
 
-/// Blocked on a thread while it runs a program's handler that we gave a fault to.
+/// Blocked on a thread while it runs a program's handler for a fault that we delivered.
 inline constexpr uint64_t kInHandler = 1ull << 63;
 
 /// Signals of kFaultSignals that are hidden now: none before preload's start; not one that the program ignores, and not one
@@ -44,7 +44,7 @@ uint64_t believed_blocked(uint64_t mask) noexcept;
 uint64_t stand_ins_of(uint64_t faults) noexcept;
 
 /// Defers a signal that was sent to a thread which believes it is blocked: really blocks it there and sends it again, so that it is
-/// pending, as without us. False when that is refused.
+/// pending, as untraced. False when that is refused.
 bool defer_signal(int signal, siginfo_t* info, ucontext_t* context) noexcept;
 
 }  // namespace pytracer::crashsafe

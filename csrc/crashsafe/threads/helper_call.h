@@ -1,4 +1,4 @@
-// The dying process's side of its talk with the launcher's helper: a socket in the run directory.
+// The dying process's side of the protocol with the launcher's helper: a socket in the run directory.
 #pragma once
 
 namespace pytracer::crashsafe {
@@ -14,7 +14,7 @@ bool helper_stops_threads() noexcept;
 /// The process dies now: the threads stay stopped until it is gone, or some seconds have passed.
 void hold_until_gone() noexcept;
 
-/// Lets the threads go on, and waits within bounds until they do.
+/// Lets the threads continue, and waits within bounds until they do.
 void release_helper() noexcept;
 
 }  // namespace pytracer::crashsafe

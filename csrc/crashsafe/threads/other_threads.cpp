@@ -132,7 +132,7 @@ void on_asked(ucontext_t* context) {
     prctl(PR_GET_NAME, stack->name);
     bool walked = walk_guarded(*stack, context);
     state_of(*stack).store(static_cast<uint32_t>(walked ? StackState::kDone : StackState::kFaulted), std::memory_order_release);
-    // Its wait was interrupted: it must not notice that, nor end the process by exit() while it dies.
+    // Its wait was interrupted: the program must not observe that, nor end the process by exit() while it dies.
     wait_until_gone();
   }
   errno = saved_errno;
@@ -229,7 +229,7 @@ void ask_by_signal(const KernelAction& like) {
   if (dying()) return;  // a thread that blocks the signal now, and not later, stays then
   KernelAction ignore = before;
   ignore.handler = reinterpret_cast<void*>(SIG_IGN);
-  sys_action(signal, &ignore, nullptr);  // takes copies back that still wait for a thread that blocks it
+  sys_action(signal, &ignore, nullptr);  // discards copies that are pending on a thread that blocks it
   sys_action(signal, &before, nullptr);
 }
 

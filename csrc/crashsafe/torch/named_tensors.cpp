@@ -22,7 +22,7 @@ struct Place {
 };
 
 // An epoch is the number of two addresses, not of a slot: a slot has four such pairs, which change independently. A process killed in
-// between leaves no name at a wrong address. A crash handler may look while another thread does: both find the same addresses.
+// between leaves no name at a wrong address. A crash handler may update while another thread does: both find the same addresses.
 void move(Place place, uint64_t addr, uint64_t base, uint32_t epoch) {
   SeqNumber valid(place.epoch), earlier(place.earlier_epoch);
   if (base != place.base) {

@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kNodes = 4096, kSeenSlots = 2 * kNodes, kEdges = 1024;
 constexpr uint64_t kLeastNode = 64, kMostNode = 2048, kMostSaved = 64 << 10, kEdgeBytes = 16, kMostObject = 512;
 
-// Static: the handler's stack has no room. One thread reports at a time.
+// Static: too large for the handler's stack. One thread reports at a time.
 PYTRACER_LARGE struct {
   uint64_t nodes[kNodes];
   uint32_t distance[kNodes], count, next;

@@ -1,5 +1,5 @@
 // Parts of the pool of small storages. With markers a part is opened as a whole: memory whose pages fault until they are used.
-// A part without live storages becomes address space again, and its page tables are given back. Callers hold the
+// A part without live storages becomes address space again, and its page tables are released. Callers hold the
 // lock of pool.h.
 #pragma once
 #include "guard/pool/arena.h"

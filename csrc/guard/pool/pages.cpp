@@ -20,7 +20,7 @@ bool advise(char* at, size_t nbytes, int advice) {
   return false;
 }
 
-// Both are wishes. Without the first a core dump walks the whole pool; without the second a touched byte may cost 2 MiB.
+// Both are advisory. Without the first a core dump walks the whole pool; without the second a touched byte may cost 2 MiB.
 // They also make neighbouring mappings alike, so that the kernel can merge them again.
 void set_advice(char* at, size_t nbytes, bool huge) {
   madvise(at, nbytes, MADV_DONTDUMP);
@@ -39,7 +39,7 @@ char* reserve(size_t nbytes, bool huge) noexcept {
 bool reserve_at(char* at, size_t nbytes, bool huge) noexcept {
   void* got = mmap(at, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == MAP_FAILED) return false;
-  if (got != at) {  // before Linux 4.17 the flag is unknown, and the address a wish
+  if (got != at) {  // before Linux 4.17 the flag is unknown, and the address a hint
     munmap(got, nbytes);
     return false;
   }

@@ -19,13 +19,13 @@ bool open_marked(char* at, size_t nbytes) noexcept;
 bool set_markers(char* at, size_t nbytes) noexcept;
 bool remove_markers(char* at, size_t nbytes) noexcept;
 
-/// Reserved pages become memory: two mappings more, as long as they stay it.
+/// Reserved pages become memory: two mappings more, until they are reserved again.
 bool unprotect(char* at, size_t nbytes, bool huge) noexcept;
 
-/// Back to reserved; their memory and their page tables are given back.
+/// Back to reserved; their memory and their page tables are released.
 bool seal(char* at, size_t nbytes, bool huge) noexcept;
 
-/// Gives memory back where `seal` was refused; the pages stay accessible.
+/// Releases memory where `seal` was refused; the pages stay accessible.
 void drop(char* at, size_t nbytes) noexcept;
 
 }  // namespace pytracer::guard

@@ -13,7 +13,7 @@ using namespace blackbox;
 
 constexpr size_t kSmallPool = 32ull << 30, kLargePool = 32ull << 30;  // address space only
 constexpr size_t kLargeBytes = 2ull << 20;                            // below, a huge page would make a guard of 4 KiB useless
-constexpr uint64_t kMappingsEach = 2;                                 // the storage, and what lies behind it
+constexpr uint64_t kMappingsEach = 2;                                 // the storage, and the pages after it
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 

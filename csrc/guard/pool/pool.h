@@ -12,7 +12,7 @@
 
 namespace pytracer::guard {
 
-/// Two system calls are the price of a guarded storage: a lock around the book-keeping is not what costs.
+/// A guarded storage costs two system calls: the lock around the book-keeping is cheap in comparison.
 class Locked {
  public:
   Locked() noexcept;
@@ -27,7 +27,7 @@ class Locked {
 
 struct Placed {
   uint32_t slot = Ledger::kNone;
-  bool again = false;  ///< markers were refused: once more with protection
+  bool again = false;  ///< markers were refused: retry with protection
 };
 
 /// Unless stated otherwise, callers hold the lock. The numbers that decide are private: others can read and damage the black box.
@@ -37,7 +37,7 @@ class Pool {
   int open(const Settings& settings, const Host& host, const char*& what) noexcept;
   void change(const Settings& settings) noexcept;
 
-  /// Finds a place, and takes it in the books; nothing is accessible yet. kNone when a budget forbids it, which is counted.
+  /// Reserves a range in the tables; nothing is accessible yet. kNone when a budget forbids it, which is counted.
   Placed place(size_t nbytes) noexcept;
   /// The book-keeping of `place`, reverted. `in_chunk`: in_open_chunk() before.
   void leave(const Slot& slot, bool in_chunk) noexcept;
@@ -57,7 +57,7 @@ class Pool {
   /// The slot that last had this address; any number when there was none.
   uint32_t slot_at(const void* at) const noexcept { return (small_.contains(at) ? small_ : large_).owner_of(at) - 1; }
   const Arena& arena_of(const Slot& slot) const noexcept { return slot.large ? large_ : small_; }
-  /// Not inherited over fork: of what is, the parent may have done the damage, and will find it.
+  /// Not inherited over fork: the parent may have damaged inherited storages, and reports that itself.
   bool is_own(const Slot& slot) const noexcept { return slot.number > inherited_until_; }
   void count(uint64_t blackbox::GuardRegion::* counter) noexcept;
 

@@ -60,7 +60,7 @@ __attribute__((hot)) void* allocate(size_t nbytes) {
 __attribute__((hot)) void release(void* data) {
   Mode now = mode.load(std::memory_order_relaxed);
   if (__builtin_expect(now != Mode::kOn || guarding(), 0)) return release_slow_path(data, now);
-  if (data != nullptr) record_free(data);  // before the memory is given back
+  if (data != nullptr) record_free(data);  // before the memory is released
   c10::free_cpu(data);
 }
 

@@ -35,7 +35,7 @@ inline void record_storage(const void* data, size_t nbytes, blackbox::Origin ori
   pytracer_storage_allocated(data, nbytes, static_cast<uint32_t>(origin), site);
 }
 
-/// It is freed; before its memory is given back.
+/// It is freed; before its memory is released.
 inline void record_free(const void* data) { pytracer_storage_freed(data, current_call_site(), detailed_call_site); }
 
 }  // namespace pytracer::hooks

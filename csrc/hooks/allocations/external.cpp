@@ -29,7 +29,7 @@ bool through_core = false;  // the preloaded core forwards calls here; otherwise
 c10::DeleterFnPtr function_deleter = nullptr;
 std::mutex wrapping;  // two threads may find the same storage at once
 
-// Records that the memory is given back, then calls the original. Copies share the number: the first end counts.
+// Records that the memory is released, then calls the original. Copies share the number: the first end counts.
 struct Ending {
   Deleter original;
   uint64_t number;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kBetweenLooks = 1024;  // at the clock
 
-// By type alone: isinstance() reads __class__, which may run code of the object's.
+// By type alone: isinstance() reads __class__, which may run the object's code.
 bool is_a(PyObject* object, PyObject* type) {
   return type != nullptr && PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(type)) != 0;
 }

@@ -24,7 +24,7 @@ std::atomic<bool> on{false};
 // Stateless, since raw_deleter() promises one function for all storages: the context is the data.
 void deleter(void* data) {
   if (is_guarded(data)) return free_guarded(data, Notify::kProfiler);
-  if (data != nullptr && on.load(std::memory_order_relaxed)) record_free(data);  // before the memory is given back
+  if (data != nullptr && on.load(std::memory_order_relaxed)) record_free(data);  // before the memory is released
   InsideAnother inside;
   original_deleter(data);
 }

@@ -4,7 +4,7 @@
 
 namespace pytracer::hooks {
 
-/// Whether data of a wrapped allocator goes with this deleter: ours, or the one that it had before.
+/// Whether data of a wrapped allocator has this deleter: ours, or its original one.
 bool is_wrapped_deleter(c10::DeleterFnPtr deleter) noexcept;
 
 }  // namespace pytracer::hooks

@@ -60,7 +60,7 @@ struct Group {
   std::unordered_map<int64_t, uint64_t> point_to_point;  // by peer and direction
 };
 
-// By name, which c10d keeps unique in a process. Locked for a look-up: collectives take microseconds at least. A forked child starts anew.
+// By name, which c10d keeps unique in a process. Locked for a look-up: collectives take microseconds at least. Empty in a forked child.
 PerProcess<std::unordered_map<std::string, Group>> groups;
 
 uint32_t write_group(c10d::ProcessGroup& group) {

@@ -98,7 +98,7 @@ void note_stream_of(Node& node, NodeRecord& record) {
   record.stream = last.handle;
 }
 
-// An error of ours must not become one of the backward pass.
+// An internal error must not become an error of the backward pass.
 __attribute__((noinline)) void node_runs(Node& node, const InputBuffer& inputs) noexcept {
   node_begins();
   try {

@@ -19,7 +19,7 @@ int64_t steps = 0;
 
 constexpr uint32_t kCounted = 2;  // FileHeader.step_source
 
-// An error of ours must not become the step's.
+// An internal error must not become an error of the step.
 void forget_error() {
   PyErr_Clear();
   pytracer_count_hook_error();

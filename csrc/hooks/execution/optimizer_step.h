@@ -1,4 +1,4 @@
-// torch's global post-step hook of optimizers: counts steps, and now and then lets Python look at the state of optimizers.
+// torch's global post-step hook of optimizers: counts steps, and occasionally lets Python read the state of optimizers.
 #pragma once
 #include <Python.h>
 

@@ -30,8 +30,8 @@ bool frames_are_trusted = false;
 
 // What one thread keeps. Only a pointer is thread-local: static TLS of a loaded library is scarce.
 struct Cache {
-  PyThreadState* state = nullptr;  // the thread's own where it lasts; otherwise looked up each time
-  bool in_backward = true;         // a node began, and a look has not found none since
+  PyThreadState* state = nullptr;  // the thread's own where it persists; otherwise looked up each time
+  bool in_backward = true;         // a node began, and no query has returned none since
   struct Slot {
     uint64_t code;
     uint32_t generation, id;
@@ -39,7 +39,7 @@ struct Cache {
 };
 constinit thread_local Cache* t_cache __attribute__((tls_model("initial-exec"))) = nullptr;
 pthread_key_t cache_key;
-Cache no_cache;  // when memory is exhausted: shared and never filled, so slow and right
+Cache no_cache;  // when memory is exhausted: shared and never filled, so slow but right
 
 std::atomic<Cache*> lasting{nullptr};  // the one whose state is kept
 bool finalize_is_hooked = false;       // Py_Finalize() calls python_ends

@@ -21,7 +21,7 @@ constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT, kGlobDat = R_X86_64_GLOB_DAT;
 constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT, kGlobDat = R_AARCH64_GLOB_DAT;
 #endif
 
-// Nearly all of the 150 000 entries hold other functions than those that are looked for: one bit rules them out.
+// Nearly all of the 150 000 entries hold functions that are not searched for: one bit excludes them.
 class Sought {
  public:
   explicit Sought(const std::vector<GotPatch>& patches) {
