@@ -1,4 +1,4 @@
-"""Runs the whole crash matrix and prints its table; with --write FILE as a page of docs/. Other arguments go to pytest."""
+"""Runs the whole crash matrix and prints its table, or writes it (--write FILE). Other words go to pytest."""
 
 from __future__ import annotations
 
