@@ -140,7 +140,9 @@ class BoxFile:
                 _fill(self.data, file, extent.offset, extent.offset + nbytes)
 
     def items(self, kind: schema.Region, of: type[T], count: int) -> Iterator[T]:
-        """Decodes up to `count` items of a region; notes damage when it holds fewer."""
+        """Decodes up to `count` items of a region; notes damage when it holds fewer. None of a region left unread."""
+        if self._only is not None and kind not in self._only:
+            return
         extent = self.region(kind, layout_of(of).nbytes)
         held = extent.item_count if extent else 0
         if count > held:
