@@ -31,6 +31,7 @@ from pytracer.report.job import (
 )
 
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 
@@ -235,6 +236,8 @@ def group_alike(views: Sequence[ProcessView]) -> list[list[ProcessView]]:
 
 def death_signature(view: ProcessView) -> tuple[object, ...]:
     """What two independent deaths of one cause have in common; unique when too little is known to compare."""
+    if view.raised:
+        return _exception_signature(view)
     native = view.native_frame
     if view.crash is None or native is None or not (native.function or native.image):
         return ("alone", view.index)
@@ -242,6 +245,15 @@ def death_signature(view: ProcessView) -> tuple[object, ...]:
     frame = view.python_frame
     place = (frame.file, frame.line) if frame else None
     return (view.crash.signal, view.crash.code, where, view.place.kind if view.place else None, place)
+
+
+def _exception_signature(view: ProcessView) -> tuple[object, ...]:
+    """Type, message but for its numbers, and the lines on the way; unique without a stack."""
+    exception, stack = view.exception, view.exception_stack
+    if exception is None or not exception.type or not stack:
+        return ("alone", view.index)
+    message = _NUMBERS.sub("0", exception.message or "")
+    return (exception.type, message, tuple((frame.file, frame.line) for frame in stack))
 
 
 def is_handler_frame(frame: NativeFrame) -> bool:

@@ -82,6 +82,9 @@ void end_as_default(int signal, siginfo_t* info) {
 
 void on_sent(int signal, siginfo_t* info, void* context);
 
+// Stays true after a handler that left by siglongjmp().
+thread_local bool in_handler = false;
+
 // The action that the kernel gets: the flags and the mask of the program's decide how system calls are interrupted.
 struct sigaction in_kernel(const struct sigaction& action) {
   struct sigaction ours = action;
@@ -109,13 +112,18 @@ void on_sent(int signal, siginfo_t* info, void* context) {
   }
   if (action.sa_flags & static_cast<int>(SA_RESETHAND)) crashsafe::reset_action(signal, action);
   errno = saved_errno;
+  bool before = in_handler;
+  in_handler = true;
   if (action.sa_flags & SA_SIGINFO)
     action.sa_sigaction(signal, info, context);
   else
     action.sa_handler(signal);
+  in_handler = before;
 }
 
 }  // namespace
+
+bool in_sent_handler() noexcept { return in_handler; }
 
 bool asks_to_end(int signal) noexcept {
   for (int ours : kSignals)

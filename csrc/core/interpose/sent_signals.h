@@ -16,4 +16,7 @@ void unwatch_sent_signals() noexcept;
 /// The program's sigaction for one of them: kept, while the kernel gets our function.
 int set_sent_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept;
 
+/// Whether the program's handler of one of them runs on this thread.
+bool in_sent_handler() noexcept;
+
 }  // namespace pytracer::core

@@ -2,6 +2,7 @@
 
 #include "core/file/box_trim.h"
 #include "core/file/journal.h"
+#include "core/interpose/sent_signals.h"
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/create_file.h"
@@ -29,15 +30,15 @@ constexpr uint64_t kQuietWaits = 1000;  // children that exited normally, record
 std::atomic<uint64_t> quiet_waits{0};
 
 // The stacks of a process that ends itself. By exit() when Python still runs on this thread or the thread is not the interpreter's
-// main one: otherwise the interpreter has just ended in order, and there is nothing to show. By _exit(0) where others may wait for the
-// process in a collective: elsewhere it is how forked children end.
+// main one: otherwise the interpreter has just ended in order, and there is nothing to show. By _exit(0) in a handler of SIGTERM, as
+// torch's DataLoader workers do, and where others may wait for the process in a collective: elsewhere it is how forked children end.
 __attribute__((noinline)) void write_exit_stack(int code, bool at_once) {
   if (g_box.header->python_minor == 0) return;
   crashsafe::CheckedReads reads;  // not of the frames of an interpreter that has ended, when a failed read would end the process
   if (!reads.possible()) return;
   crashsafe::FrameView frame;
   bool awaited = std::atomic_ref(g_box.header->collectives).load(std::memory_order_relaxed) != 0;
-  bool in_order = at_once ? code == 0 && !awaited : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
+  bool in_order = at_once ? code == 0 && !awaited && !in_sent_handler() : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
   ucontext_t here;
   if (!in_order && getcontext(&here) == 0) crashsafe::write_exit(&here);
 }

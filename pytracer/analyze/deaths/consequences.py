@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pytracer._text import time_words
 from pytracer.analyze.evidence.cuda_errors import cuda_error
@@ -22,7 +23,7 @@ from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
-from pytracer.analyze.view import Death, ProcessView, WhyKind
+from pytracer.analyze.view import Death, ProcessView, WhyKind, is_library_file
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_GONE = re.compile(
@@ -32,6 +33,13 @@ _PEER_GONE = re.compile(
     re.IGNORECASE,
 )
 _PEER_SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
+# An exception of c10d: by its type, by what its message names, or by the library that raised it. Everybody's sockets and
+# queues write "timed out" and "connection refused", too.
+_C10D_TYPE = re.compile(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
+_C10D_MESSAGE = re.compile(
+    r"\b(gloo|c10d|NCCL|ncclRemoteError|ncclSystemError|UCC|TCPStore|FileStore|ProcessGroup\w*|torch\.distributed)\b"
+)
+_C10D_FILE = re.compile(r"/torch/(distributed/|nn/parallel/distributed\.py)")
 # Exceptions by which a parent passes on the failure of a child.
 _CHILD_FAILED = re.compile(
     r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
@@ -46,8 +54,8 @@ _ONE_LOOK_NS = 1_000_000
 
 
 def peer_gone(view: ProcessView) -> bool:
-    """Whether the exception reports that another process closed its connection."""
-    return _says(view, _PEER_GONE)
+    """Whether the exception reports that another process of the job closed its connection."""
+    return _communication_says(view, _PEER_GONE)
 
 
 def mentions_lost_peer(view: ProcessView) -> bool:
@@ -56,12 +64,26 @@ def mentions_lost_peer(view: ProcessView) -> bool:
     if error is not None and error.sticky:
         return False  # NCCL's watchdog is often the first one to hear of the device's own failure
     thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
-    return peer_gone(view) or _says(view, _PEER_SILENT) or thread.startswith(_WATCHDOGS)
+    return peer_gone(view) or _communication_says(view, _PEER_SILENT) or thread.startswith(_WATCHDOGS)
 
 
-def _says(view: ProcessView, pattern: re.Pattern[str]) -> bool:
+def _communication_says(view: ProcessView, pattern: re.Pattern[str]) -> bool:
     exception = view.exception
-    return exception is not None and pattern.search(exception.message or "") is not None
+    if exception is None or pattern.search(exception.message or "") is None:
+        return False
+    if _C10D_TYPE.search(exception.type or "") or _C10D_MESSAGE.search(exception.message or ""):
+        return True
+    library = takewhile(lambda frame: is_library_file(frame.file), exception.python_stack or ())
+    return any(_C10D_FILE.search(frame.file or "") for frame in library)
+
+
+def reports_a_child(view: ProcessView) -> bool:
+    """Whether the exception passes on the failure of a child."""
+    exception = view.exception
+    if exception is None:
+        return False
+    told = _CHILD_FAILED.search(exception.type or "") or _WORKER_DIED.search(exception.message or "")
+    return told is not None
 
 
 class Tree:

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytracer._text import list_words, ranks_words, time_words
-from pytracer.analyze.deaths.consequences import PROMPT, Followers, Tree, mentions_lost_peer, peer_gone, subject
+from pytracer.analyze.deaths.consequences import (
+    PROMPT,
+    Followers,
+    Tree,
+    mentions_lost_peer,
+    peer_gone,
+    reports_a_child,
+    subject,
+)
+from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences
 from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
@@ -31,7 +40,7 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     if not deaths:
         return ()
     tree = Tree(views)
-    deaths = [death for death in deaths if _matters(death, deaths, tree)]
+    deaths = _that_matter(deaths, tree)
     missing = absences((view.index, view.process) for view in views if view.process.role == "rank")
     deaths += _early_leavers(views, deaths, missing)
     followers = Followers(deaths, tree, missing)
@@ -106,6 +115,15 @@ def _nature(view: ProcessView) -> tuple[str, str]:
     return "exit", f"exit status {process.exit_code}"
 
 
+def _that_matter(deaths: list[Death], tree: Tree) -> list[Death]:
+    """Without helpers, and without what only they started."""
+    while True:
+        kept = [death for death in deaths if _matters(death, deaths, tree)]
+        if len(kept) == len(deaths):
+            return kept
+        deaths = kept
+
+
 def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     """Whether this end is news: always for ranks, roots and crashes, else only if the parent failed as well."""
     if death.nature in PROMPT or death.view.process.role in ("rank", "launcher"):
@@ -115,7 +133,20 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
         return death.nature != "vanished" or len(deaths) == 1
     if death.nature == "vanished":
         return False
-    return any(other.view.index == parent.index for other in deaths)
+    failed = next((other for other in deaths if other.view.index == parent.index), None)
+    return failed is not None and not _was_only_a_helper(death, failed)
+
+
+def _was_only_a_helper(death: Death, parent: Death) -> bool:
+    """Whether the parent reaped a child with a bad status, went on, and ended in a way of its own.
+
+    A parent that ends with a status itself may pass the child's on; one that raises may report it by name.
+    """
+    if death.nature != "exit" or parent.nature in ("exit", "left") or ending_in_mid_work(death.view.process.snapshot):
+        return False
+    snapshot, own = parent.view.process.snapshot, death.view.process.snapshot
+    reaped = any(wait.pid == own.pid and wait.mono_ns >= own.created_mono_ns for wait in snapshot.waits)
+    return reaped and not reports_a_child(parent.view)
 
 
 def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missing: Sequence[Absence]) -> list[Death]:
@@ -165,6 +196,8 @@ def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> lis
     first = earliest[0]
     signature = death_signature(first.view)
     alike = [death for death in deaths if death_signature(death.view) == signature]
+    if first.nature == "exception" and first.lost_peer:
+        alike = [first]  # ranks that lose each other raise alike, and not by themselves
     undecided = _without(earliest, alike)
     rest_primary: bool | None = False
     # A process does not answer the loss of a peer with a fault of its own: against a bare end it is the cause.
@@ -182,7 +215,8 @@ def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> lis
 
 def _primary(death: Death, first: Death) -> Death:
     if death is not first:
-        return replace(death, primary=True, kind=WhyKind.ALIKE, why="the same fault, independently")
+        what = "exception" if death.nature == "exception" else "fault"
+        return replace(death, primary=True, kind=WhyKind.ALIKE, why=f"the same {what}, independently")
     if death.why:
         return replace(death, primary=True, kind=WhyKind.ABSENT, why=f"first: it {death.why}")
     return replace(death, primary=True, kind=WhyKind.FIRST, why="first")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.sent_signals import deadly_signal
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words, program_name
-from pytracer.analyze.platform.signals import SI_USER
+from pytracer.analyze.platform.signals import SI_USER, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
+
+_SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
 
 
 def knows_sender(view: ProcessView) -> bool:
@@ -19,26 +26,75 @@ def knows_sender(view: ProcessView) -> bool:
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:
-    """`torchrun's agent, process 100 (torchrun)`; None when the sender is not known."""
+    """`torchrun's agent, process 100 (torchrun)`; None when the sender is not known.
+
+    A sender that a signal from elsewhere had reached before only passed it on: the words go back to the first one.
+    """
     sent = deadly_signal(view)
-    if sent is None or not knows_sender(view):
-        return None
-    if not sent.sender_pid:
+    return chain_words(job, view, sent) if sent is not None and knows_sender(view) else None
+
+
+def chain_words(job: JobView, view: ProcessView, sent: Sent) -> str:
+    """Who sent a signal to a process, and who had sent one to that sender before, through all recordings."""
+    chain = list(_senders(job, view, sent))
+    words = _sender(job, chain[0])
+    for before, link in pairwise(chain):
+        after = "" if link.sent.signal == before.sent.signal else f" {signal_name(link.sent.signal)}"
+        words += f", which had received{after or ' it'} from {_sender(job, link)}"
+    return words
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A signal, who received it, and its sender's recording, if there is one."""
+
+    receiver: ProcessView
+    sent: Sent
+    sender: ProcessView | None
+
+
+def _senders(job: JobView, view: ProcessView, sent: Sent) -> Iterator[_Link]:
+    """The signal, then the one that its sender had received before, and so on."""
+    seen = {view.index}
+    while True:
+        sender = _recorded(job, view, sent)
+        yield _Link(view, sent, sender)
+        if sender is None or sender.index in seen:
+            return
+        seen.add(sender.index)
+        earlier = [item for item in sent_signals(sender.process.snapshot) if item.mono_ns <= sent.mono_ns]
+        if not earlier or not (earlier[0].sender_pid or earlier[0].code == SI_USER):
+            return
+        view, sent = sender, earlier[-1]
+
+
+def _recorded(job: JobView, view: ProcessView, sent: Sent) -> ProcessView | None:
+    """The sender among the recorded processes of the receiver's host."""
+    own = view.process.snapshot
+    alike = [
+        item
+        for item in job.views
+        if item.process.snapshot.pid == sent.sender_pid
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and item.process.snapshot.created_mono_ns <= sent.mono_ns
+    ]
+    return max(alike, key=lambda item: item.process.snapshot.created_mono_ns, default=None)
+
+
+def _sender(job: JobView, link: _Link) -> str:
+    """`its parent, process 12 (timeout)`."""
+    pid = link.sent.sender_pid
+    if not pid:
         return "a process outside of this container (of another pid namespace)"
-    pid = sent.sender_pid
     if job.job.launcher is not None and job.job.launcher.pid == pid:
         return f"the launcher, process {pid} (pytracer run)"
-    snapshot = view.process.snapshot
-    known = next(
-        (
-            item
-            for item in job.views
-            if item.process.snapshot.pid == pid and item.process.snapshot.host == snapshot.host
-        ),
-        None,
-    )
-    program = program_name(sent.command or (known.process.snapshot.argv if known else ()))
-    return _part(known, view, pid) + (f" ({program})" if program else "")
+    program = program_name(link.sent.command or (link.sender.process.snapshot.argv if link.sender else ()))
+    return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "")
+
+
+def scheduler_of(sent: Sent) -> str | None:
+    """The scheduler whose own daemon sent a signal: Slurm's slurmstepd ends the steps of a job."""
+    return "Slurm" if sent.command and _SLURMSTEPD.match(sent.command[0]) else None
 
 
 def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:

@@ -25,7 +25,7 @@ from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
 from pytracer.decode.types.host_counters import SeenProcess, Usage
-from pytracer.decode.types.journal import Fact, Rank, UncaughtException, Wait
+from pytracer.decode.types.journal import Fact, Rank, SeenSignal, UncaughtException, Wait
 from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Reporter, Snapshot, StatusKind
 
 SUFFIX = ".blackbox"
@@ -33,6 +33,7 @@ FULL_BOXES = 32
 MOST_BOXES = 1 << 16  # of a run: 1,024 ranks with 60 workers each
 COLLECTIVES_IN_ALL = 1 << 16  # of partially read recordings: all of them up to 64 ranks
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
+_ENDED_BY_SIGNAL_NS = 1_000_000_000  # other threads go on while the handler writes the stacks
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 Progress = Callable[[int, int], None]
@@ -304,7 +305,21 @@ def _end(s: Snapshot, seen: _Seen | None) -> _End:
         return "exited", s.exit_code, None, "black-box", s.exit_mono_ns
     if _is_running(s):
         return "running", None, None, None, None
+    fatal = _fatal_signal(s)
+    if fatal is not None:
+        return "signaled", None, fatal.data.signal, "black-box", fatal.mono_ns
     return "vanished", None, None, None, None
+
+
+def _fatal_signal(s: Snapshot) -> Fact[SeenSignal] | None:
+    """The signal whose default action ended a process whose end nobody saw.
+
+    Not in process 1, for which the default action is to ignore it; not when the process went on to record something.
+    """
+    own = [f for f in s.recorded(SeenSignal) if f.mono_ns >= s.created_mono_ns and not f.data.handled]
+    if not own or s.pid == 1 or (s.last_mono_ns or 0) > own[-1].mono_ns + _ENDED_BY_SIGNAL_NS:
+        return None
+    return own[-1]
 
 
 def _is_child(s: Snapshot, launcher: LauncherRecord) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pytracer._text import hex_addr
+from pytracer._printable import shell_word
+from pytracer._text import hex_addr, time_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
@@ -29,11 +30,18 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_signals
 from pytracer.analyze.evidence.sigkill import elimination
-from pytracer.analyze.evidence.signal_senders import command_evidence, knows_sender, sender_words
+from pytracer.analyze.evidence.signal_senders import (
+    chain_words,
+    command_evidence,
+    knows_sender,
+    scheduler_of,
+    sender_words,
+)
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
+    SI_USER,
     SIGBUS,
     SIGHUP,
     SIGINT,
@@ -51,15 +59,17 @@ _ALIGN = (
     "that the kernel cannot load at once. clone() of the view is aligned."
 )
 _BUS_ADRALN = 1
+_WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _READ_STACK = "Look at the recorded Python and native stacks."
 
 
-_How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "vanished", "exit"]
+_How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "asked", "vanished", "exit"]
 _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "interrupted": ("external-kill", "likely"),
     "sent": ("external-kill", "certain"),
     "from-outside": ("external-kill", "likely"),
+    "asked": ("external-kill", "likely"),
 }
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
@@ -85,7 +95,7 @@ class OtherDeath:
             python_evidence(view),
             collective_evidence(judgement.views),
         ]
-        if view.process.status_kind == "vanished":
+        if judgement.found == "vanished":
             evidence += elimination(job, view, oom_trace(job, view))
         return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
 
@@ -100,7 +110,9 @@ def _how(view: ProcessView) -> _How:
     if is_interrupt(view):
         return "interrupted"
     if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
-        return "vanished" if view.process.status_kind == "vanished" else "exit"
+        if view.process.status_kind != "vanished":
+            return "exit"
+        return "asked" if _last_request(view) is not None else "vanished"
     if view.is_fault:
         return "fault"
     sent = deadly_signal(view)
@@ -111,6 +123,12 @@ def _how(view: ProcessView) -> _How:
     return "from-outside" if _signal(view) in _OUTSIDE else "unseen"
 
 
+def _last_request(view: ProcessView) -> Sent | None:
+    """The last signal that asked a process to end, and came from another one: what is known of an end nobody saw."""
+    sent = [item for item in sent_signals(view.process.snapshot) if item.sender_pid or item.code == SI_USER]
+    return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
+
+
 def _signal(view: ProcessView) -> int | None:
     return view.crash.signal if view.crash is not None else view.process.signal
 
@@ -118,6 +136,8 @@ def _signal(view: ProcessView) -> int | None:
 def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     if how == "fault":
         return _fault(view)
+    if how == "asked":
+        return _asked(job, view)
     number = _signal(view)
     name = signal_name(number) if number is not None else "a signal"
     words: dict[_How, _Words] = {
@@ -133,7 +153,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "sent": (
             f"was ended by {name}, sent by {sender_words(job, view)}",
-            _why_sent(view),
+            _why_sent(view, deadly_signal(view)),
             None,
         ),
         "from-outside": (
@@ -160,8 +180,26 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     return words[how]
 
 
-def _why_sent(view: ProcessView) -> str:
+def _asked(job: JobView, view: ProcessView) -> _Words:
+    """A process that handled the request to end, and whose end nobody saw: SIGKILL comes when the time is over."""
+    sent, last = _last_request(view), view.process.snapshot.last_mono_ns
+    if sent is None:
+        return "stopped without a recorded end", "", None
+    went_on = (last or 0) - sent.mono_ns
+    after = f", went on for {time_words(went_on)}" if went_on >= _WENT_ON_NS else ""
+    return (
+        f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}{after} and ended unseen",
+        _why_sent(view, sent),
+        "how it ended: neither its recording nor a parent has it; SIGKILL usually follows when a time is over",
+    )
+
+
+def _why_sent(view: ProcessView, sent: Sent | None) -> str:
     """A signal from outside is seldom the reason: a time limit ends what stands still."""
+    job_id = view.process.snapshot.environment.get("SLURM_JOB_ID")
+    if sent is not None and scheduler_of(sent) is not None:
+        asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
+        return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
     if view.python_frame is None:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (

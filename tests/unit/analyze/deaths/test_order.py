@@ -66,7 +66,7 @@ def test_sigterm_alone_came_from_outside(run: Path) -> None:
 def test_slow_teardown_does_not_hide_the_first_exception(run: Path) -> None:
     """The rank that raised first exits last, after cleaning up: torchrun names the other one."""
     slow = s.rank(0).at(500).exception("ValueError", "bad batch", [("main", s.SCRIPT, 3)]).at(3500).exit(1)
-    quick = s.rank(1).at(900).exception("RuntimeError", "Connection reset by peer", [("main", s.SCRIPT, 9)]).exit(1)
+    quick = s.rank(1).at(900).exception("RuntimeError", CLOSED, [("main", s.SCRIPT, 9)]).exit(1)
     report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 1}), at=4000), slow, quick))
     assert judged(report)[0][0] is True and judged(report)[1][0] is False
     assert report.verdict is not None and report.verdict.rank == 0
@@ -136,7 +136,10 @@ def trio(*, done: int = 1) -> list[Box]:
     return boxes
 
 
-def waits(box: Box, at: float, number: int = 2, message: str = "Connection closed by peer [127.0.0.1]:5") -> Box:
+CLOSED = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:5"
+
+
+def waits(box: Box, at: float, number: int = 2, message: str = CLOSED) -> Box:
     """A rank that came to a collective and failed in it."""
     box.at(at - 200).collective(
         "gloo:all_reduce", sequence_nr=number, state="failed", group=box.group_seen("0", size=3)

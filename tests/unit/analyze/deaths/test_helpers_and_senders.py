@@ -1,0 +1,179 @@
+"""Deaths that mislead: helpers with a bad status, the same exception on every rank, ends that only a signal announced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary, verdict
+from tests.support.synth import Box
+
+PID, HELPER = 101, 150
+LOAD = [("load", s.SCRIPT, 7), ("<module>", s.SCRIPT, 40)]
+STEPD = ["slurmstepd: [4711.0]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "boxes").mkdir()
+    return tmp_path
+
+
+def primary(report: Report) -> dict[int | None, bool | None]:
+    return {item.pid: item.primary for item in report.processes or []}
+
+
+def helper(code: int = 1) -> Box:
+    return Box(pid=HELPER, ppid=PID, argv=["ld", "-lnope"]).at(100).exit(code)
+
+
+def parent() -> Box:
+    return Box(pid=PID, ppid=99).at(110).wait(HELPER, exit_code=1).at(500)
+
+
+@pytest.mark.parametrize("how", ["fault", "exception", "sigkill"])
+def test_reaped_helper_never_outranks_the_end_of_its_parent(how: str, run: Path) -> None:
+    """ld, git and compilers fail as part of normal work."""
+    box, launcher = parent(), None
+    if how == "fault":
+        box.crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+    elif how == "exception":
+        box.exception("ValueError", "bad", LOAD).exit(1)
+    root = Box(pid=99, ppid=98, argv=["sh"]).at(600)
+    root.wait(PID, **({"exit_code": 1} if how == "exception" else {"signal": 11 if how == "fault" else 9})).exit(1)
+    report = build_report(s.load(run, root, box, helper(), launcher=launcher))
+    assert report.verdict is not None and report.verdict.pid == PID
+    assert primary(report)[HELPER] is None
+
+
+def test_helper_below_a_shell_is_left_out_with_the_shell(run: Path) -> None:
+    """sh -c "ld -lnope" has the status of ld."""
+    shell = Box(pid=140, ppid=PID, argv=["sh", "-c", "ld -lnope"]).at(100).wait(HELPER, exit_code=1).exit(1)
+    tool = Box(pid=HELPER, ppid=140, argv=["ld", "-lnope"]).at(90).exit(1)
+    box = Box(pid=PID, ppid=99).at(110).wait(140, exit_code=1).at(500).crash(addr=0, native=s.NATIVE[:1])
+    report = build_report(s.load(run, box, shell, tool))
+    assert report.verdict is not None and report.verdict.pid == PID
+
+
+def test_child_that_the_exception_reports_is_the_cause(run: Path) -> None:
+    """The look-alike: subprocess.run(check=True)."""
+    error = ("subprocess.CalledProcessError", "Command 'train' returned non-zero exit status 3.")
+    report = build_report(s.load(run, parent().exception(*error, LOAD).exit(1), helper(3)))
+    assert report.verdict is not None and report.verdict.pid == HELPER
+    assert primary(report)[PID] is False
+
+
+def test_child_whose_status_the_parent_passes_on_is_the_cause(run: Path) -> None:
+    """The look-alike: a launcher script exits with what its child exited with."""
+    report = build_report(s.load(run, parent().exit(1), helper(1)))
+    assert report.verdict is not None and report.verdict.pid == HELPER
+
+
+def test_same_exception_on_every_rank_is_nobodys_consequence(run: Path) -> None:
+    """As with signals: the same exception, independently; numbers in the message may differ."""
+    boxes = [
+        s.rank(n).at(500 + 70 * n).exception("FileNotFoundError", f"no /data/rank{n}.pt", LOAD).exit(1) for n in (0, 1)
+    ]
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 1})), *boxes))
+    ranks = [(item.primary, item.why) for item in report.processes or [] if item.role == "rank"]
+    assert ranks == [(True, "first"), (True, "the same exception, independently")]
+    assert summary(report).startswith("Ranks 0 and 1 raised FileNotFoundError")
+
+
+@pytest.mark.parametrize(
+    ("message", "line"), [("no such option", 7), ("no /data/rank1.pt", 8)], ids=["message", "line"]
+)
+def test_another_exception_stays_a_later_death(message: str, line: int, run: Path) -> None:
+    """The look-alike: another message or another line."""
+    first = s.rank(0).at(500).exception("ValueError", "no /data/rank0.pt", LOAD).exit(1)
+    second = s.rank(1).at(570).exception("ValueError", message, [("load", s.SCRIPT, line), LOAD[1]]).exit(1)
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 1})), first, second))
+    ranks = [item.primary for item in report.processes or [] if item.role == "rank"]
+    assert ranks == [True, False]
+
+
+def test_ranks_that_lose_each_other_are_not_independent(run: Path) -> None:
+    """The look-alike: the same words on both, because each noticed the other."""
+    text = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:51234"
+    boxes = [s.rank(n).at(500 + 70 * n).exception("RuntimeError", text, LOAD).exit(1) for n in (0, 1)]
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 1})), *boxes))
+    assert [item.primary for item in report.processes or [] if item.role == "rank"] == [True, False]
+    assert verdict(report) == ("python-exception", "possible")
+
+
+@pytest.mark.parametrize(
+    ("error", "file", "confidence"),
+    [
+        (("ConnectionRefusedError", "[Errno 111] Connection refused"), "/usr/lib/python3.11/socket.py", "certain"),
+        (("TimeoutError", "timed out"), "/usr/lib/python3.11/socket.py", "certain"),
+        (("urllib.error.URLError", "<urlopen error timed out>"), "/usr/lib/python3.11/urllib/request.py", "certain"),
+        (("RuntimeError", "Socket Timeout"), f"{s.TORCH}/distributed/rendezvous.py", "possible"),
+        (("torch.distributed.DistNetworkError", "Connection refused"), s.SCRIPT, "possible"),
+        (("RuntimeError", "NCCL communicator was aborted: timeout"), s.SCRIPT, "possible"),
+    ],
+)
+def test_only_c10d_speaks_of_peers(error: tuple[str, str], file: str, confidence: str, run: Path) -> None:
+    """A data server that refuses a connection is no rank."""
+    box = s.rank(0).at(500).exception(*error, [("call", file, 3), *LOAD]).exit(1)
+    report = build_report(s.load(run, box))
+    assert verdict(report) == ("python-exception", confidence)
+
+
+def unseen(**seen: object) -> Box:
+    """A process whose parent is not traced; its last record is a signal."""
+    box = Box(pid=PID, ppid=7, argv=["python", "train.py"], environment={"SLURM_JOB_ID": "4711"})
+    return box.versions(python="3.11.7", torch="2.13.0").at(500).signal_seen(15, 7, STEPD, **seen)  # type: ignore[arg-type]
+
+
+def test_end_that_nobody_saw_falls_back_on_the_fatal_signal(run: Path) -> None:
+    """scancel below srun: slurmstepd sent SIGTERM, and the default action ended the process."""
+    report = build_report(s.load(run, unseen()))
+    assert verdict(report) == ("external-kill", "certain")
+    assert "was ended by SIGTERM, sent by its parent, process 7 (slurmstepd: [4711.0])" in summary(report)
+    assert "sacct -j 4711" in advice(report)
+
+
+def test_end_that_nobody_saw_after_a_handled_signal_is_only_likely(run: Path) -> None:
+    """The program's own handler took SIGTERM; SIGKILL, which leaves nothing, usually follows."""
+    report = build_report(s.load(run, unseen(handled=True).at(20_500).mark("saving")))
+    assert verdict(report) == ("external-kill", "likely")
+    assert "received SIGTERM, sent by its parent, process 7" in summary(report)
+    assert "went on for 20" in summary(report)
+
+
+def test_process_that_worked_on_did_not_die_of_the_signal(run: Path) -> None:
+    """The look-alike: pid 1 ignores what it does not handle; so the signal is long past when the end comes."""
+    report = build_report(s.load(run, unseen().at(60_500).mark("step 900")))
+    assert verdict(report)[1] != "certain"
+
+
+def test_end_without_any_signal_stays_unknown(run: Path) -> None:
+    """The look-alike: nothing was recorded."""
+    report = build_report(s.load(run, Box(pid=PID, ppid=7).versions(torch="2.13.0").at(500).mark("step 3")))
+    assert verdict(report)[0] == "unknown"
+
+
+def test_chain_of_senders_is_followed_to_its_beginning(run: Path) -> None:
+    """timeout ends ninja, which ends sh: timeout is the one to ask."""
+    timeout = Box(pid=90, ppid=80, argv=["timeout", "60", "ninja"]).at(900).wait(91, signal=15).exit(124)
+    ninja = Box(pid=91, ppid=90, argv=["ninja"]).at(500).signal_seen(15, 90, ["timeout", "60", "ninja"])
+    ninja.at(520).wait(92, signal=15)
+    shell = Box(pid=92, ppid=91, argv=["sh", "-c", "cc"]).at(510).signal_seen(15, 91, ["ninja"])
+    report = build_report(s.load(run, timeout, ninja, shell))
+    text = summary(report)
+    assert "process 90 (timeout)" in text
+    if report.verdict is not None and report.verdict.pid == 92:
+        assert "process 91 (ninja), which had received it from its parent, process 90 (timeout)" in text
+
+
+def test_signal_that_a_sender_received_later_is_no_link(run: Path) -> None:
+    """The look-alike: ninja ended sh by itself; it was ended afterwards."""
+    ninja = Box(pid=91, ppid=90, argv=["ninja"]).at(900).signal_seen(15, 90, ["timeout", "60", "ninja"])
+    shell = Box(pid=92, ppid=91, argv=["sh", "-c", "cc"]).at(510).signal_seen(15, 91, ["ninja"])
+    root = Box(pid=90, ppid=80, argv=["timeout"]).at(950).wait(91, signal=15).exit(124)
+    report = build_report(s.load(run, root, ninja.at(520).wait(92, signal=15), shell))
+    assert "which had received" not in summary(report)
