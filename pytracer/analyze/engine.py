@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+import msgspec
+
+from pytracer._errors import UsageError
 from pytracer._text import count_words
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
@@ -13,13 +17,14 @@ from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
+from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, Rule, finding
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.timeline.restarts import split_attempts
+from pytracer.analyze.timeline.restarts import restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
@@ -30,31 +35,95 @@ CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 
 
-def build_report(job: Job) -> r.Report:
+def build_report(job: Job, attempt: int | None = None) -> r.Report:
     """Everything that can be concluded about a run.
 
     Args:
         job: All processes of one run, from `decode.merge.load_job`; native frames may carry function names.
+        attempt: Of a restarted job, the attempt to report on alone; -1 is the last one.
 
     Returns:
         The report. Processes are in the job's order, findings strongest first. Nothing is read but the recordings of
         the suspects, if they were read lightly, and of the files that fault addresses lie in their sizes or symbols.
+
+    Raises:
+        UsageError: There is no such attempt.
     """
     clock = RunClock(job)
-    *earlier, (_, last) = split_attempts(job)
-    concluded = conclude(job_view(last, clock))
-    before = [(number, conclude(job_view(part, clock))) for number, part in earlier]
+    parts = split_attempts(job)
+    if attempt is not None:
+        parts = (_part(parts, attempt),)
+        job = parts[0][1]
+    concluded = {number: conclude(job_view(part, clock)) for number, part in parts}
+    failed = [number for number in restarted(job) if number in concluded and _has_failed(concluded[number])]
+    told = _leading(concluded, failed)
+    shown = concluded[told]
     return r.Report(
         run=build_run(job, clock),
-        verdict=_verdict(concluded),
-        findings=[_finding(concluded.job, item) for item in concluded.conclusions],
-        checked=concluded.checked,
-        processes=_processes(job, [*(item.job for _, item in before), concluded.job]),
-        collectives=build_collectives(concluded.job.matches),
+        verdict=_recovered(concluded, failed) or _verdict(shown, told),
+        findings=[_finding(shown.job, item) for item in shown.conclusions],
+        checked=shown.checked,
+        processes=_processes(job, [item.job for item in concluded.values()]),
+        collectives=build_collectives(shown.job.matches),
         damage=build_damage(job),
         counts=build_counts(job),
         flight_recorder=build_flight_recorder(job),
-        attempts=[r.Attempt(attempt=number, verdict=_verdict(item)) for number, item in before],
+        attempts=[
+            r.Attempt(attempt=number, verdict=msgspec.structs.replace(_verdict(item, number), finding=None))
+            for number, item in concluded.items()
+            if number != told
+        ],
+    )
+
+
+def _part(parts: Sequence[tuple[int | None, Job]], attempt: int) -> tuple[int | None, Job]:
+    numbers = [number for number, _ in parts]
+    if attempt == -1 or (attempt == 0 and numbers == [None]):
+        return parts[-1]
+    found = next((part for part in parts if part[0] == attempt), None)
+    if found is None:
+        known = f"attempts {numbers[0]} to {numbers[-1]}" if len(parts) > 1 else "one attempt"
+        raise UsageError(f"there is no attempt {attempt}: the run has {known}", "name one of them")
+    return found
+
+
+def _leading(concluded: dict[int | None, Concluded], failed: Sequence[int]) -> int | None:
+    """The attempt that the report is about: the last one; when that failed as well, the first that has a cause.
+
+    What fails after a restart often follows from the first crash: a port in use, a store or a checkpoint left behind.
+    """
+    last = next(reversed(concluded))
+    if not _has_failed(concluded[last]):
+        return last
+    return next((number for number in failed if _has_cause(_verdict(concluded[number], number))), last)
+
+
+def _has_failed(concluded: Concluded) -> bool:
+    return bool(concluded.job.deaths)
+
+
+def _has_cause(verdict: r.Verdict) -> bool:
+    """Whether a verdict names why processes died: not that somebody ended them, and nothing that is only possible."""
+    return verdict.confidence in ("certain", "likely") and verdict.class_ not in ("unknown", "clean", "external-kill")
+
+
+def _recovered(concluded: dict[int | None, Concluded], failed: Sequence[int]) -> r.Verdict | None:
+    """The verdict on a job whose last attempt did not fail, after some that did."""
+    last = next(reversed(concluded))
+    if not failed or _verdict(concluded[last], last).class_ != "clean":
+        return None
+    crashes = f"{len(failed)} crash{'es' * (len(failed) != 1)}"
+    runs = any(view.process.status_kind == "running" for view in concluded[last].job.views)
+    return r.Verdict(
+        class_="recovered",
+        confidence="certain",
+        summary=f"The job recovered after {crashes}: torchrun restarted its workers, and "
+        f"attempt {last} {'is running' if runs else 'ended well'}.",
+        advice=f"Look at the earlier attempts: each restart costs the steps since the last checkpoint. "
+        f"--attempt {failed[0]} reports on attempt {failed[0]}.",
+        evidence=[],
+        facts=[],
+        attempt=last,
     )
 
 
@@ -164,11 +233,11 @@ def _recognized(judgement: Judgement[Any], words: Description) -> Description:
     return replace(words, evidence=[known.evidence, *words.evidence], advice=advice)
 
 
-def _verdict(concluded: Concluded) -> r.Verdict:
+def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
     """What died first, else a plain word on why there is none."""
     position = next((i for i, item in enumerate(concluded.conclusions) if _is_cause(item)), None)
     if position is None:
-        return _no_cause(concluded.job)
+        return msgspec.structs.replace(_no_cause(concluded.job), attempt=attempt)
     best = concluded.conclusions[position]
     judgement, words = best[1], _finding(concluded.job, best)
     first = judgement.views[0].process
@@ -183,6 +252,7 @@ def _verdict(concluded: Concluded) -> r.Verdict:
         facts=words.facts,
         quotes_exception=words.quotes_exception,
         finding=position,
+        attempt=attempt,
     )
 
 
@@ -201,7 +271,9 @@ def _no_cause(job: JobView) -> r.Verdict:
         )
     running = sum(item.process.status_kind == "running" for item in job.views)
     total = len(job.views)
-    summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded."
+    ends = Counter(name for item in job.views if (name := orderly_end(item)) is not None)
+    orderly = "".join(f", {count} of them ended by {name}(), as its framework does" for name, count in ends.items())
+    summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded{orderly}."
     if running:
         summary = f"Nothing has died so far: {running} of {total} process{'es' * (total != 1)} still running."
     return r.Verdict(class_="clean", confidence="certain", summary=summary, evidence=[])

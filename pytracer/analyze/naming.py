@@ -20,7 +20,7 @@ def subject_words(views: Sequence[ProcessView]) -> str:
 def introduction(views: Sequence[ProcessView]) -> str:
     """The subject of a finding's summary: a DataLoader worker is introduced with the samples that it was loading."""
     worker = views[0].process.snapshot.worker if len(views) == 1 else None
-    loading = f", loading {_samples_words(worker)}," if worker is not None and worker.loading else ""
+    loading = f", loading {samples_words(worker)}," if worker is not None and worker.loading else ""
     return subject_words(views) + loading
 
 
@@ -40,7 +40,8 @@ def name_words(views: Sequence[ProcessView]) -> str:
     return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")
 
 
-def _samples_words(worker: Worker) -> str:
+def samples_words(worker: Worker) -> str:
+    """`samples 20-24`, or `a batch of 5`."""
     if worker.batch_indices:
         return f"sample{'s' * (worker.batch_count != 1)} {worker.batch_indices}"
     return f"a batch of {worker.batch_count}"

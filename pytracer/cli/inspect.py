@@ -16,6 +16,7 @@ from pytracer.cli.terminal import show, show_json
 from pytracer.render.style import COLOR_CHOICES
 
 EXIT_FOUND = 3
+EXIT_RECOVERED = 4
 LATEST = Path("runs/latest")
 
 EXAMPLES = """\b
@@ -23,6 +24,7 @@ Examples:
   pytracer inspect                          the newest run below runs/
   pytracer inspect runs/latest --all        every process, full stacks
   pytracer inspect runs/latest --json | jq .verdict
+  pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
 """
@@ -39,7 +41,14 @@ Examples:
     "--flight-recorder", "dumps", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
     help="Also read a dump of torch's Flight Recorder, or a directory of dumps; may be repeated.",
 )  # fmt: skip
-@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with status 3 if a death was found.")
+@click.option(
+    "--attempt", metavar="N", type=click.IntRange(min=-1),
+    help="Of a job that torchrun restarted, report on attempt N alone, from 0; -1 is the last one.",
+)  # fmt: skip
+@click.option(
+    "--exit-code", "exit_code", is_flag=True,
+    help="Exit with status 3 if a death was found, with 4 if the job recovered from all of them by restarts.",
+)  # fmt: skip
 def command(
     runs: tuple[Path, ...],
     as_json: bool,
@@ -48,6 +57,7 @@ def command(
     force: bool,
     color: str,
     dumps: tuple[Path, ...],
+    attempt: int | None,
     exit_code: bool,
 ) -> int:
     """Explain how a recorded job ended: which process died first, where, what memory it touched, and why.
@@ -64,7 +74,7 @@ def command(
     target = _checked_output(output, force)
     with progress_bar("Reading recordings", wanted=not as_json) as progress:
         job = load_runs(_given_or_latest(runs), dumps, progress, light=True)
-    report = build_report(job)
+    report = build_report(job, attempt)
     if as_json:
         text = render_json(report)
     else:
@@ -76,8 +86,8 @@ def command(
         show_json(text)
     else:
         show(text, styled=style.color)
-    died = report.verdict is not None and report.verdict.class_ != "clean"
-    return EXIT_FOUND if exit_code and died else 0
+    found = report.verdict.class_ if report.verdict is not None else "clean"
+    return {"clean": 0, "recovered": EXIT_RECOVERED}.get(found or "unknown", EXIT_FOUND) if exit_code else 0
 
 
 def _given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:

@@ -23,8 +23,9 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
     """
     shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
     if report.attempts and not everything:
+        of_verdict = report.verdict.attempt if report.verdict else None
         last = max((item.attempt for item in shown if item.attempt is not None), default=None)
-        shown = [item for item in shown if item.attempt in (None, last)]
+        shown = [item for item in shown if item.attempt in (None, last if of_verdict is None else of_verdict)]
     if len(shown) < 2 and not any(item.last_collective for item in shown):
         return None
     rows = _rows(sorted(shown, key=_order), alone=len(shown) == 1)
@@ -124,7 +125,8 @@ def _collective(last: r.LastCollective | None) -> str:
 
 def _why(item: r.ProcessReport) -> str:
     if item.primary:
-        return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
+        why = (item.why or "").removeprefix("first").removeprefix(": ")
+        return f"died first: {why}" if why else "died first"
     if item.primary is False:
         return f"consequence: {item.why}"
     return item.why or ""

@@ -51,7 +51,8 @@ def _blocks(report: r.Report, more: str | None, everything: bool, width: int) ->
     """`more`: the command that shows more, with the unmodified path, because its printable form is another path."""
     verdict = report.verdict or r.Verdict()
     subject = _subject(report, verdict)
-    yield Hanging(Text(verdict.summary or "No verdict.", style="bold" if verdict.class_ == "clean" else "bold red"))
+    style = {"clean": "bold", "recovered": "bold yellow"}.get(verdict.class_ or "", "bold red")
+    yield Hanging(Text(verdict.summary or "No verdict.", style=style))
     if verdict.class_ != "clean":
         yield Hanging(Text(_headline(verdict, subject), style="dim"))
         yield Text()
@@ -297,7 +298,8 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
         yield "dumps", Text("\n".join(flight_lines(report.flight_recorder)))
     for attempt in report.attempts or []:
         said = attempt.verdict.summary if attempt.verdict else None
-        yield "earlier", Text(f"attempt {attempt.attempt}: {said or 'no verdict'}")
+        later = (attempt.attempt or 0) > (verdict.attempt or 0) and verdict.attempt is not None
+        yield "later" if later else "earlier", Text(f"attempt {attempt.attempt}: {said or 'no verdict'}")
     directory = report.run.directory if report.run else None
     if directory and verdict.class_ != "clean":
         yield "run", Text(short_file(directory))

@@ -76,6 +76,7 @@ VerdictClass = Literal[
     "cuda-error",
     "misuse",
     "clean",
+    "recovered",
     "unknown",
 ]
 
@@ -113,6 +114,7 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
     facts: list[Fact] | None = None  #: what each sentence of `evidence` is about, in its order
     quotes_exception: bool | None = None  #: `summary` has type and message of the exception that ended the process
     finding: int | None = None  #: position in `findings` of the one it repeats; null when it repeats none
+    attempt: int | None = None  #: the attempt it is about; null without restarts
 
 
 class Finding(Part, frozen=True):
@@ -391,7 +393,7 @@ class DamageReport(Part, frozen=True):
 
 
 class Attempt(Part, frozen=True):
-    """An earlier attempt of torchrun, or an earlier job of a sequence, judged alone."""
+    """Another attempt of torchrun, or an earlier job of a sequence, judged alone."""
 
     attempt: int | None = None
     verdict: Verdict | None = None
@@ -423,5 +425,5 @@ class Report(Part, frozen=True):
     collectives: Collectives | None = None
     damage: list[DamageReport] | None = None
     counts: dict[str, int] | None = None
-    attempts: list[Attempt] | None = None  #: all but the last attempt
+    attempts: list[Attempt] | None = None  #: all but the one that the verdict is about
     flight_recorder: list[FlightRecorderDump] | None = None  #: dumps that were given or found

@@ -72,6 +72,18 @@ def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
     assert done.report.verdict.class_ == "unknown"
 
 
+def test_end_of_a_ray_actor_is_known_by_its_function(run: Path) -> None:
+    """ray::QuickExit() calls _exit(1) in healthy jobs; the look-alike is any other library (above)."""
+    done = victim(PROGRAM, "actor", run=run)
+    assert done.status == 1
+    assert done.box.ending is not None
+    report = done.report
+    assert report.verdict is not None
+    assert report.verdict.class_ == "clean"
+    assert "1 of them ended by ray::QuickExit(), as its framework does" in (report.verdict.summary or "")
+    assert "died" not in done.stderr
+
+
 def test_library_that_exits_is_named_after_enable(run: Path) -> None:
     """Without preload exit() is recorded, _exit() is not."""
     done = victim(PROGRAM, "library", run=run, way="enable")

@@ -30,6 +30,20 @@ def test_worker_is_named_with_rank_and_samples(function: str, run: Path) -> None
     assert done.report.findings[0].ranks == [1]
 
 
+def test_loader_that_gave_up_names_worker_samples_and_line(run: Path) -> None:
+    """Sample 13 never comes: the worker's stack is of when its rank ended it. The other rank only lost its peer."""
+    done = traced_run(*torchrun(PROGRAMS / "workers.py", "slow"), run=run)
+    verdict = done.report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.confidence, verdict.rank) == ("python-exception", "certain", 1)
+    assert (verdict.summary or "").startswith("Rank 1 gave up after 2 s at workers.py:"), verdict.summary
+    assert "DataLoader worker 1 of rank 1 had been loading samples 12-15 for " in (verdict.summary or "")
+    assert "in hang" in (verdict.summary or ""), verdict.summary
+    assert "python-exception" not in [item.id for item in done.report.findings or []]
+    other = next(p for p in done.report.processes or [] if p.rank == 0)
+    assert (other.primary, other.why) == (False, "lost the connection to rank 1")
+
+
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.parametrize("way", ["untraced", "preload"])
 @pytest.mark.quick(1)

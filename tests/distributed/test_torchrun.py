@@ -15,7 +15,7 @@ from pytracer.decode.job.load import load_runs
 from tests.conditions import needs_core, needs_native
 from tests.distributed.jobs import PROGRAMS, agents
 from tests.distributed.scenarios import WRONG
-from tests.support.cli import ROOT
+from tests.support.cli import ROOT, pytracer
 from tests.support.crash import ended, environment, torchrun, traced_run
 
 pytestmark = [needs_core, needs_native]
@@ -63,35 +63,49 @@ def test_table_is_torchs_own_when_the_report_cannot_be_made(run: Path) -> None:
 
 
 def test_restarts_are_attempts(run: Path) -> None:
-    """The verdict is about the last attempt; the first one keeps its own, with another rank and cause."""
+    """With no restart left the first attempt's cause leads; the last one keeps its own, with another rank and cause."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "fail")
     at = job.index("--nproc-per-node")
     done = traced_run(*job[:at], "--max-restarts", "1", *job[at:], run=run)
     assert done.status == 1
     report = done.report
     assert report.verdict is not None
-    assert (report.verdict.class_, report.verdict.rank) == ("python-exception", 0), report.verdict.summary
+    verdict = report.verdict
+    assert (verdict.attempt, verdict.class_, verdict.rank) == (0, "null-dereference", 1), verdict.summary
     assert report.attempts is not None
-    (first,) = report.attempts
-    assert first.verdict is not None
-    assert (first.attempt, first.verdict.class_, first.verdict.rank) == (0, "null-dereference", 1)
+    (last,) = report.attempts
+    assert last.verdict is not None
+    assert (last.attempt, last.verdict.class_, last.verdict.rank) == (1, "python-exception", 0)
+    assert "the second attempt" in (build_report(load_runs(run), 1).verdict or last.verdict).summary  # type: ignore[operator]
+    row = " ".join(rows(done.stderr)[0].split())
+    assert "pytracer: Rank 0 raised ValueError: the second attempt" in row, row  # torchrun's table is of the last one
     ranks = [(p.rank, p.attempt) for p in report.processes or [] if p.role == "rank"]
     assert sorted(ranks, key=str) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert "earlier" in done.stderr
-    assert "attempt 0: Rank 1 wrote" in " ".join(done.stderr.split())
+    assert "Rank 1 wrote" in " ".join(done.stderr.split())
+    assert "later attempt 1: Rank 0 raised ValueError" in " ".join(done.stderr.split())
 
 
-@pytest.mark.slow
-def test_a_restart_that_helped_is_no_death(run: Path) -> None:
-    """The verdict is clean, and the failed attempt is still reported."""
+def test_a_restart_that_helped_is_a_recovery(run: Path) -> None:
+    """Neither a death nor nothing: the status is 0, and the attempt that failed has its report."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "go on")
     at = job.index("--nproc-per-node")
     done = traced_run(*job[:at], "--max-restarts", "1", *job[at:], run=run)
     assert done.status == 0
     report = done.report
     assert report.verdict is not None
-    assert report.verdict.class_ == "clean"
+    assert (report.verdict.class_, report.verdict.attempt) == ("recovered", 1)
+    assert "recovered after 1 crash: " in (report.verdict.summary or "")
     assert [a.verdict.rank for a in report.attempts or [] if a.verdict] == [1]
+    assert "The job recovered" in done.stderr and "attempt 0: Rank 1 wrote" in " ".join(done.stderr.split())
+    first = build_report(load_runs(run), 0)
+    assert first.verdict is not None and first.verdict.class_ == "null-dereference"
+    assert {p.attempt for p in first.processes or []} == {0, None}
+    assert pytracer("inspect", run, "--exit-code", cwd=run).returncode == 4
+    assert pytracer("inspect", run, "--exit-code", "--attempt", "0", cwd=run).returncode == 3
+    assert (
+        "there is no attempt 5: the run has attempts 0 to 1"
+        in pytracer("inspect", run, "--attempt", "5", cwd=run).stderr
+    )
 
 
 @pytest.mark.slow

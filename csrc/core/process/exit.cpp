@@ -38,7 +38,8 @@ __attribute__((noinline)) void write_exit_stack(int code, bool at_once) {
   if (!reads.possible()) return;
   crashsafe::FrameView frame;
   bool awaited = std::atomic_ref(g_box.header->collectives).load(std::memory_order_relaxed) != 0;
-  bool in_order = at_once ? code == 0 && !awaited && !in_sent_handler() : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
+  bool in_order =
+      at_once ? code == 0 && !awaited && !in_sent_handler() : crashsafe::sys_gettid() == g_box_pid && crashsafe::own_frames(&frame, 1) == 0;
   ucontext_t here;
   if (!in_order && getcontext(&here) == 0) crashsafe::write_exit(&here);
 }

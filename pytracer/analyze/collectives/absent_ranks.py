@@ -9,6 +9,7 @@ from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
+from pytracer.analyze.deaths.ending import ended_while_awaited
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
@@ -64,7 +65,7 @@ def find_absences(job: JobView) -> list[Absence]:
 
 def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     if view.process.status_kind == "exited" and view.process.exit_code == 0:
-        return "left"
+        return "dead" if ended_while_awaited(view.process.snapshot) else "left"
     death = next((death for death in job.deaths if death.view.index == view.index), None)
     leaving = view.process.snapshot.left_mono_ns is not None or any(
         frame.function in _TEARDOWN for frame in view.python_stack or ()

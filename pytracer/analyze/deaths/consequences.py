@@ -33,7 +33,7 @@ _PEER_GONE = re.compile(
     re.IGNORECASE,
 )
 _PEER_SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
-# An exception of c10d: by its type, by what its message names, or by the library that raised it. Everybody's sockets and
+# An exception of c10d: by its type, by what its message names, or by the library that raised it. Other sockets and
 # queues write "timed out" and "connection refused", too.
 _C10D_TYPE = re.compile(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
 _C10D_MESSAGE = re.compile(

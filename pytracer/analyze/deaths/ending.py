@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pytracer.decode.types.snapshot import Crash
+import re
+
+from pytracer.analyze.view import ProcessView, is_handler_frame
+from pytracer.decode.types.snapshot import Crash, Snapshot
+
+_LIBC = re.compile(r"(.*/)?libc[.-]")
+# By these functions a framework ends healthy processes of its own with a bad status: Ray its actors (2.x, core_worker).
+_ORDERLY = ("ray::QuickExit",)
 
 
 def ending_in_mid_work(ending: Crash | None) -> Crash | None:
@@ -13,3 +20,18 @@ def ending_in_mid_work(ending: Crash | None) -> Crash | None:
     if ending is None or any("/multiprocessing/" in frame.file for frame in ending.python_stack[:1]):
         return None
     return ending
+
+
+def ended_while_awaited(snapshot: Snapshot) -> bool:
+    """Whether a process of a process group that it had not left asked for its own end."""
+    return ending_in_mid_work(snapshot.ending) is not None and snapshot.left_mono_ns is None
+
+
+def orderly_end(view: ProcessView) -> str | None:
+    """The function of a framework that ended the process as it ends all its processes, if one did."""
+    if view.process.status_kind != "exited" or view.process.snapshot.ending is None:
+        return None
+    own = (f for f in view.native_stack or () if not is_handler_frame(f) and not _LIBC.match(f.image or ""))
+    caller = next(own, None)
+    words = (caller.function or "") if caller is not None else ""
+    return next((name for name in _ORDERLY if words.partition("(")[0] == name), None)

@@ -20,7 +20,7 @@ from pytracer.analyze.deaths.consequences import (
     reports_a_child,
     subject,
 )
-from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences
 from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
@@ -55,6 +55,11 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     return tuple(sorted(judged, key=lambda death: (rank_of[death.primary], death.last_ns, death.view.index)))
 
 
+def ended_well(view: ProcessView) -> bool:
+    """With status 0, or as its framework ends all its processes."""
+    return view.process.status_kind == "exited" and (not view.process.exit_code or orderly_end(view) is not None)
+
+
 def is_interrupt(view: ProcessView) -> bool:
     """Whether somebody interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
     exception = view.exception
@@ -64,7 +69,7 @@ def is_interrupt(view: ProcessView) -> bool:
 
 def _death(view: ProcessView) -> Death | None:
     process = view.process
-    if process.status_kind == "running" or (process.status_kind == "exited" and not process.exit_code):
+    if process.status_kind == "running" or ended_well(view):
         return None
     return _as_death(view, *_nature(view))
 
@@ -142,7 +147,7 @@ def _was_only_a_helper(death: Death, parent: Death) -> bool:
 
     A parent that ends with a status itself may pass the child's on; one that raises may report it by name.
     """
-    if death.nature != "exit" or parent.nature in ("exit", "left") or ending_in_mid_work(death.view.process.snapshot):
+    if death.nature != "exit" or parent.nature in ("exit", "left") or ending_in_mid_work(death.view.process.snapshot.ending):
         return False
     snapshot, own = parent.view.process.snapshot, death.view.process.snapshot
     reaped = any(wait.pid == own.pid and wait.mono_ns >= own.created_mono_ns for wait in snapshot.waits)
@@ -156,9 +161,7 @@ def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missin
     by_index = {view.index: view for view in views}
     gone = (by_index[i] for i in sorted(found))
     return [
-        _as_death(view, "left", "exit status 0")
-        for view in gone
-        if view.process.status_kind == "exited" and view.process.exit_code == 0
+        _as_death(view, "left", f"exit status {view.process.exit_code}") for view in gone if ended_well(view)
     ]
 
 

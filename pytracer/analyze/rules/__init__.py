@@ -26,6 +26,7 @@ from pytracer.analyze.rules.cuda.device_pointer_on_host import DevicePointerOnHo
 from pytracer.analyze.rules.environment.shm_exhausted import ShmExhausted
 from pytracer.analyze.rules.environment.two_openmp_runtimes import TwoOpenmpRuntimes
 from pytracer.analyze.rules.environment.wrong_library_loaded import WrongLibraryLoaded
+from pytracer.analyze.rules.lifecycle.dataloader_timeout import DataLoaderTimeout
 from pytracer.analyze.rules.lifecycle.ended_itself import EndedItself
 from pytracer.analyze.rules.lifecycle.first_death import FirstDeath
 from pytracer.analyze.rules.lifecycle.other_death import OtherDeath
@@ -92,6 +93,7 @@ RULES: tuple[Rule[Any], ...] = (
     UnevenInputs(),
     CollectiveWait(),
     WorkerDeath(),
+    DataLoaderTimeout(),
     WatchdogAbort(),
     CudaOutOfMemory(),
     CudaErrorRule(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.decode.job.identity import restart_count
 from pytracer.decode.types.snapshot import Job, Process
 
 
@@ -24,6 +25,24 @@ def split_attempts(job: Job) -> tuple[tuple[int | None, Job], ...]:
         return ((None, job),)
     numbers = sorted({process.attempt for process in job.processes if process.attempt is not None})
     return tuple((number, _only(job, number, number == last)) for number in numbers)
+
+
+def restarted(job: Job) -> tuple[int, ...]:
+    """The attempts before the last one, in order, whose workers torchrun replaced by the next ones' until the last.
+
+    Not the jobs of a sequence: each torchrun counts its restarts from 0.
+    """
+    counts: dict[int, int] = {}
+    for process in job.processes:
+        count = restart_count(process.snapshot.environment)
+        if process.role == "rank" and process.attempt is not None and count is not None:
+            counts[process.attempt] = max(count, counts.get(process.attempt, 0))
+    found: list[int] = []
+    for number in sorted(counts, reverse=True):
+        if found and counts[number] >= counts[found[-1]]:
+            break
+        found.append(number)
+    return tuple(reversed(found[1:]))
 
 
 def _only(job: Job, number: int, is_last: bool) -> Job:

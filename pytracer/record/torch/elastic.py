@@ -91,14 +91,14 @@ def _tell(directory: Path, failures: Any) -> None:
 
 
 def _inspect(directory: Path) -> Any:
-    """The report about everything recorded so far, created by an untraced process."""
+    """The report about the last attempt as it is recorded so far, created by an untraced process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTRACER_")}
     # Removes our core only: the job needs its other preloads.
     others = [item for item in re.split(r"[\s:]+", environment.pop("LD_PRELOAD", "")) if "libpytracer_core" not in item]
     if others:
         environment["LD_PRELOAD"] = ":".join(others)
     done = subprocess.run(
-        [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json"],
+        [sys.executable, "-m", "pytracer", "inspect", str(directory), "--json", "--attempt=-1"],
         env=environment, cwd=Path(__file__).resolve().parents[3],  # where -m searches first
         stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False,
     )  # fmt: skip

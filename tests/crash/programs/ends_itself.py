@@ -1,4 +1,4 @@
-"""Ends in mid-work: ends_itself.py os_exit|thread|library|watchdog|worker|worker_in_order|in_order."""
+"""Ends in mid-work: ends_itself.py os_exit|thread|library|watchdog|worker|worker_in_order|in_order|actor."""
 
 import ctypes
 import multiprocessing
@@ -33,6 +33,8 @@ def train(how):
         worker.start()
         worker.join()
         sys.exit(worker.exitcode)
+    elif how == "actor":
+        library["_ZN3ray9QuickExitEv"]()
     elif how == "in_order":
         sys.exit(6)
     time.sleep(20)

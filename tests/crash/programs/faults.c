@@ -161,6 +161,10 @@ void open_device(int count) {
   exit(7);
 }
 
+// As Ray ends its actors, healthy ones, too (ray 2, core_worker).
+void end_actor(void) __asm__("_ZN3ray9QuickExitEv");
+void end_actor(void) { _exit(1); }
+
 static void *watch(void *unused) {
   (void)unused;
   usleep(20000);

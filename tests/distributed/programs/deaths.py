@@ -73,6 +73,21 @@ def exits(rank):
     dist.all_reduce(torch.ones(8))
 
 
+def exits_well(rank):
+    """As programs do whose teardown hangs: no launcher takes status 0 for a failure."""
+    agree()
+    if rank == VICTIM:
+        os._exit(0)
+    dist.all_reduce(torch.ones(8))
+
+
+def raised_everywhere(rank):
+    """All ranks miss the same file; the others' paths differ by their rank."""
+    agree()
+    time.sleep(0.05 * rank)
+    raise FileNotFoundError(f"no shard-{rank}.pt")
+
+
 def terminated(rank):
     """A scheduler ends one process with SIGTERM."""
     agree()
@@ -100,6 +115,6 @@ def fails_after_the_end(rank):
 
 if __name__ == "__main__":
     main(
-        segfault_in_backward, killed, slow_cleanup, prompt_exception, exits, terminated, fault_everywhere,
-        fails_after_the_end,
+        segfault_in_backward, killed, slow_cleanup, prompt_exception, exits, exits_well, raised_everywhere, terminated,
+        fault_everywhere, fails_after_the_end,
     )  # fmt: skip

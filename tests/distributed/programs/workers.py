@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -36,9 +37,13 @@ def kill_itself():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _load(rank, act):
+def hang():
+    time.sleep(60)
+
+
+def _load(rank, act, **options):
     agree()
-    for batch in DataLoader(Shard(rank, act), batch_size=4, num_workers=2):
+    for batch in DataLoader(Shard(rank, act), batch_size=4, num_workers=2, **options):
         dist.all_reduce(batch)
     dist.barrier()
 
@@ -51,9 +56,13 @@ def killed(rank):
     _load(rank, kill_itself)
 
 
+def slow(rank):
+    _load(rank, hang, timeout=2)
+
+
 def healthy(rank):
     _load(rank, int)
 
 
 if __name__ == "__main__":
-    main(segfault, killed, healthy)
+    main(segfault, killed, slow, healthy)

@@ -49,7 +49,8 @@ class CollectiveMissingRank:
         """See Rule."""
         item, unknown = judgement.found, _unknown(judgement.found)
         ranks = span_words(item.ranks)
-        never = "died and never entered" if item.fate == "dead" else "did not enter"
+        ended = "ended" if item.views[0].process.exit_code == 0 else "died"
+        never = f"{ended} and never entered" if item.fate == "dead" else "did not enter"
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
             [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_evidence(job)],

@@ -1,7 +1,8 @@
 """ended-itself: the program, or a library in it, ended the process by exit() or _exit().
 
-What: a process ended with a status other than 0, no exception was on its way to the top, and its black box has the
-stacks of the thread that asked for the end: os._exit() in Python, or exit() in a native library.
+What: a process ended, no exception was on its way to the top, and its black box has the stacks of the thread that asked
+for the end: os._exit() in Python, or exit() in a native library. With status 0 only if others waited for the process in
+a collective: no launcher takes that for a failure.
 
 Why it happens: a watchdog of the program calls os._exit(), because a stuck thread would hold up sys.exit(); a library
 prints a message and calls exit() where it could have raised an error, some of them on a thread of their own.
@@ -28,6 +29,11 @@ from pytracer.report.job import NativeFrame
 
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
+_WITH_STATUS = "Read the last lines of its output: code that ends a process in this way usually prints why."
+_WITH_0 = (
+    "Find out why this rank ends there while others go on: with status 0 no launcher reports it. Make all ranks leave "
+    "together, after destroy_process_group(); if the line comes after the loop, they had different numbers of batches."
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class EndedItself:
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
             f"{_call_words(judgement.found)}.",
             [python_evidence(view), collective_evidence(judgement.views)],
-            "Read the last lines of its output: code that ends a process in this way usually prints why.",
+            _WITH_0 if view.process.exit_code == 0 else _WITH_STATUS,
             ["why it did: an exit status carries no reason"],
         )
 

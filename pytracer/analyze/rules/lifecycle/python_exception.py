@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
+from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -75,7 +76,7 @@ def _judge(view: ProcessView) -> Judgement[bool] | None:
     """Found is whether the exception speaks of a peer that was lost or silent."""
     if not view.raised or is_interrupt(view) or bad_address(view) is not None:
         return None
-    if cuda_error(view) is not None or out_of_memory(view):
+    if cuda_error(view) is not None or out_of_memory(view) or loader_timeout(view) is not None:
         return None  # rules of their own
     lost = mentions_lost_peer(view)
     return Judgement("python-exception", "possible" if lost else "certain", (view,), lost)

@@ -1,4 +1,4 @@
-"""Deaths that mislead: helpers with a bad status, the same exception on every rank, ends that only a signal announced."""
+"""Deaths that mislead: of helpers, the same exception on every rank, ends that only a signal announced."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ LOAD = [("load", s.SCRIPT, 7), ("<module>", s.SCRIPT, 40)]
 STEPD = ["slurmstepd: [4711.0]"]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    (tmp_path / "boxes").mkdir()
-    return tmp_path
-
-
 def primary(report: Report) -> dict[int | None, bool | None]:
     return {item.pid: item.primary for item in report.processes or []}
 
@@ -38,14 +32,14 @@ def parent() -> Box:
 @pytest.mark.parametrize("how", ["fault", "exception", "sigkill"])
 def test_reaped_helper_never_outranks_the_end_of_its_parent(how: str, run: Path) -> None:
     """ld, git and compilers fail as part of normal work."""
-    box, launcher = parent(), None
+    box = parent()
     if how == "fault":
         box.crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
     elif how == "exception":
         box.exception("ValueError", "bad", LOAD).exit(1)
     root = Box(pid=99, ppid=98, argv=["sh"]).at(600)
-    root.wait(PID, **({"exit_code": 1} if how == "exception" else {"signal": 11 if how == "fault" else 9})).exit(1)
-    report = build_report(s.load(run, root, box, helper(), launcher=launcher))
+    root.wait(PID, exit_code=1) if how == "exception" else root.wait(PID, signal=11 if how == "fault" else 9)
+    report = build_report(s.load(run, root.exit(1), box, helper()))
     assert report.verdict is not None and report.verdict.pid == PID
     assert primary(report)[HELPER] is None
 

@@ -1,0 +1,104 @@
+"""dataloader-timeout: a rank gave up waiting for its DataLoader workers, which were still loading.
+
+What: "DataLoader timed out after ... seconds": no worker delivered a batch within the loader's `timeout`. No peer is
+involved.
+
+Why it happens: one sample is slow or never comes - a file on a network file system, a download, a lock - or the workers
+get too little CPU time for a whole batch.
+
+What to do: look at the samples and the line of the named worker; a healthy but slow loader needs a larger `timeout`,
+more workers or smaller batches.
+
+How it can be wrong: the line is where the worker was when its parent ended it, soon after the time-out. A worker whose
+recording was overwritten or lost is not named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytracer._text import time_words
+from pytracer.analyze.evidence.loaders import loader_timeout
+from pytracer.analyze.naming import introduction, name_words, place_words, samples_words
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
+from pytracer.analyze.view import JobView, ProcessView
+
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """The loader's time-out, and the workers that were loading when it passed, the longest first."""
+
+    seconds: str
+    loading: tuple[ProcessView, ...]
+
+
+class DataLoaderTimeout:
+    """Fires for processes whose exception is the DataLoader's time-out."""
+
+    id = "dataloader-timeout"
+    needs = ("EXCEPTION", "WORKER")
+
+    def check(self, job: JobView) -> tuple[Judgement[_Wait], ...] | NoFinding:
+        """One judgement per process."""
+        judged = merge_alike((_judge(job, view) for view in job.suspects), lambda item: item.views[0].index)
+        return judged or not_found("no process gave up waiting for its DataLoader workers")
+
+    def describe(self, job: JobView, judgement: Judgement[_Wait]) -> Description:
+        """See Rule."""
+        view, wait = judgement.views[0], judgement.found
+        at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
+        gave_up = f"{introduction(judgement.views)} gave up after {wait.seconds} s{at}"
+        if not wait.loading:
+            return Description(
+                f"{gave_up}: no DataLoader worker delivered a batch.",
+                [],
+                "Run with num_workers=0 to see where loading a batch takes the time; `timeout` limits the wait.",
+                ["what the workers were loading: no worker with a recording was inside a batch"],
+            )
+        slow = wait.loading[0]
+        place = place_words(slow.python_frame) if slow.python_frame is not None else None
+        return Description(
+            f"{gave_up}: {_loading_words(view, slow)}{f' at {place}' if place else ''}.",
+            [_loading_words(view, other) for other in wait.loading[1:_LISTED]],
+            f"Look at {place or 'these samples'}: find out what {_worker(slow)} waits for there. If loading a batch "
+            f"may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
+            [None if place else "the line of the worker: its recording has no stack of its end"],
+        )
+
+
+def _judge(job: JobView, view: ProcessView) -> Judgement[_Wait] | None:
+    seconds = loader_timeout(view)
+    if seconds is None:
+        return None
+    own = view.process.snapshot
+    workers = [
+        item
+        for item in job.views
+        if item.process.snapshot.worker is not None
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and item.process.snapshot.ppid == own.pid
+    ]
+    at = view.process.exception_mono_ns
+    loading = [item for item in workers if _since_ns(item) is not None and (at is None or (_since_ns(item) or 0) < at)]
+    loading.sort(key=lambda item: _since_ns(item) or 0)
+    found = _Wait(seconds, tuple(loading))
+    return Judgement("python-exception", "certain" if loading else "likely", (view,), found)
+
+
+def _since_ns(view: ProcessView) -> int | None:
+    worker = view.process.snapshot.worker
+    return worker.batch_mono_ns if worker is not None and worker.loading else None
+
+
+def _loading_words(parent: ProcessView, view: ProcessView) -> str:
+    """`DataLoader worker 0 (pid 8) had been loading samples 20-24 for 3.1 s`."""
+    worker, at = view.process.snapshot.worker, parent.process.exception_mono_ns
+    since = _since_ns(view)
+    lasted = f" for {time_words(at - since)}" if at is not None and since is not None else ""
+    return f"{_worker(view)} had been loading {samples_words(worker) if worker else 'a batch'}{lasted}"
+
+
+def _worker(view: ProcessView) -> str:
+    return name_words([view])

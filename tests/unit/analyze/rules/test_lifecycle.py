@@ -1,0 +1,135 @@
+"""dataloader-timeout, ended-itself with status 0, and the verdict on restarted jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer._errors import UsageError
+from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import Job
+from tests.support import scenarios as s
+from tests.support.deaths import finding, summary, verdict
+from tests.support.synth import Box, Frame
+
+DATALOADER = f"{s.TORCH}/utils/data/dataloader.py"
+TRAIN: list[Frame] = [("train", s.SCRIPT, 12)]
+EXIT = 6  # CrashState
+
+
+def test_loader_that_gave_up_is_no_lost_peer(run: Path) -> None:
+    """Without a recording of the workers the wait is known, and not what for."""
+    error = ("RuntimeError", "DataLoader timed out after 30 seconds")
+    box = Box(pid=101, ppid=99).at(500).exception(*error, [("_get_data", DATALOADER, 1449), *TRAIN]).exit(1)
+    report = build_report(s.load(run, box))
+    assert verdict(report) == ("python-exception", "likely")
+    assert (
+        summary(report)
+        == "Process 101 (train.py) gave up after 30 s at train.py:12 in train: no DataLoader worker delivered a batch."
+    )
+    found = finding(report, "dataloader-timeout")
+    assert found is not None and found.missing
+
+
+def test_another_time_out_is_not_the_loaders(run: Path) -> None:
+    """The look-alike: a queue of the program's own."""
+    box = Box(pid=101, ppid=99).at(500).exception("RuntimeError", "loader queue timed out", TRAIN).exit(1)
+    report = build_report(s.load(run, box))
+    assert finding(report, "dataloader-timeout") is None
+    assert verdict(report) == ("python-exception", "certain")
+
+
+def uneven(run: Path, *, ending: bool = True, left: bool = False) -> Job:
+    """Rank 1 ends with status 0 while rank 0 waits for it in a second all-reduce."""
+    first, second = s.rank(0), s.rank(1)
+    for box in (first, second):
+        box.at(900).collective("gloo:all_reduce", sequence_nr=1, state="completed", group=box.group_seen("0", size=2))
+    if left:
+        second.at(1000).leaves()
+    if ending:
+        stack = [("/venv/lib/pytracer/libpytracer_core.so", 0x1000), (s.PYTHON, 0x1010)]
+        second.at(1100).crash(0, code=0, state=EXIT, python=TRAIN, native=stack)
+    second.at(1100).exit(0)
+    first.at(1050).collective("gloo:all_reduce", sequence_nr=2, state="failed", group=first.group_seen("0", size=2))
+    s.lost_peer(first.at(1200))
+    return s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 0})), first, second)
+
+
+def test_os_exit_0_of_an_awaited_rank_is_the_cause(run: Path) -> None:
+    """It did not run out of batches: it called os._exit(0)."""
+    report = build_report(uneven(run))
+    assert verdict(report) == ("exit", "certain")
+    assert summary(report) == "Rank 1 ended itself with exit status 0: os._exit() was called at train.py:12 in train."
+    assert finding(report, "uneven-inputs") is None
+
+
+@pytest.mark.parametrize("how", [{"ending": False}, {"left": True}], ids=["in order", "after leaving"])
+def test_rank_that_left_in_order_had_fewer_batches(how: dict[str, bool], run: Path) -> None:
+    """The look-alikes: sys.exit(), and os._exit(0) after destroy_process_group()."""
+    report = build_report(uneven(run, **how))
+    assert verdict(report)[0] == "missing-rank"
+    assert finding(report, "uneven-inputs") is not None
+
+
+def worker(attempt: int, number: int = 0, **more: Any) -> Box:
+    """A worker of torchrun's agent, in its place after `attempt` restarts."""
+    environment = {
+        "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
+        "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": str(attempt),
+    }  # fmt: skip
+    pid = 200 + 10 * number + attempt
+    box = Box(
+        pid=pid,
+        ppid=100,
+        environment=environment,
+        start_ticks=1000 + pid,
+        created_ns=5_000_000_000 + pid * 10**9,
+        **more,
+    )
+    return box.versions(python="3.11.7", torch="2.13.0")
+
+
+def crashed(box: Box) -> Box:
+    return box.at(100).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+
+
+def raised(box: Box, message: str = "[Errno 111] Connection refused") -> Box:
+    return box.at(100).exception("ConnectionRefusedError", message, TRAIN).exit(1)
+
+
+def test_job_that_a_restart_saved_has_recovered(run: Path) -> None:
+    """Two crashes, then an attempt that ended well."""
+    job = s.load(run, s.agent(code=0), crashed(worker(0)), raised(worker(1)), worker(2).at(100).exit(0))
+    report = build_report(job)
+    assert verdict(report) == ("recovered", "certain")
+    assert "recovered after 2 crashes" in summary(report) and "attempt 2 ended well" in summary(report)
+    assert [item.attempt for item in report.attempts or []] == [0, 1]
+    alone = build_report(job, 0)
+    assert verdict(alone)[0] == "null-dereference" and alone.attempts == []
+    assert summary(build_report(job, -1)).startswith("Nothing died")
+    with pytest.raises(UsageError, match="there is no attempt 3: the run has attempts 0 to 2"):
+        build_report(job, 3)
+
+
+def test_first_cause_leads_when_restarts_are_used_up(run: Path) -> None:
+    """The last attempt's refused connection only followed."""
+    report = build_report(s.load(run, s.agent(), crashed(worker(0)), raised(worker(1))))
+    assert verdict(report)[0] == "null-dereference"
+    assert report.verdict is not None and report.verdict.attempt == 0
+    assert [item.attempt for item in report.attempts or []] == [1]
+
+
+def test_attempt_without_a_cause_does_not_lead(run: Path) -> None:
+    """The look-alike: somebody ended the first attempt; the second one failed by itself."""
+    ended = worker(0).at(100).signal_seen(15, 7, ["kill"])
+    report = build_report(s.load(run, s.agent((200, {"signal": 15})), ended, raised(worker(1), "no such bucket")))
+    assert report.verdict is not None and report.verdict.attempt == 1
+    assert verdict(report)[0] == "python-exception"
+
+
+def test_jobs_of_a_sequence_are_no_restarts(run: Path) -> None:
+    """The look-alike: a script runs torchrun twice; each counts from 0."""
+    report = build_report(s.load(run, s.agent(code=0), crashed(worker(0)), worker(0, 1).at(100).exit(0)))
+    assert verdict(report)[0] == "clean"
