@@ -125,8 +125,9 @@ def _collective(last: r.LastCollective | None) -> str:
 
 def _why(item: r.ProcessReport) -> str:
     if item.primary:
-        why = (item.why or "").removeprefix("first").removeprefix(": ")
-        return f"died first: {why}" if why else "died first"
+        if item.why_kind == "absent":
+            return f"died {item.why}"  # "first: it never entered ..."
+        return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
     if item.primary is False:
         return f"consequence: {item.why}"
     return item.why or ""

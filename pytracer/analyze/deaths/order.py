@@ -147,7 +147,11 @@ def _was_only_a_helper(death: Death, parent: Death) -> bool:
 
     A parent that ends with a status itself may pass the child's on; one that raises may report it by name.
     """
-    if death.nature != "exit" or parent.nature in ("exit", "left") or ending_in_mid_work(death.view.process.snapshot.ending):
+    if (
+        death.nature != "exit"
+        or parent.nature in ("exit", "left")
+        or ending_in_mid_work(death.view.process.snapshot.ending)
+    ):
         return False
     snapshot, own = parent.view.process.snapshot, death.view.process.snapshot
     reaped = any(wait.pid == own.pid and wait.mono_ns >= own.created_mono_ns for wait in snapshot.waits)
@@ -160,9 +164,7 @@ def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missin
     found = {i for absence in missing if complaining.intersection(absence.waiting) for i in absence.absent}
     by_index = {view.index: view for view in views}
     gone = (by_index[i] for i in sorted(found))
-    return [
-        _as_death(view, "left", f"exit status {view.process.exit_code}") for view in gone if ended_well(view)
-    ]
+    return [_as_death(view, "left", f"exit status {view.process.exit_code}") for view in gone if ended_well(view)]
 
 
 def _as_leaver(death: Death, came_first: dict[int, Absence], views: Sequence[ProcessView]) -> Death:

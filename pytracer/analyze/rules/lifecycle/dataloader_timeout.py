@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.naming import introduction, name_words, place_words, samples_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _LISTED = 3
 
@@ -61,7 +62,7 @@ class DataLoaderTimeout:
         place = place_words(slow.python_frame) if slow.python_frame is not None else None
         return Description(
             f"{gave_up}: {_loading_words(view, slow)}{f' at {place}' if place else ''}.",
-            [_loading_words(view, other) for other in wait.loading[1:_LISTED]],
+            [_loading(view, other) for other in wait.loading[1:_LISTED]],
             f"Look at {place or 'these samples'}: find out what {_worker(slow)} waits for there. If loading a batch "
             f"may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
             [None if place else "the line of the worker: its recording has no stack of its end"],
@@ -90,6 +91,17 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Wait] | None:
 def _since_ns(view: ProcessView) -> int | None:
     worker = view.process.snapshot.worker
     return worker.batch_mono_ns if worker is not None and worker.loading else None
+
+
+def _loading(parent: ProcessView, view: ProcessView) -> Evidence:
+    worker = view.process.snapshot.worker
+    return Evidence(
+        "data-loader",
+        _loading_words(parent, view),
+        pid=view.process.snapshot.pid,
+        count=worker.batch_count if worker else None,
+        text=worker.batch_indices if worker else None,
+    )
 
 
 def _loading_words(parent: ProcessView, view: ProcessView) -> str:
