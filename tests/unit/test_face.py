@@ -22,7 +22,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_public_names_exist_and_are_documented() -> None:
-    """Every name of `__all__` can be had, and has a docstring where it is code."""
+    """Every name of `__all__` exists, and has a docstring where it is code."""
     for name in pytracer.__all__:
         value = getattr(pytracer, name)
         assert name == "__version__" or value.__doc__, name
@@ -37,7 +37,7 @@ def test_import_starts_nothing_and_needs_no_torch() -> None:
 
 
 def test_reading_needs_neither_torch_nor_the_native_half(tmp_path: Path) -> None:
-    """A laptop can read what a cluster recorded: load, inspect and dump work without torch."""
+    """Recordings of a cluster can be read on a laptop: load, inspect and dump work without torch."""
     box = tmp_path / "node0.101.blackbox"
     Box(pid=101).write(box)
     code = (

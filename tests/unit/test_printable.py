@@ -1,4 +1,4 @@
-"""One place makes untrusted text printable: what it lets through, what it escapes."""
+"""One module makes untrusted text printable: what it passes, what it escapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BYTES = st.binary(min_size=1, max_size=30).map(lambda data: data.replace(b"\0", 
 @given(ANYTHING)
 @example(TEXT)
 def test_one_line_is_harmless_for_every_text(text: str) -> None:
-    """Whatever it is; and doing it twice changes nothing more."""
+    """For any text; a second pass changes nothing."""
     line = one_line(text)
     assert "\n" not in line
     assert_harmless(line, least_indent=0)
@@ -34,7 +34,7 @@ def test_one_line_is_harmless_for_every_text(text: str) -> None:
 @given(ANYTHING)
 @example(TEXT)
 def test_nothing_unseen_passes_the_last_net(text: str) -> None:
-    """U+FFFD stands for what should have been escaped before; line breaks stay."""
+    """U+FFFD replaces what should have been escaped before; line breaks are kept."""
     safe = neutral(text)
     assert safe.count("\n") == text.count("\n")
     assert len(safe) == len(text)
@@ -57,7 +57,7 @@ def test_nothing_unseen_passes_the_last_net(text: str) -> None:
     ],
 )
 def test_visible_text_stays_as_it_is(text: str) -> None:
-    """Letters of all scripts, emoji, combining marks that stand on a letter."""
+    """Letters of all scripts, emoji, combining marks on a letter."""
     assert one_line(text) == text
 
 
@@ -70,13 +70,13 @@ def test_visible_text_stays_as_it_is(text: str) -> None:
         ("\u200b\ufeff\u2028", r"\u200b\ufeff\u2028"),
         ("\ud800\udcff", r"\ud800\udcff"),
         ("\U000e0041", r"\U000e0041"),
-        ("\u0301x", r"\u0301x"),  # nothing to stand on but what we print before it
+        ("\u0301x", r"\u0301x"),  # combines with the preceding output
         ("a" + "\u0301" * 5, "a\u0301\u0301\u0301" + r"\u0301\u0301"),
         ("\u3164\u2800", r"\u3164\u2800"),
     ],
 )
 def test_invisible_text_is_shown_as_an_escape(text: str, shown: str) -> None:
-    """In the way of Python."""
+    """As Python escapes it."""
     assert one_line(text) == shown
 
 
@@ -105,7 +105,7 @@ def test_printable_walks_all_data_and_leaves_the_original() -> None:
 @example(b"a b\n\x1b[31m'\\\xff$(rm)`x`")
 @example(b"-rf")
 def test_bash_reads_a_word_back_as_the_bytes_it_was(name: bytes) -> None:
-    """Whatever the name of a file or a job is, the command in an advice means it, on one visible line."""
+    """For any name of a file or a job, the command in an advice refers to it, on one visible line."""
     word = shell_word(os.fsdecode(name))
     assert word.isascii() or word.isprintable()
     assert "\n" not in word

@@ -1,4 +1,4 @@
-"""Files of a run directory in a directory that somebody else prepared."""
+"""Files of a run directory inside a directory prepared by another user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 def test_link_prepared_beside_the_file_is_not_followed(tmp_path: Path) -> None:
-    """A link under the name that is used aside, or under the final one, is replaced; what it leads to stays."""
+    """A link under the temporary name, or under the final one, is replaced; its target is unchanged."""
     victim = tmp_path / "victim"
     victim.write_text("precious", encoding="utf-8")
     run = tmp_path / "run"
@@ -59,7 +59,7 @@ def test_directory_that_others_may_write_is_refused(mode: int, tmp_path: Path) -
 
 @needs_root
 def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Root must not write where another user decides what lies there."""
+    """Root must not write where another user controls the contents."""
     run = tmp_path / "run"
     run.mkdir(mode=0o700)
     os.chown(run, 12345, 12345)
@@ -69,7 +69,7 @@ def test_directory_of_another_user_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["boxes", "gpu-cores"])
 def test_folder_that_is_a_link_is_neither_emptied_nor_filled(folder: str, tmp_path: Path) -> None:
-    """--force deletes an old recording, and nothing behind a link."""
+    """--force deletes an old recording, and nothing through a link."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "precious.blackbox").touch()
@@ -82,7 +82,7 @@ def test_folder_that_is_a_link_is_neither_emptied_nor_filled(folder: str, tmp_pa
 
 
 def test_gpu_cores_are_not_sent_through_a_link(tmp_path: Path) -> None:
-    """The CUDA driver would write there: without a folder of ours no dump is asked for."""
+    """The CUDA driver would write there: without our own folder no dump is requested."""
     (tmp_path / "gpu-cores").symlink_to("/tmp")
     added, wish, notes = gpu_core_variables(tmp_path, {})
     assert added == {}
@@ -91,7 +91,7 @@ def test_gpu_cores_are_not_sent_through_a_link(tmp_path: Path) -> None:
 
 
 def test_output_that_is_a_link_to_a_directory_is_followed_once(tmp_path: Path) -> None:
-    """`-o runs/latest` is the user's own word."""
+    """`-o runs/latest` is the user's explicit choice."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
     assert run_directory.create_run(["a"], tmp_path / "link").directory == tmp_path / "real"
@@ -122,7 +122,7 @@ def test_made_directory_is_private_and_kept(tmp_path: Path) -> None:
 
 
 def test_full_disk_keeps_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """run.json is never half there; what was written aside is taken away."""
+    """run.json is never incomplete; the temporary file is removed."""
     write_private(tmp_path / "run.json", b"old")
     monkeypatch.setattr(os, "replace", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):

@@ -1,4 +1,4 @@
-"""SECURITY.md promises nothing that no test shows."""
+"""Every test that SECURITY.md cites exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any address, explained: which process, which address, and who held it."""
+"""Any address, explained: the process, the storage, and its referrers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_addresses_are_numbers_registers_and_words_of_the_stack(tmp_path: Path, 
 
 
 def test_everything_that_held_the_storage_is_told(tmp_path: Path) -> None:
-    """Registers, stack, memory near a register, and the collective that works on it; not what lies beyond its end."""
+    """Registers, stack, memory near a register, and the collective that uses it; nothing beyond its end."""
     found = one(crashed(tmp_path), BASE + 16)
     assert found.says == f"is 16 bytes into a live storage of 4096 bytes [{BASE:#x}, {BASE + 4096:#x}) (parameter w)"
     assert [(item.what, item.says) for item in found.pointed_by or []] == [
@@ -78,7 +78,7 @@ def test_small_numbers_are_held_by_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_words_that_are_no_address_are_refused_with_what_is(tmp_path: Path, asked: str, says: str) -> None:
-    """The message says what can be given."""
+    """The message lists the valid values."""
     with pytest.raises(UsageError) as caught:
         one(crashed(tmp_path), asked)
     assert says in str(caught.value)
@@ -134,7 +134,7 @@ def test_python_answers_as_the_command_line_does(tmp_path: Path) -> None:
 
 
 def test_box_of_a_large_job_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read lightly, it has no storages: the one process that is asked about is read again."""
+    """Read lightly, it has no storages: the process in question is read again in full."""
     s.use_after_free(tmp_path)
     monkeypatch.setattr("pytracer.decode.job.merge.FULL_BOXES", 1)
     report = pytracer.where(str(tmp_path), s.BUCKET + 8, rank=1)

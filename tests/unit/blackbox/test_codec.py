@@ -1,4 +1,4 @@
-"""The codec and the schema, against natural C layout and against literals that were typed by hand."""
+"""The codec and the schema, against natural C layout and against hand-written literals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _c_structure(definition: schema.Struct) -> type[ctypes.Structure]:
 
 @pytest.mark.parametrize("definition", schema.STRUCTS, ids=lambda d: d.name)
 def test_c_compiler_would_add_no_padding(definition: schema.Struct) -> None:
-    """Every structure is as large in C as it says, and each field lies where the codec reads it."""
+    """Every structure has its declared size in C, and each field is where the codec reads it."""
     c = _c_structure(definition)
     assert ctypes.sizeof(c) == definition.nbytes == layout(definition).nbytes
     assert {f.name: getattr(c, f.name).offset for f in definition.fields} == layout(definition).offsets
@@ -98,7 +98,7 @@ def test_payloads_fit_into_a_record() -> None:
 
 
 def test_text_ends_at_the_first_nul_and_bad_bytes_are_marked() -> None:
-    """`char[N]` decodes to what stands before the padding; bytes that are no UTF-8 become U+FFFD."""
+    """`char[N]` decodes to the text before the padding; invalid UTF-8 becomes U+FFFD."""
     decoded = decode(structures.TextRecord, b"a\xffb\0rest".ljust(112, b"x"))
     assert decoded.text == "a\ufffdb"
 
@@ -119,7 +119,7 @@ def test_short_input_is_refused() -> None:
 
 @pytest.mark.parametrize("definition", schema.STRUCTS, ids=lambda item: item.name)
 def test_structure_has_the_fields_of_its_definition(definition: schema.Struct) -> None:
-    """In their order, so that values need no names."""
+    """In order, so that values need no names."""
     kind = getattr(structures, definition.name)
     assert kind.__struct_fields__ == tuple(field.name for field in definition.fields)
     assert isinstance(decode(kind, bytes(definition.nbytes)), kind)

@@ -65,7 +65,7 @@ def test_newer_major_version_is_one_line_with_the_next_step(command: str, box: P
 @COMMANDS
 @pytest.mark.parametrize("kept", [100, 511, 8192, 9000, 100_000])
 def test_truncated_file_is_read_as_far_as_it_goes(command: str, kept: int, box: Path) -> None:
-    """What is there is shown, and the cut is mentioned; no traceback."""
+    """The remaining content is shown, and the cut is mentioned; no traceback."""
     box.write_bytes(box.read_bytes()[:kept])
     done = pytracer(command, box, cwd=box.parent)
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def test_truncated_file_is_read_as_far_as_it_goes(command: str, kept: int, box: 
 @COMMANDS
 @pytest.mark.parametrize("kept", [1, 8])
 def test_file_cut_before_its_version_is_one_line(command: str, kept: int, box: Path) -> None:
-    """Without a version there is nothing to read; that is said in one line."""
+    """Without a version nothing can be read; one line reports it."""
     box.write_bytes(box.read_bytes()[:kept])
     done = pytracer(command, box, cwd=box.parent)
     assert done.returncode == 1

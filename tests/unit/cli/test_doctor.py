@@ -1,4 +1,4 @@
-"""`pytracer doctor`: a table, a JSON object, and an exit code that means something."""
+"""`pytracer doctor`: a table, a JSON object, and an exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_doctor_finds_this_machine_able_to_record(tmp_path: Path) -> None:
 def test_missing_core_is_exit_1_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the library nothing can be recorded, and the table says what to do."""
+    """Without the library nothing can be recorded, and the table names the remedy."""
     from pytracer import _paths as paths
     from pytracer import cli
 
@@ -57,14 +57,14 @@ def test_check_that_fails_itself_does_not_stop_the_others(monkeypatch: pytest.Mo
 
 
 def test_every_check_is_named_for_its_function() -> None:
-    """A check that fails itself is reported under the name that it has otherwise."""
+    """A check that raises is reported under its usual name."""
     functions = (checks.faults.check_core_dumps, checks.faults.check_tools, checks.faults.check_c_library)
     for function in functions:
         assert function().id == function.__name__.removeprefix("check_").replace("_", "-")
 
 
 def test_table_keeps_its_columns_and_shows_next_steps() -> None:
-    """Long answers wrap below themselves."""
+    """Long answers wrap within their column."""
     found = [
         checks.Check("core", checks.WORKS, "fine"),
         checks.Check("torch", checks.LIMITED, "word " * 20, "do this"),

@@ -19,7 +19,7 @@ def ranks(directory: Path) -> Path:
 
 
 def test_dumps_are_written_and_told(tmp_path: Path) -> None:
-    """Two files per rank; what comes next, and which ranks are missing."""
+    """Two files per rank; the next step, and the missing ranks."""
     done = pytracer("dump", ranks(tmp_path / "run"), "--flight-recorder", "out/dumps", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     first, second = done.stdout.splitlines()
@@ -34,7 +34,7 @@ def test_dumps_are_written_and_told(tmp_path: Path) -> None:
 
 
 def test_wrong_uses_are_one_line(tmp_path: Path) -> None:
-    """A dump that is not there, a run without ranks, options that belong to the printed dump."""
+    """A missing dump, a run without ranks, options of the printed dump."""
     run = ranks(tmp_path / "run")
     alone = write_run(tmp_path / "alone", Box())
     for words, says in (
@@ -48,7 +48,7 @@ def test_wrong_uses_are_one_line(tmp_path: Path) -> None:
 
 
 def test_inspect_says_what_became_of_dumps(tmp_path: Path) -> None:
-    """Ours are not evidence of their own."""
+    """Our own dumps are not additional evidence."""
     run = ranks(tmp_path / "run")
     assert pytracer("dump", run, "--flight-recorder", "out", cwd=tmp_path).returncode == 0
     done = pytracer("inspect", run, "--flight-recorder", "out", "--json", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""`pytracer run --guard` on the command line, and what `doctor` says about it."""
+"""`pytracer run --guard` on the command line, and `doctor` about guard mode."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_job_is_told_what_to_guard(options: list[str], words: str, tmp_path: Pat
 
 @needs_core
 def test_alignment_that_may_change_results_is_said_at_the_start(tmp_path: Path) -> None:
-    """Before anybody believes the numbers."""
+    """Before the numbers are used."""
     done = pytracer("run", "--quiet", "--guard=align:4", "--", "true", cwd=tmp_path)
     assert "aligned to 4 bytes instead of 64" in only_line(done)
 
 
 @needs_core
 def test_variable_is_checked_like_the_option(tmp_path: Path) -> None:
-    """A typing error is told by the launcher, not ignored by every process."""
+    """The launcher reports a typing error, so that it is not ignored by every process."""
     done = pytracer("run", "--", "true", cwd=tmp_path, env=clean_environment(PYTRACER_GUARD="al"))
     assert done.returncode == 2
     assert "guard mode does not know 'al'" in only_line(done)

@@ -1,4 +1,4 @@
-"""What py-spy and pystack print, read; processes that cannot be looked at."""
+"""Parsing of py-spy's and pystack's output; processes that cannot be inspected."""
 
 from __future__ import annotations
 

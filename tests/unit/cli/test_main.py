@@ -86,7 +86,7 @@ def test_error_of_ours_shows_message_and_hint(
 def test_unexpected_exception_is_one_line_naming_the_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A bug of ours shows no traceback unless -vv asks for it."""
+    """An internal error shows no traceback unless -vv is given."""
     _fail_with(monkeypatch, KeyError("oops"))
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_closed_pipe_is_silent(tmp_path: Path) -> None:
-    """A reader that has seen enough, such as head, is no error."""
+    """A reader that closes the pipe, such as head, is no error."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -117,7 +117,7 @@ def test_closed_pipe_is_silent(tmp_path: Path) -> None:
 
 
 def test_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
-    """Output that cannot be written says so."""
+    """Output that cannot be written is an error."""
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             [sys.executable, "-m", "pytracer", "--help"],

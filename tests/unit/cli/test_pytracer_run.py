@@ -32,12 +32,12 @@ def test_command_is_recorded_and_keeps_pid_and_status(tmp_path: Path) -> None:
 
 
 def test_signal_ends_the_command_itself(tmp_path: Path) -> None:
-    """No parent stands between: the waiting process sees the signal, not 128+n."""
+    """There is no parent in between: the waiting process gets the signal, not 128+n."""
     assert call(SCRIPT, "sh", "-c", "kill -SEGV $$", cwd=tmp_path).returncode == -11
 
 
 def test_ranks_started_one_by_one_share_a_directory_and_one_line(tmp_path: Path) -> None:
-    """Several starts with one PYTRACER_DIR are one run: its first process has a recording, only the first speaks."""
+    """Several starts with one PYTRACER_DIR are one run: only its first process has a recording and prints a line."""
     environment = clean_environment(PYTRACER_DIR="shared", PYTRACER_LEVEL="light")
     processes = [
         subprocess.Popen(
@@ -74,7 +74,7 @@ def test_wrong_call_is_one_line(arguments: list[str], status: int, words: str, t
 
 
 def test_unwritable_directory_costs_one_line(tmp_path: Path) -> None:
-    """What cannot be recorded runs all the same, with its own status and environment."""
+    """What cannot be recorded still runs, with its own status and environment."""
     environment = clean_environment(PYTRACER_DIR="/proc/no")
     done = call(SCRIPT, "sh", "-c", "echo started $LD_PRELOAD; exit 7", cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout) == (7, "started\n")
@@ -82,7 +82,7 @@ def test_unwritable_directory_costs_one_line(tmp_path: Path) -> None:
 
 
 def test_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
-    """Nothing is made in it, nor behind a link that lies in it."""
+    """Nothing is created in it, nor through a link in it."""
     for name, mode in (("open", 0o777), ("group", 0o770)):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)
@@ -97,7 +97,7 @@ def test_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_closed_stderr_costs_nothing(tmp_path: Path) -> None:
-    """The line about the run directory has nowhere to go, and the command starts."""
+    """The line about the run directory cannot be written, and the command starts."""
     done = call("sh", "-c", f"exec {SCRIPT} sh -c 'exit 7' 2>&-", cwd=tmp_path)
     assert done.returncode == 7
 

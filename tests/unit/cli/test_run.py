@@ -1,4 +1,4 @@
-"""`pytracer run`: the job's own status and streams, signals, and what the launcher says about it."""
+"""`pytracer run`: the job's own status and streams, signals, and the launcher's own output."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_success_leaves_stdout_alone_and_says_where_the_run_lies(tmp_path: Path)
 
 
 def test_quiet_success_says_nothing(tmp_path: Path) -> None:
-    """--quiet: a job that succeeds shows no trace of us."""
+    """--quiet: a job that succeeds has no additional output."""
     done = pytracer("run", "--quiet", "--", "true", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -147,10 +147,10 @@ def test_job_gets_the_signal_state_that_the_launcher_got(prelude: str, tmp_path:
 
 @pytest.mark.parametrize("ignored", [(), ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")], ids=["default", "ignored"])
 def test_forwarded_signals_reach_the_job(ignored: tuple[str, ...], tmp_path: Path) -> None:
-    """What is sent to the launcher alone arrives at the job, which decides what it does with it.
+    """A signal to the launcher alone is passed to the job, which handles it as it chooses.
 
-    Below nohup, in the background of a script and in some CI systems, these signals are ignored from the start; a job
-    that takes them all the same, as torchrun does, hears them without the launcher and so must with it.
+    Under nohup, in the background of a script and in some CI systems, these signals are ignored from the start; a job
+    that handles them nevertheless, as torchrun does, gets them without the launcher and so must with it.
     """
 
     def ignore() -> None:
@@ -181,7 +181,7 @@ def test_any_signal_to_the_launcher_ends_the_job(number: int, tmp_path: Path) ->
 
 
 def test_alarm_that_was_set_before_the_launcher_reaches_the_job(tmp_path: Path) -> None:
-    """alarm(2) lasts over exec, and `perl -e 'alarm 60; exec @ARGV'` is how some people set a time limit."""
+    """alarm(2) persists over exec, and `perl -e 'alarm 60; exec @ARGV'` is a common way to set a time limit."""
 
     def set_alarm() -> None:
         signal.setitimer(signal.ITIMER_REAL, 4.0)
@@ -207,7 +207,7 @@ def test_signal_to_the_process_group_reaches_the_job_once(tmp_path: Path) -> Non
     for name in ("SIGUSR1", "SIGHUP", "SIGUSR1", "SIGINT"):
         os.killpg(process.pid, getattr(signal, name))
         assert process.stdout.readline() == f"{name}\n"
-        # Higher than the other ones, it is taken after them: the launcher has dealt with them when the job hears it.
+        # Its number is higher, so it is delivered last: the launcher has handled the others when the job gets it.
         process.send_signal(signal.SIGUSR2)
         assert process.stdout.readline() == "SIGUSR2\n"
         process.send_signal(getattr(signal, name))
@@ -218,7 +218,7 @@ def test_signal_to_the_process_group_reaches_the_job_once(tmp_path: Path) -> Non
 
 
 def test_interrupt_of_the_terminal_arrives_once(tmp_path: Path) -> None:
-    """Ctrl-C reaches the whole process group by itself; the launcher waits and sends no second one."""
+    """Ctrl-C reaches the whole process group; the launcher waits and sends no second one."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(tmp_path)
@@ -235,7 +235,7 @@ def test_interrupt_of_the_terminal_arrives_once(tmp_path: Path) -> None:
         try:
             while data := screen.read(1024):
                 seen += data
-        except OSError:  # EIO: the terminal's last user has gone
+        except OSError:  # EIO: no process has the terminal open
             pass
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
     assert seen.count(b"SIGINT") == 1, seen
@@ -251,7 +251,7 @@ def test_launcher_is_not_preloaded(tmp_path: Path) -> None:
 
 
 def test_job_without_boxes_is_explained(tmp_path: Path) -> None:
-    """A job that drops the preload is said to be unrecorded; its status stays."""
+    """A job that drops the preload is reported as unrecorded; its status is unchanged."""
     done = pytracer("run", "--", "env", "-i", "sh", "-c", "exit 3", cwd=tmp_path)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
@@ -282,7 +282,7 @@ NULL_READ = "import ctypes\ndef read():\n    ctypes.string_at(0)\nprint('before'
 
 
 def test_crash_is_explained_after_the_jobs_own_output(tmp_path: Path) -> None:
-    """The report is on stderr, with the line that did it; the status is the signal's; a copy lies in the run."""
+    """The report is on stderr, with the crashing line; the status is the signal's; a copy is in the run directory."""
     done = pytracer("run", "--", sys.executable, "-c", NULL_READ, cwd=tmp_path)
     assert done.returncode == 139
     assert done.stdout == "before\n"
@@ -296,7 +296,7 @@ def test_crash_is_explained_after_the_jobs_own_output(tmp_path: Path) -> None:
 
 
 def test_report_can_be_left_for_later(tmp_path: Path) -> None:
-    """--no-report: one line that names the command which explains it."""
+    """--no-report: one line that names the command to explain it."""
     done = pytracer("run", "--no-report", "--", sys.executable, "-c", NULL_READ, cwd=tmp_path)
     assert done.returncode == 139
     words = only_line(done)
@@ -305,7 +305,7 @@ def test_report_can_be_left_for_later(tmp_path: Path) -> None:
 
 
 def test_death_inside_a_job_that_succeeds_is_explained(tmp_path: Path) -> None:
-    """A crashed child counts, even if its parent goes on and exits normally."""
+    """A crashed child is reported, even if its parent continues and exits normally."""
     script = f"{sys.executable} -c 'import ctypes; ctypes.string_at(0)'; exit 0"
     done = pytracer("run", "--", "sh", "-c", script, cwd=tmp_path)
     assert done.returncode == 0
@@ -313,14 +313,14 @@ def test_death_inside_a_job_that_succeeds_is_explained(tmp_path: Path) -> None:
 
 
 def test_plain_failure_is_one_line(tmp_path: Path) -> None:
-    """A program that exits with a status and no crash has already said why."""
+    """A program that exits with a status and no crash has reported its own error."""
     done = pytracer("run", "--", "grep", "-q", "x", os.devnull, cwd=tmp_path)
     assert done.returncode == 1
     assert "exited with status 1, and nothing crashed" in only_line(done)
 
 
 def test_ending_speaks_like_a_shell() -> None:
-    """Status and words of an end."""
+    """Status and description of an exit."""
     assert Ending(1, 3, None, False).status == 3
     assert Ending(1, None, 11, False).status == 139
     assert Ending(1, None, 11, False).words == "was ended by SIGSEGV"

@@ -1,4 +1,4 @@
-"""Secrets of a command line are nowhere below the run directory, and reports say how many were left out."""
+"""Secrets of a command line are nowhere in the run directory, and reports have the count of redactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODE = "import ctypes, sys; assert len(sys.argv[1]) > 9; ctypes.string_at(8)"
 
 @needs_core
 def test_no_file_of_a_run_holds_a_secret_of_the_command_line(tmp_path: Path) -> None:
-    """The program gets it as it was; recordings, run.json, report.json and what is printed do not."""
+    """The program gets its unchanged command line; recordings, run.json, report.json and output do not."""
     job = [sys.executable, "-c", CODE, f"--api-key={SECRET}", "--lr", "1", f"https://u:{SECRET}@h", GHP]
     environment = clean_environment(SLURM_JWT=SECRET, HF_TOKEN=SECRET, NCCL_DEBUG="WARN")
     done = pytracer("run", "-o", "run", "--", *job, cwd=tmp_path, env=environment)

@@ -1,4 +1,4 @@
-"""Everything that the command line prints goes through one place, and comes out of it harmless."""
+"""All output of the command line passes through one module, which makes it harmless."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_nothing_prints_past_the_terminal_module() -> None:
 
 
 def test_what_is_left_is_replaced(capsys: pytest.CaptureFixture[str]) -> None:
-    """The last net below all printers."""
+    """The last safeguard of all printers."""
     show(f"line\n{TEXT}\n")
     assert "\x1b" not in capsys.readouterr().out
     show(f"\x1b[31mred\x1b[0m{TEXT}\n", styled=True)
@@ -88,7 +88,7 @@ def test_long_line_goes_on_indented_on_a_terminal() -> None:
 
 
 def test_doctor_prints_harmless_rows() -> None:
-    """What tools and children said lands in its table."""
+    """Output of tools and children is in its table."""
     assert_harmless(table([Check("id", "works", TEXT, TEXT, False)], 80) + "\n", least_indent=0)
 
 
@@ -121,7 +121,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )  # fmt: skip
 def test_every_command_prints_harmless_text(run: Path, tmp_path: Path, arguments: list[str]) -> None:
-    """Reports, raw records, live reports and error lines, also with tracebacks of ours."""
+    """Reports, raw records, live reports and error lines, also with internal tracebacks."""
     subject = next(run.glob("boxes/*")) if "dump" in arguments and "--flight-recorder" not in arguments else run
     given = list(arguments)
     if "run" not in given and not given[0].startswith("\x1b"):
@@ -134,7 +134,7 @@ def test_every_command_prints_harmless_text(run: Path, tmp_path: Path, arguments
 
 @pytest.mark.parametrize("arguments", [["inspect", "--json"], ["where", "fault", "--json"], ["dump", "--json"]])
 def test_json_is_ascii_and_the_data_exact(run: Path, tmp_path: Path, arguments: list[str]) -> None:
-    """On a terminal it is as harmless, for a parser it holds what was recorded."""
+    """On a terminal it is as harmless, for a parser it has the recorded values."""
     subject = next(run.glob("boxes/*")) if "dump" in arguments else run
     done = run_pytracer(arguments[0], str(subject), *arguments[1:], cwd=tmp_path)
     assert all(char == "\n" or " " <= char <= "~" for char in done.stdout)
@@ -143,7 +143,7 @@ def test_json_is_ascii_and_the_data_exact(run: Path, tmp_path: Path, arguments: 
 
 @pytest.mark.parametrize(("closed", "status"), [("2>&-", 0), (">&-", 1), (">&- 2>&-", 1)])
 def test_closed_stream_is_no_traceback(run: Path, tmp_path: Path, closed: str, status: int) -> None:
-    """One line where there is a stderr, else silence; a report that went out is a success."""
+    """One line where there is a stderr, else nothing; a written report is a success."""
     command = f'exec {sys.executable} -m pytracer inspect "$0" {closed}'
     done = call("sh", "-c", command, str(run), cwd=tmp_path)
     assert done.returncode == status

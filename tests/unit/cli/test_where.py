@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_address_is_explained_in_words_of_the_training_program(run: Path) -> None:
-    """Sentence first, then bucket, both ends of its life, and who held it."""
+    """Sentence first, then bucket, both call sites, and referrers."""
     done = pytracer("where", run, hex(s.BUCKET + 81920), cwd=run)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -67,7 +67,7 @@ def test_narrow_terminals_keep_every_word(run: Path) -> None:
     ],
 )
 def test_errors_are_one_line_with_the_next_step(run: Path, arguments: list[str], status: int, says: str) -> None:
-    """Exit 1 for what is not there, 2 for wrong words."""
+    """Exit 1 for what does not exist, 2 for wrong arguments."""
     done = pytracer("where", run, *arguments, cwd=run)
     assert (done.returncode, done.stdout) == (status, "")
     assert says in only_line(done)

@@ -1,4 +1,4 @@
-"""Files that somebody else named: regular ones are read, nothing else is even opened."""
+"""Untrusted paths: regular files are read, all others are not even opened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_regular_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_whatever_is_no_regular_file_is_refused_at_once(tmp_path: Path, follow: bool) -> None:
-    """A pipe that nobody writes, devices, a socket, a directory, a name with a NUL."""
+    """A pipe without a writer, devices, a socket, a directory, a name with a NUL."""
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
@@ -35,7 +35,7 @@ def test_whatever_is_no_regular_file_is_refused_at_once(tmp_path: Path, follow: 
 
 
 def test_link_is_followed_only_when_asked(tmp_path: Path) -> None:
-    """The link of somebody else may point at a private file."""
+    """Another user's link may point to a private file."""
     (tmp_path / "f").write_bytes(b"private")
     (tmp_path / "link").symlink_to("f")
     with pytest.raises(OSError, match="link"):

@@ -14,7 +14,7 @@ ENABLE, FILE, FLAGS = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
 
 
 def run(tmp_path: Path, name: str = "run", **given: str) -> tuple[dict[str, str], dict[str, Any], str]:
-    """What a job gets, what run.json says, and what the user is told."""
+    """The job's variables, the entry in run.json, and the message to the user."""
     code = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('CUDA_')}))"
     command = ["run", "--gpu-core", "-o", name, "--", sys.executable, "-c", code]
     done = pytracer(*command, cwd=tmp_path, env=clean_environment(**given))

@@ -63,7 +63,7 @@ def test_version_2_reads_the_own_group_and_its_ancestors(tmp_path: Path) -> None
 
 
 def test_version_1_reads_oom_control_and_failcnt(tmp_path: Path) -> None:
-    """On a hybrid host the version 2 hierarchy without a memory controller says nothing."""
+    """On a hybrid host the version 2 hierarchy without a memory controller is ignored."""
     base = v1_machine(tmp_path, "9:name=systemd:/\n4:memory:/slurm/job_7\n0::/\n")
     fill_v1(base / "slurm/job_7", limit="209715200")
     fill_v1(base / "slurm")
@@ -74,7 +74,7 @@ def test_version_1_reads_oom_control_and_failcnt(tmp_path: Path) -> None:
 
 
 def test_version_1_of_an_old_kernel_has_no_count_of_kills(tmp_path: Path) -> None:
-    """oom_kill came to memory.oom_control with Linux 4.13: None, not 0."""
+    """oom_kill was added to memory.oom_control in Linux 4.13: None, not 0."""
     base = v1_machine(tmp_path, "4:memory:/a\n")
     fill_v1(base / "a", kills="")
     assert host_counters.counters(root=tmp_path)["cgroups"][0]["oom_kill"] is None
@@ -89,7 +89,7 @@ def test_container_sees_its_group_as_the_top_of_the_mount(tmp_path: Path) -> Non
 
 
 def test_directory_on_a_tmpfs_is_no_cgroup(tmp_path: Path) -> None:
-    """/sys/fs/cgroup of a hybrid host is a tmpfs, where anybody may make files of these names."""
+    """/sys/fs/cgroup of a hybrid host is a tmpfs, where any process may create files of these names."""
     mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
     put(tmp_path, proc__self__cgroup="0::/job\n", proc__self__mountinfo=mounts)
     (tmp_path / "sys/fs/cgroup/job").mkdir(parents=True)

@@ -57,7 +57,7 @@ def test_odd_records_have_no_time() -> None:
     ],
 )
 def test_only_lines_about_deaths_are_kept(text: str, wanted: bool) -> None:
-    """The rest of the log is nobody's business."""
+    """The rest of the log is not kept."""
     assert bool(WANTED.search(text)) is wanted
 
 
@@ -75,7 +75,7 @@ def test_log_that_does_not_exist_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 def test_without_the_file_syslog_is_asked_and_old_lines_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was there before the job is not about the job."""
+    """Lines from before the job are not about the job."""
     old = "<3>[1.000000] Out of memory: Killed process 1 (old)\n"
     texts = iter([old, f"{old}<3>[2.000000] {KILLED}\n<6>[3.000000] usb 1-1: new\n"])
     monkeypatch.setattr(kernel_log, "_syslog", lambda: next(texts))

@@ -1,4 +1,4 @@
-"""What the launcher notes about processes, on real ones that end in different ways."""
+"""What the launcher records about processes, with real ones that end in different ways."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def seen(watched: Watch) -> list[dict[str, Any]]:
 
 
 def test_living_process_has_its_memory_and_group(run: Run) -> None:
-    """As long as it lives, nothing says that it ended."""
+    """While it lives, no end is recorded."""
     watched = Watch(run, lambda: None)
     with subprocess.Popen(SLEEPER) as process:
         box_of(run, process)
@@ -59,7 +59,7 @@ def test_living_process_has_its_memory_and_group(run: Run) -> None:
 @needs_exit_by_pidfd
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_signal_that_ended_a_reaped_process_is_known(end: signal.Signals, run: Run) -> None:
-    """Another process reaped it; the descriptor still tells."""
+    """Another process reaped it; the descriptor still has the status."""
     watched = Watch(run, lambda: None)
     with subprocess.Popen(SLEEPER) as process:
         box_of(run, process)
@@ -102,7 +102,7 @@ def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
 
 @pytest.mark.parametrize("begun", [b"", schema.MAGIC])
 def test_box_that_is_being_made_is_met_later(begun: bytes, run: Run) -> None:
-    """Its header is not there at the first look, or only its beginning."""
+    """At the first poll its header is missing or incomplete."""
     watched = Watch(run, lambda: None)
     with subprocess.Popen(SLEEPER) as process:
         path = run.boxes / f"node0.{process.pid}.blackbox"
@@ -128,7 +128,7 @@ def test_samples_are_bounded_and_descriptors_closed(run: Run) -> None:
 
 
 def test_run_is_kept_on_disk_now_and_then(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In case the launcher is killed: every 30 s, not at every look."""
+    """In case the launcher is killed: every 30 s, not at every poll."""
     saved: list[float] = []
     now = [100.0]
     monkeypatch.setattr(f"{process_monitor.__name__}.time.monotonic", lambda: now[0])

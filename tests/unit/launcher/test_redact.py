@@ -42,7 +42,7 @@ def test_bytes_that_are_no_text_come_through() -> None:
     "unit", [b"sk-", b"eyJ-", b"key=", b"://a:b", b"password ", b'"token":', b"bearer ", b"a://b@"]
 )
 def test_time_is_linear_in_the_length(unit: bytes) -> None:
-    """A command line has up to 2 MiB, and every process looks at its own: ten times as long takes no 40 times."""
+    """A command line has up to 2 MiB, and every process scans its own: ten times the length takes under 40 times."""
 
     def seconds(nbytes: int) -> float:
         text = unit * (nbytes // len(unit))

@@ -61,7 +61,7 @@ def test_command_word_tells_runs_apart(command: str, word: str) -> None:
 
 
 def test_command_word_is_safe_in_a_file_name() -> None:
-    """Whatever the script is called, the word holds no separator."""
+    """For any name of the script, the word has no separator."""
     assert paths.command_word(["python", "a b/ü c.py"]) == "c"
     assert paths.command_word(["x" * 100]) == "x" * 40
 
@@ -127,7 +127,7 @@ def test_directory_without_write_permission_is_refused(tmp_path: Path, monkeypat
 
 
 def test_full_disk_is_refused_before_the_job_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A black box that cannot be preallocated would be none."""
+    """A black box that cannot be preallocated is useless."""
     room = os.statvfs(tmp_path)
     full = os.statvfs_result((*room[:4], 0, *room[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: full)
@@ -138,7 +138,7 @@ def test_full_disk_is_refused_before_the_job_starts(tmp_path: Path, monkeypatch:
 def test_boxes_of_a_network_directory_are_written_locally_and_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On NFS the recordings take a detour over a local directory, and the user is told."""
+    """On NFS recordings are written to a local directory first, and a message reports it."""
     kinds = {str(tmp_path / "out"): "nfs4"}
     monkeypatch.setattr(run_directory, "file_system", lambda path: kinds.get(str(path), "ext4"))
     run = run_directory.create_run(["a"], tmp_path / "out")
@@ -152,7 +152,7 @@ def test_boxes_of_a_network_directory_are_written_locally_and_moved(
 
 
 def test_box_of_a_running_process_is_copied_and_kept(tmp_path: Path) -> None:
-    """A process that outlives the launcher goes on writing where it began."""
+    """A process that outlives the launcher continues to write to the same file."""
     (tmp_path / "local" / "boxes").mkdir(parents=True)
     (tmp_path / "out").mkdir()
     box = tmp_path / "local" / "boxes" / f"h.{os.getpid()}.blackbox"
@@ -181,7 +181,7 @@ def test_environment_puts_the_core_first_and_once(tmp_path: Path) -> None:
 @needs_core
 @pytest.mark.parametrize("runtime", ["libasan.so.8", "/usr/lib/clang/libclang_rt.asan-x86_64.so"])
 def test_environment_leaves_the_runtime_of_address_sanitizer_first(runtime: str, tmp_path: Path) -> None:
-    """It ends a process in which another library comes before it."""
+    """It aborts a process in which another library precedes it."""
     base = {"LD_PRELOAD": f"/lib/libother.so {runtime}"}
     made = run_directory.environment(run_directory.Run(tmp_path, tmp_path), "light", base)
     assert made["LD_PRELOAD"] == f"{runtime}:{run_directory.core_library()}:/lib/libother.so"
@@ -214,7 +214,7 @@ def test_level_comes_from_the_option_then_the_environment() -> None:
 
 
 def test_run_file_is_replaced_whole(tmp_path: Path) -> None:
-    """run.json holds what the launcher knows, 0600, and leaves nothing aside."""
+    """run.json has all that the launcher knows, mode 0600, and no temporary file remains."""
     run = run_directory.Run(tmp_path, tmp_path)
     record = run_directory.start_record(["python", "x.py"])
     run_directory.write_record(run, record)

@@ -1,4 +1,4 @@
-"""Whether a run moves: counters of recordings, compared from outside."""
+"""Progress of a run: counters of recordings, compared from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.synth import Box
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, to be moved by hand."""
+    """A clock that the test advances."""
     now = [0.0]
     monkeypatch.setattr(f"{stall_detector.__name__}.time.monotonic", lambda: now[0])
     return now
@@ -35,7 +35,7 @@ def set_header(path: Path, name: str, value: int) -> None:
 
 
 def test_still_counters_are_told_once(tmp_path: Path, clock: list[float]) -> None:
-    """And again after something moved."""
+    """And again after some progress."""
     path = working(tmp_path / "boxes")
     watched = StallDetector(tmp_path / "boxes", 10)
     told = []
@@ -59,7 +59,7 @@ def test_records_of_a_thread_are_movement(tmp_path: Path, clock: list[float]) ->
 
 
 def test_answer_to_attach_is_no_movement(tmp_path: Path) -> None:
-    """Else the report of a standstill would look like its end."""
+    """Otherwise the report of a hang would count as its end."""
     path = working(tmp_path / "boxes")
     first = stall_detector.counters(path)
     set_header(path, "live_reports", 9)
@@ -79,7 +79,7 @@ def test_start_of_a_job_needs_more_patience(tmp_path: Path, clock: list[float]) 
 
 
 def test_job_without_boxes_and_broken_ones_are_no_standstill(tmp_path: Path, clock: list[float]) -> None:
-    """Nothing raises; half a recording is not a beginning."""
+    """Nothing raises; an incomplete recording does not count as a start."""
     watched = StallDetector(tmp_path / "boxes", 1)
     clock[0] = 100
     assert not watched.stalled()

@@ -1,4 +1,4 @@
-"""The words of guard mode."""
+"""The settings of guard mode."""
 
 from __future__ import annotations
 

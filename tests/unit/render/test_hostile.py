@@ -1,4 +1,4 @@
-"""Whoever writes a job or a recording chooses names, messages and paths; no printer lets them steer a terminal."""
+"""The author of a job or a recording chooses names, messages and paths; no printer lets them control a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support import scenarios as s
 from tests.support.hostile import MARK, TEXT, assert_harmless, hostile_copy, hostile_part
 
 SCENARIOS = (s.use_after_free, s.detail, s.single, c.terminated, c.overflow, c.ended_by_name, c.heap_damage)
-ROW = 3  # labels and titles stand further left than this
+ROW = 3  # labels and titles are further left than this
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -57,7 +57,7 @@ def test_every_string_of_a_live_report_is_printed_harmlessly(seed: int) -> None:
 
 @pytest.mark.parametrize("build", SCENARIOS)
 def test_sentences_made_of_a_hostile_job_are_harmless(tmp_path: Path, build: Callable[[Path], Job]) -> None:
-    """What the rules put into summaries, evidence and advice; every string of the decoded job is an attack."""
+    """Summaries, evidence and advice of the rules; every string of the decoded job is an attack."""
     job = hostile_copy(build(tmp_path / "run"))
     report = build_report(job)
     assert MARK in str(report)
@@ -68,7 +68,7 @@ def test_sentences_made_of_a_hostile_job_are_harmless(tmp_path: Path, build: Cal
 
 @pytest.mark.parametrize("kind", [r.Report, WhereReport])
 def test_json_is_exact_and_ascii(kind: type) -> None:
-    """A terminal that shows it shows ASCII; whoever parses it gets what was there."""
+    """A terminal shows ASCII; a parser gets the recorded values."""
     report = hostile_part(kind, 3)
     text = render_json(report)
     assert re.fullmatch(r"[\n -~]*", text)
@@ -76,7 +76,7 @@ def test_json_is_exact_and_ascii(kind: type) -> None:
 
 
 def test_command_that_shows_more_is_one_word_for_a_shell() -> None:
-    """And leads to the directory itself, not to what is shown of it."""
+    """It leads to the directory itself, not to its escaped name."""
     report = r.Report(
         run=r.Run(directory="/tmp/a b\x1b[31m'\n; rm x"), verdict=r.Verdict(class_="unknown", summary="x")
     )

@@ -1,4 +1,4 @@
-"""The JSON report keeps the contract of docs/reference/report.md."""
+"""The JSON report follows the contract of docs/reference/report.md."""
 
 from __future__ import annotations
 

@@ -34,5 +34,5 @@ def test_colour_follows_option_terminal_and_environment(
 
 
 def test_width_of_a_file_is_fixed() -> None:
-    """A report in a file does not depend on the terminal it was made in."""
+    """A report in a file does not depend on the terminal in which it was created."""
     assert decide_style("auto", io.StringIO(), {"COLUMNS": "20"}).width == 100

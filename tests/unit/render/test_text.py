@@ -66,7 +66,7 @@ def killed(run: Path) -> Job:
 
 
 def other_thread(run: Path) -> Job:
-    """A native thread without Python state: the main thread's stack is shown, and said to be."""
+    """A native thread without Python state: the main thread's stack is shown, and labelled as such."""
     box = s.rank(0).thread(555, "pt_autograd_0", pthread=0x7000_0555)
     box.at(500).crash(
         addr=0x7F50_0000_0000,
@@ -94,7 +94,7 @@ def test_text_is_as_stored_and_fits_one_screen(run: Path, build: Callable[[Path]
 @pytest.mark.parametrize("build", [c.terminated, c.overflow, c.ended_by_name, c.heap_damage])
 @pytest.mark.parametrize("everything", [False, True], ids=["screen", "all"])
 def test_what_a_crash_leaves_behind_is_as_stored(run: Path, build: Callable[[Path], Job], everything: bool) -> None:
-    """Exceptions, last words, senders, pointers and other threads in brief; with --all in full, for 80 columns."""
+    """Exceptions, messages, senders, pointers and other threads in brief; with --all in full, for 80 columns."""
     report = build_report(build(run))
     text = render_text(report, Style(width=80 if everything else SCREEN_COLUMNS), everything=everything)
     if everything:
@@ -106,7 +106,7 @@ def test_what_a_crash_leaves_behind_is_as_stored(run: Path, build: Callable[[Pat
 
 
 def test_first_screen_names_three_storages_and_none_twice(run: Path) -> None:
-    """Registers that point into the storage of the fault say nothing new, nor does a second one into the same."""
+    """Registers that point into the storage of the fault are left out, as is a second one into the same storage."""
     box = s.rank(0)
     for number in range(5):
         box.alloc(c.WEIGHT + number * 8192, 4096)

@@ -1,4 +1,4 @@
-"""The JSON Schema of the report: reports of all kinds keep it, and what is no report does not.
+"""The JSON Schema of the report: reports of all kinds match it, and other JSON does not.
 
 The reports of `tests/support/deaths.py` and of the golden recordings are validated where they are made.
 """
@@ -50,7 +50,7 @@ def test_every_field_of_the_report_is_in_the_schema(seed: int) -> None:
     ],
 )
 def test_other_types_are_refused(change: dict[str, Any]) -> None:
-    """The schema says something."""
+    """The schema rejects something."""
     with pytest.raises(jsonschema.ValidationError):
         validate({**json.loads(render_json(Report())), **change})
 
@@ -61,5 +61,5 @@ def test_new_keys_are_allowed() -> None:
 
 
 def test_schema_is_up_to_date() -> None:
-    """`make lint` asks the same."""
+    """`make lint` checks the same."""
     subprocess.run([sys.executable, ROOT / "scripts/gen_schema.py", "--check"], check=True, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""A fault address that was computed from a wrong index, or reached by running on, is seen from where it began."""
+"""A fault address computed from a wrong index, or reached by running past the end, is traced to its start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILL = bytes.fromhex("f3aa")  # rep stosb byte ptr [rdi], al
 
 
 def place(run: Path, box: Box, addr: int, **crash: Any) -> Place:
-    """What an address was."""
+    """The analyzed address of the fault."""
     crash.setdefault("mappings", [HEAP])
     job = s.load(run, box.at(500).crash(addr=addr, native=s.NATIVE[:1], **crash))
     found = build_view(0, job.processes[0], RunClock(job)).place
@@ -35,7 +35,7 @@ def int64(*numbers: int) -> bytes:
 
 @needs_capstone
 def test_index_in_a_register_and_its_storage_are_found_behind_the_sum(tmp_path: Path) -> None:
-    """r10 + 4 * rcx, folded into rax: the sum is no address of x86-64, so the kernel hides it."""
+    """r10 + 4 * rcx, folded into rax: the sum is not canonical, so the kernel does not report it."""
     box, index = Box(pid=101).alloc(BASE, 4), -4702111234474983746
     addr = (BASE + 4 * index) % (1 << 64)
     registers = {"rdx": addr, "r10": BASE, "rcx": index % (1 << 64), "trapno": 13}
@@ -71,7 +71,7 @@ def test_pointer_of_another_object_is_no_sum(tmp_path: Path) -> None:
 
 @needs_capstone
 def test_difference_of_two_pointers_is_no_index(tmp_path: Path) -> None:
-    """Unscaled, it fits whatever the other pointer was: only an element of a tensor may be counted in bytes."""
+    """Unscaled, an index fits any other pointer: only an element of a tensor may be counted in bytes."""
     box, far = Box(pid=101).alloc(BASE, 4096), 0x4000_0000
     registers = {"rdx": BASE + far, "r13": BASE, "rcx": far}
     found = place(tmp_path, box, BASE + far, registers=registers, code_bytes=LOAD)
@@ -91,7 +91,7 @@ def test_two_storages_that_fit_decide_nothing(tmp_path: Path) -> None:
 
 @needs_capstone
 def test_write_that_ran_to_the_end_of_the_heap_is_seen_from_where_it_began(tmp_path: Path) -> None:
-    """std::fill with a negative count: the loop's other registers still point at the storage."""
+    """std::fill with a negative count: the loop's other registers still point to the storage."""
     box = Box(pid=101).alloc(BASE, 64).alloc(BASE + 512, 24)
     registers = {"rcx": HEAP[1], "r9": BASE, "rsi": BASE + 16, "r8": BASE + 512}
     found = place(tmp_path, box, HEAP[1], registers=registers, code_bytes=STORE, error_code=6)
@@ -102,7 +102,7 @@ def test_write_that_ran_to_the_end_of_the_heap_is_seen_from_where_it_began(tmp_p
 
 @needs_capstone
 def test_overrun_into_a_library_names_the_origin_and_not_the_victim(tmp_path: Path) -> None:
-    """memset() ran through everything that may be written, up to a library: rdx is where it had begun."""
+    """memset() wrote through all writable memory, up to a library: rdx is its first address."""
     library = (HEAP[1], HEAP[1] + 0x1000, "r--p", 0, "/usr/lib/libother.so")
     code = (HEAP[1] + 0x1000, HEAP[1] + 0x2000, "r-xp", 0x1000, "/usr/lib/libother.so")
     registers = {"rdi": HEAP[1], "rdx": BASE, "rcx": 0x1000}
@@ -134,7 +134,7 @@ def test_write_to_a_library_without_a_way_to_it_stays_one(tmp_path: Path) -> Non
 
 @needs_capstone
 def test_fault_in_the_middle_of_a_page_did_not_run_there(tmp_path: Path) -> None:
-    """Whoever runs on is refused at the first byte of a page."""
+    """An access that runs past the end faults at the first byte of a page."""
     box = Box(pid=101).alloc(BASE, 64)
     registers = {"rcx": HEAP[1] + 0x800, "r9": BASE}
     found = place(tmp_path, box, HEAP[1] + 0x800, registers=registers, code_bytes=STORE, error_code=6)

@@ -1,4 +1,4 @@
-"""What lay beside an address and before it, and which storage an access was meant for."""
+"""The storages near an address, the earlier ones at it, and the intended storage of an access."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_all_lives_of_an_address_are_told(tmp_path: Path) -> None:
 
 @needs_capstone
 def test_register_of_the_instruction_tells_which_storage_was_meant(tmp_path: Path) -> None:
-    """The address is far from it, and beside another one: what matters is the pointer that was indexed."""
+    """The address is far from it, and near another one: the pointer that was indexed decides."""
     box = Box(pid=101).alloc(BASE, 4096).alloc(BASE + (64 << 20) + 64, 4096).later(1)
     registers = {"rdi": BASE, "rcx": 16 << 20}
     found = fault(tmp_path, box, BASE + (64 << 20), registers=registers, code_bytes=INDEXED)
@@ -72,7 +72,7 @@ def test_register_of_the_instruction_tells_which_storage_was_meant(tmp_path: Pat
 
 @needs_capstone
 def test_overrun_into_freed_memory_is_no_use_after_free(tmp_path: Path) -> None:
-    """The pointer was alive; only the address fell into the hole behind."""
+    """The indexed storage is live; only the address is in the hole after it."""
     box = Box(pid=101).alloc(BASE, 4096).freed(BASE + 4096, 4096)
     registers = {"rdi": BASE, "rcx": 1040}
     found = fault(tmp_path, box, BASE + 4160, registers=registers, code_bytes=INDEXED)
@@ -81,7 +81,7 @@ def test_overrun_into_freed_memory_is_no_use_after_free(tmp_path: Path) -> None:
 
 @needs_capstone
 def test_two_pointers_into_storages_decide_nothing(tmp_path: Path) -> None:
-    """Then the nearest storage stays a guess."""
+    """Then the nearest storage is a guess."""
     box = Box(pid=101).alloc(BASE, 4096).alloc(0x1000_0000, 4096)
     registers = {"rdi": BASE - 0x4000_0000 + 4096, "rcx": 0x1000_0000}
     found = fault(tmp_path, box, BASE + 4096, registers=registers, code_bytes=INDEXED)
@@ -93,7 +93,7 @@ def test_two_pointers_into_storages_decide_nothing(tmp_path: Path) -> None:
 
 @needs_capstone
 def test_pointer_that_moved_on_is_told_as_such(tmp_path: Path) -> None:
-    """A loop that counts its pointer up has left the storage: the nearest one is a guess, and said to be."""
+    """A loop that increments its pointer has left the storage: the nearest one is reported as a guess."""
     found = fault(
         tmp_path, Box(pid=101).alloc(BASE, 4096), BASE + 4096, registers={"rax": BASE + 4096}, code_bytes=s.LOAD_FLOAT
     )

@@ -1,4 +1,4 @@
-"""Which part of the process an address lay in, storages aside."""
+"""The memory region of an address, apart from storages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_code_is_told_by_image_and_offset(tmp_path: Path) -> None:
 
 
 def test_gap_is_told_by_what_lies_around_it(tmp_path: Path) -> None:
-    """Behind the heap, before a file; what is farther than a TiB is no neighbour."""
+    """After the heap, before a file; what is farther than a TiB is not near."""
     found = region(tmp_path, 0x7F60_0001_0010)
     assert found is not None and found.kind == "unmapped"
     assert found.words == "not mapped: 16 bytes behind tokens.bin, 15.9 MiB before torch_77_1"
@@ -95,7 +95,7 @@ def test_without_a_memory_map_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_main_stack_ends_where_it_is_used(tmp_path: Path) -> None:
-    """Its bounds reach down to the limit; what is unmapped below the stack pointer is no stack."""
+    """Its bounds extend down to the limit; unmapped memory below the stack pointer is not part of the stack."""
     low = (STACK[0] - 0x80_0000, STACK[1])
     found = region(tmp_path, STACK[0] - 0x40_0000, stack=low, registers={"rsp": STACK[0] + 0x1000})
     assert found is not None and found.kind == "unmapped"

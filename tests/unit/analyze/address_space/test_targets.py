@@ -1,4 +1,4 @@
-"""What registers and words of the stack point at."""
+"""The targets of registers and of words of the stack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def says(run: Path, box: Box, registers: dict[str, int], **crash: Any) -> dict[s
 
 
 def test_storages_are_named_with_the_offset(tmp_path: Path) -> None:
-    """Live and freed, at the start, inside, and right behind the end; nothing of what lies near by chance."""
+    """Live and freed, at the start, inside, and right after the end; no storages that are near by chance."""
     box = Box(pid=101).alloc(BASE, 4096).later(1)
     box.module("model", [{"fqn": "layer.weight", "addr": BASE, "nbytes": 4096}])
     box.freed(BASE + 0x10000, 8192)
@@ -50,7 +50,7 @@ def test_storages_are_named_with_the_offset(tmp_path: Path) -> None:
 
 
 def test_register_with_the_fault_address_says_what_the_fault_says(tmp_path: Path) -> None:
-    """Also when that is only the nearest storage."""
+    """Also when it is only the nearest storage."""
     found = pointers(tmp_path, Box(pid=101).alloc(BASE, 4096), {"rax": BASE + 4100}, addr=BASE + 4100)
     assert found["rax"].says == "points 4 bytes past the end of a live storage of 4096 bytes"
     assert (found["rax"].kind, found["rax"].offset_bytes) == ("past-storage", 4100)
@@ -75,7 +75,7 @@ def test_other_memory_is_told_by_its_mapping(tmp_path: Path) -> None:
 
 
 def test_words_of_the_stack_are_named_by_their_offset(tmp_path: Path) -> None:
-    """From the stack pointer up, at most 16, only those that tell something."""
+    """From the stack pointer up, at most 16, only those with information."""
     words = [BASE + 8, SP, 7, *(BASE + 16 * n for n in range(30))]
     content = b"".join(word.to_bytes(8, "little") for word in [BASE, *words]) + b"\1\2\3"
     found = pointers(tmp_path, Box(pid=101).alloc(BASE, 4096), {}, memory=[("rsp", SP, SP - 8, content)])

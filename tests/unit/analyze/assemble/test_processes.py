@@ -1,4 +1,4 @@
-"""The report of one process: words of the program, how the address was formed, what repeats on the stack."""
+"""The report of one process: messages of the program, formation of the address, recursion on the stack."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(run: Path, box: Box, **crash: Any) -> r.ProcessReport:
     ids=["right before", "nine seconds before", "long before", "before another signal"],
 )
 def test_cpp_exception_belongs_to_the_abort_that_follows(ago_ms: int, signal: int, kept: bool, tmp_path: Path) -> None:
-    """An older one was of a thread that somebody let end otherwise."""
+    """An older one belongs to a thread whose termination a handler changed."""
     box = Box(pid=101).at(100).cpp_exception("std::bad_alloc", "std::bad_alloc").at(100 + ago_ms)
     found = report(tmp_path, box, **{**ABORT, "signal": signal}).exception
     assert (found is not None) == kept
@@ -43,7 +43,7 @@ def test_cpp_exception_belongs_to_the_abort_that_follows(ago_ms: int, signal: in
 
 
 def test_cpp_exception_of_the_crashed_thread_is_preferred(tmp_path: Path) -> None:
-    """Two threads call std::terminate(); the one that aborted is told. No type: nothing had been thrown."""
+    """Two threads call std::terminate(); the one that aborted is reported. No type: nothing was thrown."""
     box = Box(pid=101).cpp_exception("A", "a", tid=101).cpp_exception("B", "b", tid=102)
     found = report(tmp_path / "1", box, **ABORT).exception
     assert found is not None and found.type == "A"
@@ -74,7 +74,7 @@ def test_words_of_the_crash_reach_the_report(tmp_path: Path) -> None:
 
 
 def test_file_behind_the_fault_is_told_as_it_was(tmp_path: Path) -> None:
-    """Its size and the room on its file system at the crash, and where the mapping began."""
+    """Its size and the free space of its file system at the crash, and the start of the mapping."""
     maps = [(0x7F60_0000_0000, 0x7F60_0001_0000, "r--s", 0x2000, "/gone/tokens.bin")]
     found = report(
         tmp_path, Box(pid=101), signal=7, code=2, addr=0x7F60_0000_5000, mappings=maps, fault_file=(12288, 99, 1)
@@ -132,7 +132,7 @@ def test_flat_stacks_have_no_cycle(tmp_path: Path) -> None:
 
 
 def test_threads_that_crashed_as_well_and_refused_help_are_told(tmp_path: Path) -> None:
-    """With signal and address; what the helper met is a note."""
+    """With signal and address; the helper's error is a note."""
     found = report(tmp_path, Box(pid=101), also=[(102, 11, 1, 0x55, 0x66)], helper=(5, 1))
     assert [(a.tid, a.signal, a.code, a.addr) for a in found.also_crashed or []] == [
         (102, "SIGSEGV", "SEGV_MAPERR", "0x66")
@@ -158,7 +158,7 @@ SP = 0x7FFC_0000_1000
 def test_address_that_the_processor_hides_is_worked_out(
     code: str, registers: dict[str, int], word: int | None, expected: tuple[str | None, str], tmp_path: Path
 ) -> None:
-    """A general-protection fault tells no address: the target of the branch or the operand is wanted."""
+    """A general-protection fault has no address: the target of the branch or the operand is used."""
     memory = [] if word is None else [("rsp", SP, SP, word.to_bytes(8, "little"))]
     found = report(
         tmp_path, Box(pid=101), code=128, addr=0, error_code=0, code_bytes=bytes.fromhex(code), memory=memory,

@@ -89,7 +89,7 @@ def test_python_stack_is_joined_by_pthread(tmp_path: Path) -> None:
 
 
 def test_python_stack_of_the_crashed_thread_is_not_told_twice(tmp_path: Path) -> None:
-    """Whether the handler matched it or only its pthread did."""
+    """Matched by the handler, or by pthread only."""
     for matched in (True, False):
         run = tmp_path / str(matched)
         found = threads(run, Box(pid=101), python=[("f", "f.py", 3)], python_matched=matched, threads=[OtherThread(9)])
@@ -97,7 +97,7 @@ def test_python_stack_of_the_crashed_thread_is_not_told_twice(tmp_path: Path) ->
 
 
 def test_threads_that_only_recorded_are_listed_unless_all_are_known(tmp_path: Path) -> None:
-    """A complete list from the helper proves that a thread has ended, even when nobody noticed."""
+    """A complete list from the helper proves that a thread has ended, even without a record of its end."""
     for total, expected in ((1, [101, 601]), (2, [101, 601, 555])):
         box = Box(pid=101).thread(555, "gone").mark("x", tid=555)
         found = threads(tmp_path / str(total), box, threads=[OtherThread(601)], threads_how=1, threads_total=total)
@@ -105,7 +105,7 @@ def test_threads_that_only_recorded_are_listed_unless_all_are_known(tmp_path: Pa
 
 
 def test_gap_of_a_deep_stack_is_told(tmp_path: Path) -> None:
-    """How many frames are missing, and before which."""
+    """The number of missing frames, and their position."""
     deep = OtherThread(601, native=[(s.VICTIM, 0x10 + n) for n in range(64)], total=1000)
     found = threads(tmp_path, Box(pid=101), threads=[deep])[1]
     assert (len(found.native_stack or []), found.frames_left_out, found.frames_after_gap) == (64, 936, 16)

@@ -1,4 +1,4 @@
-"""Collectives of many ranks: what is compared, what is kept, what is never concluded."""
+"""Matching of collectives across ranks: comparison, retention, and what is not concluded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANKS, CALLS = 1024, 1000
 
 @pytest.mark.slow
 def test_1024_ranks_with_1000_collectives_merge_in_seconds(run: Path) -> None:
-    """Only fingerprints are compared, and a number on which all agree is forgotten."""
+    """Only fingerprints are compared, and a number on which all ranks agree is dropped."""
     job = Ranks(1)
     job.everybody(call())
     (process,) = job.job(run).ranks
@@ -52,7 +52,7 @@ def test_what_the_ring_forgot_is_not_absent(run: Path) -> None:
 
 
 def test_first_mismatch_ends_the_comparison(run: Path) -> None:
-    """After ranks went apart, nothing is said to be missing."""
+    """After ranks diverge, no collective is reported as missing."""
     job = Ranks(3)
     for rank in (0, 2):
         job.calls(rank, call(), call(state="failed"), call(state="failed"))
@@ -72,7 +72,7 @@ def test_no_majority_names_nobody(run: Path) -> None:
 
 
 def test_groups_of_one_name_with_other_members_are_not_mixed(run: Path) -> None:
-    """c10d counts names in each process: disjoint groups may share one."""
+    """c10d numbers names per process: disjoint groups may share one."""
     job = Ranks(4)
     job.group("1", [0, 1], only=[0, 1])
     job.group("1", [2, 3], only=[2, 3])
@@ -96,7 +96,7 @@ def waiting_in_two_groups(run: Path, first: list[int], second: list[int]) -> Wai
 
 
 def test_waiters_are_followed_to_the_sink(run: Path) -> None:
-    """Rank 0 waits for 1, rank 1 for 2 in another group, and rank 2 for nobody."""
+    """Rank 0 waits for 1, rank 1 for 2 in another group, and rank 2 for none."""
     waiting = waiting_in_two_groups(run, [0, 1], [1, 2])
     assert (waiting.sinks, waiting.cycles) == ((2,), ())
     assert [wait.targets for wait in waiting.chain(0)] == [(1,), (2,)]

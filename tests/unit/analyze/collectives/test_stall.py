@@ -1,4 +1,4 @@
-"""Who waits for whom, from the recordings of a running job."""
+"""The wait graph, from the recordings of a running job."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rank_that_has_not_come_is_named(ranks: list[Process]) -> None:
 
 
 def test_rank_that_ended_is_told_from_one_that_is_late(ranks: list[Process]) -> None:
-    """The dead cannot come."""
+    """A dead rank cannot enter."""
     dead = calling(ranks[2], call(3, state="completed"), status="signaled")
     wait = only([calling(ranks[0], call(4)), calling(ranks[1]), dead])
     assert (wait.not_arrived, wait.ended) == ([1], [2])
@@ -65,13 +65,13 @@ def test_rank_that_ended_is_told_from_one_that_is_late(ranks: list[Process]) -> 
 
 
 def test_rank_without_a_box_has_ended_or_never_began(ranks: list[Process]) -> None:
-    """The group says who belongs to it."""
+    """By the group's members."""
     wait = only([calling(ranks[0], call(1)), calling(ranks[1], call(1))])
     assert wait.ended == [2]
 
 
 def test_all_have_come_and_it_still_stands(ranks: list[Process]) -> None:
-    """Then nobody is missing."""
+    """Then no rank is missing."""
     wait = only([calling(rank, call(4)) for rank in ranks])
     assert (wait.not_arrived, wait.ended, wait.disagree) == ([], [], None)
     assert wait.says.endswith("every rank has entered it.")

@@ -1,4 +1,4 @@
-"""Who died first, and why the others followed."""
+"""The first death, and the reasons of its consequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def judged(report: Report) -> dict[int | None, tuple[bool | None, str | None]]:
 
 
 def test_lost_connection_is_a_consequence(run: Path) -> None:
-    """The demo: rank 1 first, rank 0 and the agent followed."""
+    """The demo: rank 1 first, rank 0 and the agent as consequences."""
     report = build_report(s.use_after_free(run))
     assert judged(report) == {1: (True, "first"), 0: (False, "lost the connection to rank 1")}
     agent = next(item for item in report.processes or [] if item.role == "launcher")
@@ -57,7 +57,7 @@ def test_sigterm_from_the_agent_is_a_consequence(run: Path) -> None:
 
 
 def test_sigterm_alone_came_from_outside(run: Path) -> None:
-    """Nobody else died: somebody ended the job."""
+    """No other process died: the job was ended from outside."""
     report = build_report(s.load(run, s.agent((102, {"signal": 15})), s.rank(1).at(500)))
     assert judged(report)[1][0] is True
     assert report.verdict is not None and report.verdict.class_ == "external-kill"
@@ -81,7 +81,7 @@ def test_overlapping_deaths_stay_undecided(run: Path) -> None:
 
 
 def test_later_fault_elsewhere_is_not_judged(run: Path) -> None:
-    """A different fault, later: it may be a consequence, which is said."""
+    """A different fault, later: reported as a possible consequence."""
     first = s.rank(0).at(500).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
     later = s.rank(1).at(700).crash(addr=0, python=s.BACKWARD[-1:], native=[(s.TORCH_CPU, 0x2200)])
     report = build_report(s.load(run, s.agent((101, {"signal": 11}), (102, {"signal": 11})), first, later))
@@ -114,14 +114,14 @@ def test_other_hosts_are_compared_with_an_error_bar(run: Path) -> None:
     ("code", "sender", "nature"), [(0, 0, "sent"), (0, 7, "sent"), (-6, 0, "abort"), (0, 101, "abort")]
 )
 def test_signal_from_another_pid_namespace_is_sent(code: int, sender: int, nature: str, run: Path) -> None:
-    """Its sender has no number here: SI_USER and pid 0."""
+    """Its sender has no pid here: SI_USER and pid 0."""
     job = s.load(run, Box(pid=101, ppid=99).at(500).crash(signal=6, code=code, sender_pid=sender))
     clock = RunClock(job)
     (death,) = find_deaths([build_view(0, job.processes[0], clock)])
     assert death.nature == nature
 
 
-# Who left first
+# The first rank to leave
 
 NEVER_CAME = "never entered all_reduce 2 of group 0, in which ranks 0 and 2 waited"
 
@@ -140,7 +140,7 @@ CLOSED = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed
 
 
 def waits(box: Box, at: float, number: int = 2, message: str = CLOSED) -> Box:
-    """A rank that came to a collective and failed in it."""
+    """A rank that entered a collective and failed in it."""
     box.at(at - 200).collective(
         "gloo:all_reduce", sequence_nr=number, state="failed", group=box.group_seen("0", size=3)
     )
@@ -148,7 +148,7 @@ def waits(box: Box, at: float, number: int = 2, message: str = CLOSED) -> Box:
 
 
 def by_deaths_alone(job: Job) -> dict[int | None, tuple[bool | None, str | None]]:
-    """Before the rules about collectives have their say."""
+    """Before the rules about collectives run."""
     clock = RunClock(job)
     views = [build_view(index, process, clock) for index, process in enumerate(job.processes)]
     return {death.view.process.rank: (death.primary, death.why) for death in find_deaths(views)}
@@ -182,7 +182,7 @@ def test_who_left_without_an_exception_is_first_though_it_ended_last(run: Path) 
 
 
 def test_rank_that_returned_early_is_what_the_others_died_of(run: Path) -> None:
-    """It ended with status 0, so it is no failure of its own; without it nobody knows why the others failed."""
+    """It ended with status 0, so it did not fail; without it the cause of the other failures is unknown."""
     a, b, c = trio()
     ends = [(102, {"exit_code": 0}), (101, {"exit_code": 1}), (103, {"exit_code": 1})]
     job = s.load(run, s.agent(*ends), waits(a, 620), b.at(400).exit(0), waits(c, 640))
@@ -193,7 +193,7 @@ def test_rank_that_returned_early_is_what_the_others_died_of(run: Path) -> None:
 
 
 def test_reason_of_a_failed_collective_is_first_though_its_thread_was_woken_last(run: Path) -> None:
-    """gloo closes the connections of rank 1 before rank 1's main thread hears of it; rank 0 raised 5 ms earlier."""
+    """gloo closes rank 1's connections before rank 1's main thread gets the error; rank 0 raised 5 ms earlier."""
     a, b, _ = trio()
     report = build_report(s.load(run, waits(a, 620), waits(b, 625, message="writev [127.0.0.1]:44712: Bad address")))
     assert of_rank(report, 1)[0] is True
@@ -208,7 +208,7 @@ def test_later_exception_outside_the_failed_collective_is_no_reason(run: Path) -
 
 
 def test_slow_rank_is_not_blamed_for_the_fault_of_another(run: Path) -> None:
-    """Look-alike: rank 1 never came either, but rank 2 faulted, and the agent then ended rank 1."""
+    """Look-alike: rank 1 never entered either, but rank 2 faulted, and the agent then ended rank 1."""
     a, b, c = trio()
     c.at(500).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
     ends = [(103, {"signal": 11}), (101, {"exit_code": 1}), (102, {"signal": 15})]
@@ -218,7 +218,7 @@ def test_slow_rank_is_not_blamed_for_the_fault_of_another(run: Path) -> None:
 
 
 def test_sigterm_from_outside_is_first_when_the_launcher_saw_it_with_the_first_failure(run: Path) -> None:
-    """The launcher ends its workers after it has seen a failure, not in the same look."""
+    """The launcher ends its workers after it has detected a failure, not in the same poll."""
     a, b, c = trio()
     b.at(450).collective("gloo:all_reduce", sequence_nr=2, group=b.group_seen("0", size=3))
     ends = [(102, {"signal": 15}), (101, {"exit_code": 1}), (103, {"exit_code": 1})]
@@ -229,7 +229,7 @@ def test_sigterm_from_outside_is_first_when_the_launcher_saw_it_with_the_first_f
 
 @pytest.mark.parametrize(("killed_at", "follows"), [(31_000, True), (2_000, False)])
 def test_sigkill_is_the_launchers_only_after_its_grace(killed_at: float, follows: bool, run: Path) -> None:
-    """torchrun waits 30 s between SIGTERM and SIGKILL; a SIGKILL soon after another death is somebody else's."""
+    """torchrun waits 30 s between SIGTERM and SIGKILL; a SIGKILL soon after another death has another sender."""
     first = s.rank(0).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
     agent = s.agent((101, {"exit_code": 1}), at=600, code=0).at(killed_at).wait(102, signal=9)
     agent.exception("torch.distributed.elastic.multiprocessing.errors.ChildFailedError", "FAILED").exit(1)
@@ -259,7 +259,7 @@ def test_fault_while_leaving_after_another_death_is_cleanup(run: Path) -> None:
 
 
 def test_spawning_parent_and_rank_with_a_worker_pass_the_death_on(run: Path) -> None:
-    """mp.spawn raises ProcessRaisedException; a DataLoader tells which of its workers died."""
+    """mp.spawn raises ProcessRaisedException; a DataLoader names the worker that died."""
     worker = Box(pid=150, ppid=101).at(500).crash(addr=0, native=s.NATIVE[:1])
     lost = s.rank(0).at(600).wait(150, signal=11)
     lost.exception("RuntimeError", "DataLoader worker (pid(s) 150) exited unexpectedly").exit(1)

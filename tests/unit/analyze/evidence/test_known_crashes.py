@@ -1,4 +1,4 @@
-"""Each known crash is recognised by all of its facts together, and nothing else is named as one."""
+"""Each known crash is recognised by all of its facts together, and no other crash is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_there_are_enough_entries() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=_id)
 def test_entry_is_whole(entry: Entry) -> None:
-    """Named as its file, with a source, an end to its sentences, and facts that say more than a signal."""
+    """Named as its file, with a source, complete sentences, and facts more specific than a signal."""
     assert (FOLDER / f"{entry.id}.toml").exists()
     assert entry.sources and entry.classes and entry.advice.endswith(".")
     assert not entry.says.endswith(".") and not entry.what.endswith(".")
@@ -57,7 +57,7 @@ def test_entry_is_whole(entry: Entry) -> None:
 
 
 def test_key_that_no_entry_has_is_refused(tmp_path: Path) -> None:
-    """A misspelt fact would be one that nobody asks for."""
+    """A misspelt fact would never be checked."""
     path = tmp_path / "wrong.toml"
     text = (FOLDER / "fork-after-cuda.toml").read_text(encoding="utf-8")
     path.write_text(text + "\n[facts.expection]\nmessage = 'x'\n", encoding="utf-8")
@@ -88,7 +88,7 @@ def test_report_says_what_is_known_and_what_to_do(entry: Entry, run: Path) -> No
 
 @pytest.mark.parametrize(("entry", "part"), FACTS, ids=_id)
 def test_without_one_fact_it_is_not_that_crash(entry: Entry, part: Part, run: Path) -> None:
-    """Each fact counts."""
+    """Each fact is required."""
     known = known_crash(view_of(process_with(entry, run, without=part)))
     assert known is None or known.id != entry.id
 
@@ -122,7 +122,7 @@ def test_message_without_the_words_that_count_is_not_that_crash(entry: Entry, ru
 
 @pytest.mark.parametrize("entry", RAISED, ids=_id)
 def test_exception_that_was_survived_is_nothing_known(entry: Entry, run: Path) -> None:
-    """The process went on and exited normally."""
+    """The process continued and exited normally."""
     box = Box(pid=101, ppid=99).at(500).exception("RuntimeError", entry.example.message or "").at(900).exit(0)
     assert named(s.load(run, box)) == []
 
@@ -176,7 +176,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("text", MESSAGES)
 def test_message_that_looks_alike_is_nothing_known(text: str, run: Path) -> None:
-    """Neighbours of the messages that are known, from the same libraries."""
+    """Similar messages from the same libraries."""
     assert named(s.load(run, Box(pid=101, ppid=99).at(500).exception("RuntimeError", text).exit(1))) == []
 
 
@@ -213,7 +213,7 @@ ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name[:-7])
 def test_recording_of_another_crash_is_nothing_known(archive: Path, tmp_path: Path) -> None:
-    """Real recordings of crashes that were made here."""
+    """Real recordings of crashes of our test programs."""
     assert named(load_job(unpacked(archive, tmp_path))) == []
 
 

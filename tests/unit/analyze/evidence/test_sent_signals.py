@@ -1,4 +1,4 @@
-"""Who sent the signal that ended a process, from the process's own record."""
+"""The sender of the signal that ended a process, from the process's own record."""
 
 from __future__ import annotations
 

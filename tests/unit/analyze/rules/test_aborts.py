@@ -34,7 +34,7 @@ READ = (s.TORCH_CPU, "gloo::transport::tcp::Pair::read()")
 
 
 def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
-    """What the terminate handler noted right before."""
+    """The terminate handler's note from right before."""
     noted = CppException(tid=101, type="gloo::EnforceNotMet", what="op.preamble.length <= op.nbytes. 40 vs 24")
     report = died(run, **ABORT, stack_of=[*TERMINATE, READ], cpp_exceptions=[noted])
     assert verdict(report) == ("abort", "certain")
@@ -48,14 +48,14 @@ def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
 
 @pytest.mark.parametrize("what, quoted", [("bad size: 40", True), ("x" * 300, False), ("two\nlines", False)])
 def test_text_shows_the_exception_where_the_headline_has_not_all_of_it(run: Path, what: str, quoted: bool) -> None:
-    """Whether it has is a fact of the headline; nobody compares sentences."""
+    """By a fact of the headline; no sentences are compared."""
     noted = CppException(tid=101, type="gloo::EnforceNotMet", what=what)
     report = died(run, **ABORT, stack_of=[*TERMINATE, READ], cpp_exceptions=[noted])
     assert ("\nerror " not in render_text(report)) == quoted
 
 
 def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
-    """Without torch nobody notes it: said to be missing."""
+    """Without torch it is not recorded, and reported as missing."""
     report = died(run, **ABORT, stack_of=[*TERMINATE, (STDCPP, "__cxa_throw"), READ])
     found = finding(report, "abort")
     assert found is not None and found.missing == ["what() of the exception"]
@@ -72,7 +72,7 @@ def test_exception_of_another_thread_is_not_this_one_s(run: Path) -> None:
 
 
 def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
-    """glibc's own words."""
+    """glibc's message."""
     text = "python: csrc/reshape.cpp:41: void reshape(const Shape&): Assertion `n > 0' failed.\n"
     report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "reshape")])
     assert summary(report) == (
@@ -90,7 +90,7 @@ def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
     ],
 )
 def test_texts_of_the_c_library_are_explained(run: Path, text: str, words: str) -> None:
-    """-fstack-protector, _FORTIFY_SOURCE, and what nobody knows."""
+    """-fstack-protector, _FORTIFY_SOURCE, and an unknown message."""
     report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (s.VICTIM, "f")])
     assert verdict(report) == ("abort", "certain")
     assert words in summary(report)
@@ -122,7 +122,7 @@ def test_terminate_without_an_exception_is_explained(run: Path) -> None:
     ],
 )
 def test_function_below_terminate_tells_more_than_terminate(run: Path, function: str, words: str) -> None:
-    """Without a note of the terminate handler the stack tells."""
+    """By the stack, without a note of the terminate handler."""
     report = died(run, **ABORT, stack_of=[*TERMINATE, (s.VICTIM, function), (s.VICTIM, "Pool::run()")])
     assert words in summary(report)
     found = finding(report, "abort")
@@ -141,7 +141,7 @@ SHUTDOWN: Frames = [
 
 
 def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> None:
-    """pytorch/pytorch#190489: a thread of gloo's wants the GIL of an interpreter that is going away."""
+    """pytorch/pytorch#190489: one of gloo's threads takes the GIL while the interpreter shuts down."""
     rank = Box(pid=101, ppid=99, rank=0)
     report = died(run, box=rank, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert verdict(report) == ("abort", "certain")
@@ -161,7 +161,7 @@ def test_abort_at_shutdown_is_not_blamed_on_a_process_group_that_never_was(run: 
 
 
 def test_python_thread_inside_torch_at_shutdown_is_to_be_joined(run: Path) -> None:
-    """pytorch/pytorch#38228: a daemon thread comes back from C++ and is ended there."""
+    """pytorch/pytorch#38228: a daemon thread returns from C++ and is ended there."""
     stack = [
         *SHUTDOWN[:-1],
         (TORCH_PYTHON, "THPEngine_run_backward(_object*, _object*, _object*)"),
@@ -185,7 +185,7 @@ def test_unwinding_that_was_swallowed_is_not_std_terminate(run: Path) -> None:
 
 
 def test_thread_that_ends_itself_outside_of_torch_is_not_that_crash(run: Path) -> None:
-    """pthread_exit() inside a noexcept function of somebody else's."""
+    """pthread_exit() inside another library's noexcept function."""
     stack = [*TERMINATE, ("/lib/libgcc_s.so.1", "_Unwind_ForcedUnwind"), (LIBC_SO, "pthread_exit"), (s.VICTIM, "stop")]
     report = died(run, **ABORT, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert "190489" not in evidence(report)
@@ -236,12 +236,12 @@ def test_each_text_about_the_heap_is_explained(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["*** stack smashing detected ***: terminated", "model.c:3: f: Assertion `x' failed."])
 def test_texts_about_something_else_are_not_about_the_heap(text: str) -> None:
-    """They are abort's."""
+    """They belong to the rule abort."""
     assert explain_text(text) is None
 
 
 def test_heap_corruption_is_certain_by_the_text(run: Path) -> None:
-    """The text, its meaning, who noticed, and what to run next."""
+    """The text, its meaning, the function that detected it, and the next command."""
     stack = [*RAISED, (LIBC_SO, "__libc_message"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "_int_free"),
              (LIBC_SO, "cfree"), (s.VICTIM, "Pool::release(void*)")]  # fmt: skip
     report = died(run, **ABORT, abort_text="free(): double free detected in tcache 2\n", stack_of=stack)
@@ -272,7 +272,7 @@ def test_fault_inside_another_allocator_counts_as_well(run: Path) -> None:
 
 
 def test_fault_in_memcpy_is_no_heap_corruption(run: Path) -> None:
-    """The C library also touches what it is given."""
+    """The C library also accesses the caller's pointers."""
     report = died(
         run, addr=0x6_0000_0008, code=1, stack_of=[(LIBC_SO, "__memmove_avx_unaligned_erms"), (s.VICTIM, "f")]
     )
@@ -281,13 +281,13 @@ def test_fault_in_memcpy_is_no_heap_corruption(run: Path) -> None:
 
 
 def test_function_called_free_in_a_library_is_not_the_allocator(run: Path) -> None:
-    """Libraries have functions of that name of their own."""
+    """Libraries have their own functions of that name."""
     report = died(run, addr=0x6_0000_0008, code=1, stack_of=[(s.VICTIM, "free"), (s.VICTIM, "f")])
     assert finding(report, "heap-corruption") is None
 
 
 def test_heap_corruption_of_ranks_is_one_finding(run: Path) -> None:
-    """Without a text the function that complains is enough, but not certain."""
+    """Without a text the reporting function suffices, but is not certain."""
     boxes = [s.rank(number).at(500 + number) for number in (0, 1)]
     for box in boxes:
         box.crash(signal=6, code=-6, sender_pid=box.pid, native=[(s.LIBC, 0x3400), (s.LIBC, 0x5600)])
@@ -297,7 +297,7 @@ def test_heap_corruption_of_ranks_is_one_finding(run: Path) -> None:
 
 
 def test_abort_with_a_python_exception_before_stays_the_exception(run: Path) -> None:
-    """Tearing down may find anything; what began the end is the exception."""
+    """Errors during shutdown are consequences; the exception is the cause."""
     box = Box(pid=101, ppid=99).exception("ValueError", "bad", [("main", s.SCRIPT, 3)])
     report = died(run, box=box, **ABORT, abort_text="free(): invalid pointer\n", stack_of=RAISED)
     assert verdict(report) == ("python-exception", "certain")

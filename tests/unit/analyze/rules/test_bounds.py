@@ -1,4 +1,4 @@
-"""Out of bounds, told from the registers that formed the address."""
+"""Out of bounds, from the registers that formed the address."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_negative_index_into_a_small_storage_is_no_32_bit_one(tmp_path: Path) ->
 
 
 def test_index_of_single_bytes_is_only_likely(tmp_path: Path) -> None:
-    """It may be the difference of two pointers; the report says what would prove it."""
+    """It may be the difference of two pointers; the report names what would prove it."""
     report = judged(tmp_path, Box(pid=101).alloc(BASE, 4096), BY_ONE, 1 << 26)
     assert told(report)[:2] == ("out-of-bounds", "likely")
     assert any("not the distance to another object" in item for item in (report.findings or [])[0].missing or [])
@@ -73,7 +73,7 @@ def test_difference_to_a_freed_storage_stays_a_use_after_free(tmp_path: Path) ->
 
 @pytest.mark.parametrize("freed", [False, True])
 def test_neighbour_that_was_hit_is_named(tmp_path: Path, freed: bool) -> None:
-    """What lay where the access went, and what lies behind it."""
+    """The storage at the address, and what follows it."""
     box = Box(pid=101).alloc(BASE, 4096).alloc(BASE + 12288, 64).later(1)
     box.module("model", [{"fqn": "b", "role": "buffer", "addr": BASE + 12288, "nbytes": 64}])
     if freed:

@@ -1,4 +1,4 @@
-"""Rules judge first and find the words afterwards: `check` never needs `describe`, which changes nothing."""
+"""Rules judge first and describe afterwards: `check` never needs `describe`, which changes no judgement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
 
 def judged(concluded: Concluded) -> list[tuple[str, str, str, list[int]]]:
-    """The judgements as plain data, in their order."""
+    """The judgements as plain data, in order."""
     return [
         (rule.id, item.verdict_class, item.confidence, [view.index for view in item.views])
         for rule, item in concluded.conclusions
@@ -29,7 +29,7 @@ def judged(concluded: Concluded) -> list[tuple[str, str, str, list[int]]]:
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name[:-7])
 def test_rules_judge_without_any_words(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found, how sure it is and what comes first is the same when no rule can describe anything."""
+    """Findings, confidences and their order are the same when no rule can describe anything."""
 
     def wordless(*_: object) -> NoReturn:
         raise AssertionError("a rule was asked for words while rules were judging")

@@ -51,7 +51,7 @@ def test_one_openmp_runtime_is_no_finding(run: Path) -> None:
 
 
 def test_circumstance_does_not_explain_an_unknown_death(run: Path) -> None:
-    """The last rule still speaks, and makes the verdict."""
+    """The last rule still fires, and is the verdict."""
     mapping = (WILD & ~4095, (WILD & ~4095) + 4096, "---p", 0, "")
     report = crashed(run, GOMP, IOMP, code=2, mappings=[PROGRAM, mapping])
     assert verdict(report) == ("unknown", "unknown")

@@ -98,7 +98,7 @@ def test_two_ranks_disagree_and_nobody_is_guilty(run: Path) -> None:
 
 
 def test_aborted_receiver_is_not_guilty(run: Path) -> None:
-    """gloo aborts who receives the larger message; the vote names who sent it."""
+    """gloo aborts the receiver of the larger message; the majority identifies the sender."""
     job = Ranks(3)
     job.everybody(DONE)
     job.calls(0, call("allreduce_", 10, state="started"), first=2)
@@ -135,7 +135,7 @@ def test_uneven_sizes_that_are_legal_do_not_fire(run: Path, calls: list[object])
 
 
 def test_own_fault_beside_a_mismatch_stays_the_verdict(run: Path) -> None:
-    """A rank that faults by itself is the cause; the silent disagreement is told beside it."""
+    """A rank that faults by itself is the cause; the silent disagreement is a second finding."""
     job = Ranks(3)
     for rank in range(3):
         job.calls(rank, DONE, call(dtype="Int") if rank == 2 else DONE)
@@ -167,7 +167,7 @@ def test_rank_whose_collective_failed_is_not_absent_from_the_next(run: Path) -> 
 
 
 def late(ranks: int = 3, *, boxes: bool = True) -> Ranks:
-    """Rank 1 never comes to the second all-reduce; the others time out; the agent ends rank 1."""
+    """Rank 1 never enters the second all-reduce; the others time out; the agent ends rank 1."""
     job = Ranks(ranks)
     job.everybody(DONE)
     for rank in range(ranks):
@@ -189,7 +189,7 @@ def test_late_rank_is_the_verdict(run: Path) -> None:
 
 
 def test_rank_without_a_box_is_unknown_not_late(run: Path) -> None:
-    """Missing data is no absence."""
+    """Missing data does not prove absence."""
     report = build_report(late().job(run, without=[1]))
     assert verdict(report)[0] != "missing-rank"
     (group,) = (report.collectives.groups if report.collectives else None) or []
@@ -264,7 +264,7 @@ def test_chain_over_two_groups_blames_its_end(run: Path) -> None:
 
 
 def test_one_wait_is_no_chain(run: Path) -> None:
-    """The missing rank says it all."""
+    """The finding about the missing rank covers it."""
     assert finding(build_report(late().job(run)), "collective-wait") is None
 
 
@@ -338,7 +338,7 @@ def test_different_groups_of_the_same_list_are_fine(run: Path) -> None:
 
 
 def test_watchdog_is_a_follower(run: Path) -> None:
-    """NCCL's watchdog aborts who waited; rank 1 is the one that did not come."""
+    """NCCL's watchdog aborts the rank that waited; rank 1 is the one that did not enter."""
     job = Ranks(3)
     job.everybody(DONE)
     for rank in (0, 2):
@@ -365,7 +365,7 @@ def test_abort_of_its_own_is_no_watchdog(run: Path) -> None:
 
 
 def test_lost_connections_accompany_the_verdict(run: Path) -> None:
-    """Who timed out noticed a silent peer."""
+    """A time-out means a silent peer."""
     found = finding(build_report(late().job(run)), "connection-lost")
     assert found is not None and found.ranks == [0, 2]
     assert found.summary == "Ranks 0 and 2 noticed that a peer was silent (timed out): consequences."

@@ -92,7 +92,7 @@ def test_memory_of_a_device_is_no_use_after_free(run: Path) -> None:
 
 
 def test_cuda_error_says_that_the_line_need_not_be_the_cause(run: Path) -> None:
-    """An illegal access is sticky, and told by a later call."""
+    """An illegal access is sticky, and returned by a later call."""
     report = raised(run, Box(pid=101, ppid=99), ILLEGAL)
     assert verdict(report) == ("cuda-error", "certain")
     assert "ended with a CUDA error: an illegal memory access was encountered at train.py:40 in step" in summary(report)
@@ -126,7 +126,7 @@ def test_cuda_error_says_which_stream_was_filled_last(run: Path, handle: int, wo
 
 
 def test_cuda_error_that_is_not_sticky_is_told_by_its_own_line(run: Path) -> None:
-    """A refused call left the device well."""
+    """A refused call does not affect the device."""
     report = raised(run, Box(pid=101, ppid=99), "CUDA error: invalid device ordinal")
     assert verdict(report) == ("cuda-error", "certain")
     assert "need not" not in evidence(report)
@@ -149,7 +149,7 @@ def oom_entry(box: Box, wanted: int, *users: tuple[tuple[int, int], int, int]) -
 
 
 def test_out_of_memory_names_the_places_that_hold_the_most(run: Path) -> None:
-    """The allocator's picture of the moment."""
+    """The allocator's state at that moment."""
     box = Box(pid=101, ppid=99)
     keep, small = box.code("keep", s.SCRIPT, 8), box.code("small", s.SCRIPT, 9)
     oom_entry(box, 512 * MIB, (keep, 7000 * MIB, 20), (small, 900 * MIB, 3))
@@ -161,7 +161,7 @@ def test_out_of_memory_names_the_places_that_hold_the_most(run: Path) -> None:
 
 
 def test_out_of_memory_tells_fragmentation(run: Path) -> None:
-    """Half of what torch has lies in no tensor."""
+    """Half of torch's memory is in no tensor."""
     box = Box(pid=101, ppid=99)
     oom_entry(box, 512 * MIB, (box.code("keep", s.SCRIPT, 8), 4000 * MIB, 20))
     report = raised(run, box, "CUDA out of memory. Tried to allocate 512.00 MiB.", "torch.OutOfMemoryError")
@@ -206,7 +206,7 @@ def test_graph_input_freed_accompanies_the_error(run: Path, taken: bool) -> None
 
 
 def test_graph_input_freed_does_not_fire_without_a_replay(run: Path) -> None:
-    """Freed after the last replay: nobody reads it any more."""
+    """Freed after the last replay: it is no longer read."""
     report = raised(run, with_graph(broken=0), ILLEGAL)
     assert finding(report, "cuda-graph-input-freed") is None
 
@@ -232,7 +232,7 @@ MMU = (
 
 
 def test_an_xid_of_the_process_maps_its_address_to_the_block(run: Path) -> None:
-    """Xid 31 tells the page of the access."""
+    """Xid 31 has the page of the access."""
     report = with_log(run, with_block(), MMU.format(101, "7f60_00001000", "WRITE"))
     told = evidence(report)
     assert "Xid 31 of this process on GPU 0000:41:00: a kernel used an address that is not mapped" in told
@@ -253,7 +253,7 @@ def test_an_xid_of_another_process_is_not_told(run: Path) -> None:
 
 
 def test_in_a_container_only_the_time_of_an_xid_matches(run: Path) -> None:
-    """The log has pids of the host: 101 there is somebody else."""
+    """The log has pids of the host: 101 there is another process."""
     report = with_log(run, with_block(), MMU.format(101, "7f60_00001000", "WRITE"), first_pid_namespace=False)
     told = evidence(report)
     assert "writing 0x7f6000001000; the line does not say whose work it was" in told and "of this process" not in told
@@ -332,14 +332,14 @@ def test_a_core_dump_that_cannot_be_read_is_told(run: Path) -> None:
 
 
 def test_an_abort_of_the_driver_after_a_core_dump_is_a_cuda_error(run: Path) -> None:
-    """Without skip_abort in the user's own flags, no exception ever comes."""
+    """Without skip_abort in the user's own flags, no exception is ever raised."""
     report = with_core(run, Box(pid=101, ppid=99), faulting(), abort=True)
     assert verdict(report) == ("cuda-error", "certain")
     assert "ended with a CUDA error: warp illegal address by kernel scatter_add" in summary(report)
 
 
 def test_a_core_dump_of_another_host_is_not_taken(run: Path) -> None:
-    """Pids repeat."""
+    """Pids are reused."""
     report = with_core(run, Box(pid=101, ppid=99), faulting(), host="node2")
     assert "core dump" not in evidence(report)
 

@@ -22,7 +22,7 @@ def test_every_rule_explains_itself() -> None:
 
 
 def test_every_known_xid_is_documented() -> None:
-    """With the words of the report."""
+    """With the sentences of the report."""
     page = (ROOT / "docs" / "guide" / "gpu.md").read_text(encoding="utf-8")
     for number, meaning in MEANINGS.items():
         assert f"| {number} | {meaning.what} | {meaning.kind} |" in page

@@ -1,4 +1,4 @@
-"""ended-itself: who asked for the end of a process, and what only looks like it."""
+"""ended-itself: the caller of a process's exit, and look-alikes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ended(
     exception: tuple[str, str] | None = None,
     **crash: Any,
 ) -> Report:
-    """The report about a process that asked for its end below these images and Python frames."""
+    """The report about a process that called exit under these images and Python frames."""
     box = Box(pid=PID, ppid=99).at(500)
     if exception is not None:
         box.exception(*exception, TRAIN)
@@ -56,19 +56,19 @@ def test_caller_is_told_by_the_images_below(native: Sequence[str], python: list[
 
 
 def test_exception_that_reached_the_top_is_the_cause(run: Path) -> None:
-    """What ends the process after it is its way out."""
+    """A later exit is a consequence."""
     report = ended(run, (CORE, s.PYTHON), TRAIN, 1, ("ValueError", "shard 3 has 0 rows"))
     assert verdict(report)[0] == "python-exception"
     assert finding(report, "ended-itself") is None
 
 
 def test_child_of_multiprocessing_ends_in_order(run: Path) -> None:
-    """It is ended by os._exit(), below the frames of its parent's start()."""
+    """It is ended by os._exit(), under the frames of its parent's start()."""
     report = ended(run, (CORE, s.PYTHON), LAUNCH)
     assert finding(report, "ended-itself") is None
     assert verdict(report)[0] == "unknown"
 
 
 def test_status_zero_is_no_death(run: Path) -> None:
-    """A library that ends the process so has its stacks shown, and is blamed by nobody."""
+    """A library that ends the process in this way has its stacks shown, and is not blamed."""
     assert verdict(ended(run, (CORE, s.LIBC, s.VICTIM), TRAIN, 0)) == ("clean", "certain")

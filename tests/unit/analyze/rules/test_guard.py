@@ -1,4 +1,4 @@
-"""Guard mode in verdicts: exact places, silent damage, and what must not be believed."""
+"""Guard mode in verdicts: exact storages, silent damage, and data that must not be trusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def guarded_death(run: Path, addr: int, made: Box | None = None, **how: Any) -> 
 
 @pytest.mark.parametrize(("distance", "words"), [(0, "right past the end of"), (100, "100 bytes past the end of")])
 def test_access_in_the_guard_is_certainly_out_of_bounds(distance: int, words: str, run: Path) -> None:
-    """Although the mapping says that memory there can be read and written."""
+    """Although the mapping is readable and writable."""
     report = guarded_death(run, BASE + 4096 + distance)
     assert verdict(report) == ("out-of-bounds", "certain")
     assert words in summary(report)
@@ -44,14 +44,14 @@ def test_access_in_the_guard_is_certainly_out_of_bounds(distance: int, words: st
 
 
 def test_access_before_the_storage_is_told_by_the_nearest_end(run: Path) -> None:
-    """A guard lies between two storages: the nearer one was meant."""
+    """A guard between two storages belongs to the nearer one."""
     report = guarded_death(run, BASE - 8)
     assert verdict(report) == ("out-of-bounds", "certain")
     assert "8 bytes before" in summary(report)
 
 
 def test_access_in_quarantine_is_certainly_a_use_after_free(run: Path) -> None:
-    """Both ends of the life are named."""
+    """The call sites of both ends are named."""
     report = guarded_death(run, BASE + 0x2040 + 16)
     assert verdict(report) == ("use-after-free", "certain")
     assert "train.py:30 in release" in summary(report)
@@ -70,7 +70,7 @@ def test_access_past_a_freed_storage_says_both(run: Path) -> None:
 
 
 def test_later_storage_in_the_same_pages_is_the_one(run: Path) -> None:
-    """Records of the quarantine outlive it: the largest number is the truth."""
+    """Records outlive the quarantine: the one with the largest number is current."""
     made = box().guarded(BASE + 0x2000, 8192, by=("newer", "train.py", 77), freed_by=FREED, freed=True, number=9)
     report = guarded_death(run, BASE + 0x2040 + 16, made)
     assert "train.py:77 in newer" in evidence(report)
@@ -84,7 +84,7 @@ def test_pool_address_far_from_every_record_is_no_storages(run: Path) -> None:
 
 @needs_capstone
 def test_index_that_leads_into_another_quarantine_is_out_of_bounds(run: Path) -> None:
-    """mov eax, [rdi + rsi*4]: rdi points into a living storage, so that the freed one was hit by chance."""
+    """mov eax, [rdi + rsi*4]: rdi points into a live storage, so that the freed one was hit by chance."""
     made = box()
     made.alloc(BASE, 4096, by=BORN)
     index = (0x2040 + 16) // 4
@@ -129,20 +129,20 @@ def test_damage_before_the_storage_advises_the_other_side(run: Path) -> None:
 
 
 def test_damage_only_accompanies_a_death(run: Path) -> None:
-    """It may be the cause and it may not: the death keeps its own verdict."""
+    """It may or may not be the cause: the death keeps its own verdict."""
     report = died(run, box=damaged(), addr=0, code=1)
     assert verdict(report)[0] == "null-dereference"
     assert finding(report, "guard-damage") is not None
 
 
 def test_many_damaged_storages_are_cut_with_a_count(run: Path) -> None:
-    """Three are told, the rest is counted."""
+    """Three are described, the rest is counted."""
     report = build_report(s.load(run, damaged(*[(1, 4000, b"\x01")] * 5).exit(0)))
     assert "... and 3 more storages" in evidence(report)
 
 
 def test_clean_canaries_and_guard_mode_off_are_told_apart(run: Path, tmp_path: Path) -> None:
-    """A report that finds nothing says whether it looked."""
+    """A report without a finding states whether guard mode was on."""
     why = {}
     for name, made in (("on", Box(pid=101).guard(guarded=3)), ("off", Box(pid=101))):
         directory = tmp_path / name
@@ -157,7 +157,7 @@ def test_clean_canaries_and_guard_mode_off_are_told_apart(run: Path, tmp_path: P
 
 
 def test_what_went_unguarded_is_said(run: Path) -> None:
-    """By what was used up; and what could not be closed when it was freed."""
+    """By the budget that was used up; and storages that could not be made inaccessible when they were freed."""
     made = Box(pid=101).guard(refused_bytes=5, refused_mappings=1, refused_system=2, unsealed=4)
     (process,) = build_report(s.load(run, made.exit(0))).processes or []
     assert process.guard is not None

@@ -30,7 +30,7 @@ def witness(after: dict[str, Any] | None = None, **values: Any) -> dict[str, Any
 
 
 def killed(run: Path, *more: Box, seen: bool = False, signals: int = 1, **given: Any) -> Report:
-    """Rank 1 (and 0 when `signals` is 2) got SIGKILL; `given` is the launcher's witness."""
+    """Rank 1 (and 0 when `signals` is 2) got SIGKILL; `given` are the launcher's host counters."""
     ranks = [s.rank(number).at(500).mark("step") for number in range(2)]
     ends: list[tuple[int, dict[str, Any]]] = [
         (101 + number, {"signal": 9 if number >= 2 - signals else 15}) for number in (1, 0)
@@ -59,7 +59,7 @@ LOG = "Memory cgroup out of memory: Killed process 102 (python) total-vm:1kB, an
 
 
 def test_kernel_log_that_names_the_process_is_certain(run: Path) -> None:
-    """The strongest word there is."""
+    """The strongest evidence."""
     log = {"readable": True, "lines": [{"text": LOG, "log_us": 1}]}
     report = killed(run, **witness(kernel_log=log))
     assert verdict(report) == ("oom-kill", "certain")
@@ -76,7 +76,7 @@ def test_kernel_log_of_another_pid_namespace_is_no_proof(run: Path) -> None:
 
 
 def test_kernel_log_that_names_another_process_is_no_proof(run: Path) -> None:
-    """A neighbour was killed; our cgroup counted nothing."""
+    """Another cgroup's process was killed; ours counted nothing."""
     log = {"readable": True, "lines": [{"text": LOG.replace("102", "1020")}]}
     report = killed(run, seen=True, **witness({"vmstat_oom_kill": 6}, kernel_log=log))
     assert verdict(report) == ("external-kill", "likely")
@@ -98,7 +98,7 @@ def test_more_kills_than_counted_are_likely_only(run: Path) -> None:
 
 
 def test_kill_in_a_cgroup_above_is_likely(run: Path) -> None:
-    """Where the process itself ran is not known."""
+    """The process's own cgroup is not known."""
     above = [group(oom_kill=None, why="EACCES: Permission denied"), group("/slurm", oom_kill=1)]
     before = counters(cgroups=[group(oom_kill=None), group("/slurm")])
     report = killed(run, **witness({"cgroups": above, "vmstat_oom_kill": 6}, before=before))
@@ -117,7 +117,7 @@ def test_machine_wide_kill_is_likely_and_possible_beside_another_candidate(run: 
 
 
 def test_counters_that_did_not_move_refute_the_oom_killer(run: Path) -> None:
-    """Then somebody else sent it; who, is not known."""
+    """Then another process sent it; the sender is unknown."""
     report = killed(run, **witness())
     assert verdict(report) == ("external-kill", "likely")
     assert report.verdict is not None and "not by the kernel's OOM killer" in (report.verdict.summary or "")
@@ -132,7 +132,7 @@ def test_advice_asks_the_candidates_where_some_are_named(run: Path) -> None:
 
 
 def test_advice_asks_nobody_where_nobody_is_named(run: Path) -> None:
-    """No candidate was found: there is nobody to ask."""
+    """No candidate was found."""
     report = killed(run, **witness())
     assert report.verdict is not None
     assert not any(str(item).startswith("found: ") for item in report.verdict.evidence or [])
@@ -141,7 +141,7 @@ def test_advice_asks_nobody_where_nobody_is_named(run: Path) -> None:
 
 @pytest.mark.parametrize("after", [None, counters()])
 def test_launcher_that_died_too_refutes_nothing(after: dict[str, Any] | None, run: Path) -> None:
-    """Counters from before the death say nothing about it."""
+    """Counters from before the death prove nothing."""
     report = killed(run, **(witness(ended=False) | {"after": after}))
     assert verdict(report) == ("unknown", "unknown")
     assert "the launcher died, too" in line(report, "the machine's count")
@@ -155,7 +155,7 @@ def test_without_a_launcher_the_boxes_alone_give_a_report(run: Path) -> None:
 
 
 def test_unreadable_is_never_called_absent(run: Path) -> None:
-    """Each line says what could not be read, and why."""
+    """Each line names what could not be read, and why."""
     log = {"readable": False, "why": "/dev/kmsg: EPERM: Operation not permitted", "lines": []}
     unread = counters(cgroups=[], vmstat_oom_kill=None, vmstat_why="ENOENT: No such file", psi_memory=None)
     report = killed(run, **witness(before=unread, after=unread, kernel_log=log, killers=None))
@@ -175,7 +175,7 @@ def test_agent_that_was_told_to_stop_is_a_candidate(run: Path) -> None:
 
 
 def test_memory_killers_and_kubernetes_are_named_with_a_question(run: Path) -> None:
-    """Each with the command that asks."""
+    """Each with the command that checks it."""
     scheduler = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-0"}
     report = killed(run, **witness(killers=[{"pid": 7, "name": "earlyoom"}], scheduler=scheduler))
     assert "journalctl -t earlyoom" in line(report, "earlyoom")

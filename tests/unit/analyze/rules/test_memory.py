@@ -82,26 +82,26 @@ def test_stack_overflow_by_one_large_frame_is_told_from_recursion(run: Path) -> 
 
 
 def test_stack_overflow_of_the_main_thread_needs_no_recorded_bounds(run: Path) -> None:
-    """A frame so large that the stack pointer is nowhere near what the map calls the stack."""
+    """A frame so large that the stack pointer is far from the mapped stack."""
     mapping = (HIGH - 132 * 1024, HIGH, "rw-p", 0, "[stack]")
     report = overflow(run, stack=(0, 0), addr=LOW - 56 * MIB, code=1, sp=LOW - 56 * MIB, mappings=[PROGRAM, mapping])
     assert verdict(report) == ("stack-overflow", "likely")
 
 
 def test_stack_overflow_does_not_fire_on_a_stack_of_one_s_own_making(run: Path) -> None:
-    """A coroutine's stack elsewhere in memory: the thread's own says nothing about it."""
+    """A coroutine's stack elsewhere in memory: the bounds of the thread's own do not apply."""
     report = overflow(run, addr=LOW - 8 * MIB, code=1, sp=LOW - 4 * MIB)
     assert finding(report, "stack-overflow") is None
 
 
 def test_stack_overflow_of_a_small_stack_says_so(run: Path) -> None:
-    """A thread that was given 64 KiB."""
+    """A thread with a stack of 64 KiB."""
     report = overflow(run, stack=(LOW, LOW + 65536), stack_of=[(s.VICTIM, "solve"), (s.VICTIM, "work")])
     assert "the stack of 64.0 KiB is small" in summary(report)
 
 
 def test_wild_pointer_beside_another_thread_s_stack_is_no_stack_overflow(run: Path) -> None:
-    """The guard page of somebody else, with the own stack pointer far away."""
+    """Another stack's guard page, with the thread's own stack pointer far away."""
     other = LOW + 64 * MIB
     mappings = [PROGRAM, GUARD, STACK, (other - 4096, other, "---p", 0, ""), (other, other + 8 * MIB, "rw-p", 0, "")]
     report = overflow(run, addr=other - 8, sp=HIGH - 4096, mappings=mappings)
@@ -126,7 +126,7 @@ def bus_error(run: Path, path: str = "/data/weights.bin", offset: int = 8192, **
 
 
 def test_truncated_mapping_is_certain_by_the_size_at_the_crash(run: Path) -> None:
-    """File, offset, what was mapped, and the size then; the file itself is gone by now."""
+    """File, offset, mapping, and the size at the crash; the file no longer exists."""
     report = bus_error(run, offset=8200, file_nbytes=4100, file_room=1 << 30, file_system=EXT4)
     assert verdict(report) == ("truncated-mapping", "certain")
     assert summary(report) == (
@@ -171,7 +171,7 @@ def test_truncated_mapping_does_not_fire_when_only_the_size_now_is_short(run: Pa
 
 
 def test_truncated_mapping_cannot_be_decided_without_any_size(run: Path) -> None:
-    """A file that is gone, from a recorder that did not ask for its size."""
+    """A file that no longer exists, from a recorder that did not record its size."""
     report = bus_error(run, "/data/gone.bin")
     assert {item.id: item.result for item in report.checked or []}["truncated-mapping"] == "cannot-decide"
     assert verdict(report) == ("unknown", "unknown")
@@ -203,7 +203,7 @@ def test_shm_exhausted_knows_any_tmpfs_by_its_file_system(run: Path) -> None:
 
 
 def test_shm_exhausted_does_not_fire_for_a_truncated_object(run: Path) -> None:
-    """Shared memory that was cut: room does not matter."""
+    """Truncated shared memory: free space does not matter."""
     report = bus_error(run, "/dev/shm/torch_7", file_nbytes=4096, file_room=0, file_system=TMPFS)
     assert verdict(report) == ("truncated-mapping", "certain")
     assert finding(report, "shm-exhausted") is None
@@ -217,7 +217,7 @@ def test_shm_exhausted_does_not_fire_with_room_or_on_a_disk(run: Path, path: str
 
 
 def test_shm_exhausted_speaks_of_huge_pages(run: Path) -> None:
-    """hugetlbfs takes its pages from a pool of its own."""
+    """hugetlbfs takes its pages from its own pool."""
     report = bus_error(run, "/mnt/huge/a", file_nbytes=1 << 20, file_room=0, file_system=HUGETLBFS)
     assert "no huge pages were left" in summary(report) and "vm.nr_hugepages" in advice(report)
 
@@ -261,7 +261,7 @@ def test_device_pointer_on_host_in_reserved_address_space(run: Path) -> None:
 
 @pytest.mark.parametrize(("nbytes", "loaded"), [(8 << 30, "/usr/lib/libc.so.6"), (64 << 20, "/usr/lib/libcuda.so.1")])
 def test_device_pointer_on_host_does_not_fire_for_other_reservations(run: Path, nbytes: int, loaded: str) -> None:
-    """Without a driver, and in what the C library keeps for its arenas."""
+    """Without a driver, and in memory that the C library reserves for its arenas."""
     mapping = (DATA, DATA + nbytes, "---p", 0, "")
     report = died(run, code=2, addr=DATA + MIB, mappings=[PROGRAM, mapping], images=(image(loaded),))
     assert finding(report, "device-pointer-on-host") is None
@@ -296,7 +296,7 @@ def jump(run: Path, target: int, **how: Any) -> Any:
 
 
 def test_jump_to_data_is_told_from_a_read(run: Path) -> None:
-    """An overwritten vtable leads into memory that holds data."""
+    """A jump through an overwritten vtable to data."""
     data = (DATA, DATA + MIB, "rw-p", 0, "")
     report = jump(
         run,
@@ -316,7 +316,7 @@ def test_jump_to_data_is_told_from_a_read(run: Path) -> None:
 
 
 def test_return_to_garbage_is_a_smashed_stack(run: Path) -> None:
-    """What a return popped still lies below the stack pointer."""
+    """The popped return address is still below the stack pointer."""
     target = 0x4141_4141
     report = jump(run, target, memory=(memory(HIGH - 264, target, 0x4141_4141_4141_4141),))
     assert verdict(report)[0] == "wild-pointer"
@@ -387,7 +387,7 @@ def test_execution_of_code_is_no_wild_jump(run: Path) -> None:
 
 
 def test_wild_jump_beside_a_storage_is_not_out_of_bounds(run: Path) -> None:
-    """Code is not fetched past the end of a tensor by a wrong index."""
+    """A wrong index does not cause an instruction fetch past the end of a tensor."""
     box = Box(pid=101, ppid=99).alloc(DATA, MIB)
     report = jump(run, DATA + MIB + 16, box=box)
     assert finding(report, "out-of-bounds") is None

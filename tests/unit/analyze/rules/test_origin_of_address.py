@@ -1,4 +1,4 @@
-"""Rules that say where a wrong address came from: a case that fires and a look-alike that must not."""
+"""Rules about the origin of a wrong address: a case that fires and a look-alike that must not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def faulted(run: Path, box: Box, addr: int, **how: Any) -> Any:
 
 @needs_capstone
 def test_index_tensor_its_value_and_the_size_it_exceeds_are_named(run: Path) -> None:
-    """The index lies in the memory of `idx`, the sum in rdx."""
+    """The index is in the memory of `idx`, the sum in rdx."""
     box, index = Box(pid=101).alloc(BASE, 1024).alloc(INDICES, 64), 1 << 36
     report = faulted(
         run,
@@ -59,7 +59,7 @@ def test_index_tensor_its_value_and_the_size_it_exceeds_are_named(run: Path) -> 
 
 @needs_capstone
 def test_garbage_pointer_stays_a_wild_pointer(run: Path) -> None:
-    """Nothing at hand adds up to it."""
+    """No recorded values add up to it."""
     box, addr = Box(pid=101).alloc(BASE, 1024), 0x1357_9BDF_0240
     registers = {"rdx": addr, "r13": BASE, "rcx": 77_777}
     report = faulted(run, box, addr, registers=registers, code_bytes=LOAD, holders=(local("table", BASE),))
@@ -97,7 +97,7 @@ def test_memset_names_the_tensor_it_began_at_and_the_bytes_asked_for(run: Path) 
 
 @needs_capstone
 def test_beginning_that_no_register_of_memset_holds_is_never_certain(run: Path) -> None:
-    """A pointer into a tensor that lies on the way is no proof that the access began there."""
+    """A pointer into a tensor in between does not prove that the access began there."""
     library = (HEAP[1], HEAP[1] + 0x4000, "r-xp", 0, "/usr/lib/libother.so")
     report = faulted(
         run,
@@ -135,7 +135,7 @@ def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: P
 
 @needs_capstone
 def test_empty_tensor_behind_a_null_pointer_is_named(run: Path) -> None:
-    """A kernel of torch's was given a tensor of 0 elements."""
+    """A torch kernel got a tensor of 0 elements."""
     report = faulted(run, Box(pid=101), 0, registers={"rdx": 0}, code_bytes=LOAD, holders=(local("weight", 0),))
     assert verdict(report) == ("null-dereference", "certain")
     assert summary(report).endswith("in at::native::gather_kernel: `weight` in step() has 0 elements.")
@@ -152,7 +152,7 @@ def test_tensor_whose_storage_was_resized_away_is_named_as_such(run: Path) -> No
 
 @needs_capstone
 def test_empty_tensor_of_a_caller_or_beside_foreign_code_is_not_blamed(run: Path) -> None:
-    """What a caller's frame holds was not passed on; ctypes code is given addresses, not tensors."""
+    """A tensor in a caller's frame was not passed on; ctypes code gets addresses, not tensors."""
     caller = PythonFrame("main", s.SCRIPT, 80)
     crash: dict[str, Any] = {"registers": {"rdx": 0}, "code_bytes": LOAD}
     frames = [*IN_STEP, ("main", s.SCRIPT, 80)]
@@ -195,7 +195,7 @@ def test_size_of_a_heap_block_read_as_a_pointer_is_recognised(run: Path) -> None
 
 @needs_capstone
 def test_tensor_that_claims_more_than_the_heap_has_is_no_use_after_free(run: Path) -> None:
-    """Nothing was unmapped: the heap ends where it ends."""
+    """Nothing was unmapped: the address is past the end of the heap."""
     box = Box(pid=101).alloc(BASE, 64 << 20)
     crash: dict[str, Any] = {"registers": {"rdx": HEAP[1] + 0x500}, "code_bytes": LOAD}
     beyond = (0x5590_0000_0000, 0x5590_0000_1000, "rw-p", 0, "")

@@ -1,4 +1,4 @@
-"""Memory that had been released: why, as far as frames, layouts and collectives tell; and what must not be said."""
+"""Released memory: the reason, by frames, layouts and collectives; and what must not be concluded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_functions_of_torch_betray_why_memory_went(
 
 
 def test_function_of_the_same_name_elsewhere_betrays_nothing(tmp_path: Path) -> None:
-    """The look-alike: a zero_grad() of the user's own."""
+    """The look-alike: the user's own zero_grad()."""
     box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, ("zero_grad", s.SCRIPT, 9))
     found, summary, _ = told(judged(tmp_path, box))
     assert found == "use-after-free" and "which was released at train.py:9 in zero_grad" in summary
@@ -86,7 +86,7 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "rule", "says"), LINES)
 def test_text_of_the_line_betrays_operators_without_a_frame(tmp_path: Path, line: str, rule: str, says: str) -> None:
-    """It is quoted as evidence; lines that only look alike tell where, not why."""
+    """It is quoted as evidence; lines that only look alike show where, not why."""
     script = tmp_path / "train.py"
     script.write_text(f"def swap():\n    {line}\n")
     box = Box(pid=101)
@@ -99,7 +99,7 @@ def test_text_of_the_line_betrays_operators_without_a_frame(tmp_path: Path, line
 
 
 def test_line_of_a_file_that_changed_since_is_not_quoted(tmp_path: Path) -> None:
-    """The program may have read otherwise then."""
+    """The source may have been different then."""
     script = tmp_path / "train.py"
     script.write_text("def swap():\n    weights.set_(other)\n")
     box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, ("swap", str(script), 2))
@@ -108,7 +108,7 @@ def test_line_of_a_file_that_changed_since_is_not_quoted(tmp_path: Path) -> None
 
 
 def test_line_of_a_library_is_not_interpreted(tmp_path: Path) -> None:
-    """Its text was not written about this tensor; the frame is told, not the reason."""
+    """Its source does not mention this tensor; the frame is reported, not a reason."""
     box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, LIBRARY)
     assert told(judged(tmp_path, box))[0] == "use-after-free"
 
@@ -126,7 +126,7 @@ def test_memory_released_before_its_collective_completed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("case", ["completed", "another life"])
 def test_collective_that_had_nothing_to_do_with_it_is_not_blamed(tmp_path: Path, case: str) -> None:
-    """The look-alikes: it had completed; or it worked on what lay there before."""
+    """The look-alikes: it had completed; or it used the earlier storage there."""
     box = Box(pid=101, rank=0).alloc(BASE, BYTES).later(5)
     box.collective("gloo:all_reduce", addr=BASE, nbytes=4096, state="completed" if case == "completed" else "started")
     if case == "another life":
@@ -162,7 +162,7 @@ def test_older_life_is_told_by_the_base_register(tmp_path: Path) -> None:
 def test_tensor_that_has_other_memory_since_tells_why(
     tmp_path: Path, role: str, name: str, rule: str, says: str, moved: bool
 ) -> None:
-    """Where no line betrays it; the look-alike is a name that nobody saw elsewhere."""
+    """Where no line shows it; the look-alike is a name that was recorded nowhere else."""
     box = Box(pid=101).alloc(BASE, BYTES).later(1)
     epoch = box.epoch
     box.later(1).free(BASE, LIBRARY).later(1).alloc(BASE + (1 << 30), BYTES)
@@ -178,7 +178,7 @@ def test_tensor_that_has_other_memory_since_tells_why(
 
 @pytest.mark.parametrize("views", [True, False])
 def test_gradients_that_were_views_of_a_bucket_are_stale_with_it(tmp_path: Path, views: bool) -> None:
-    """gradient_as_bucket_view, known by the gradients' addresses; without it the bucket alone is told."""
+    """gradient_as_bucket_view, known by the gradients' addresses; without it only the bucket is reported."""
     job = s.use_after_free(tmp_path)
     index = next(i for i, item in enumerate(job.processes) if item.rank == 1)
     fact = next(item for item in job.processes[index].snapshot.facts if item.kind == "BUCKETS")
@@ -219,7 +219,7 @@ def test_bad_address_without_such_a_collective_stays_an_abort(tmp_path: Path, st
 
 
 def test_live_tensor_without_memory_is_told(tmp_path: Path) -> None:
-    """Its owner has unmapped it; the memory map is known beyond it."""
+    """Its owner has unmapped it; the memory map extends beyond it."""
     maps = [(0x5555_0000_0000, 0x5555_0000_1000, "rw-p", 0, "[heap]"), (1 << 46, (1 << 46) + 4096, "rw-p", 0, "")]
     box = Box(pid=101).alloc(BASE, BYTES, ("wrap", s.SCRIPT, 30))
     report = judged(tmp_path, box, mappings=[*maps, (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")])
@@ -240,7 +240,7 @@ def test_live_tensor_without_memory_is_told(tmp_path: Path) -> None:
 def test_owner_of_the_memory_decides_how_sure_that_is(
     tmp_path: Path, origin: str, foreign: bool, confidence: str
 ) -> None:
-    """Memory of NumPy or of a library is released by others; torch's own is not while its storage lives."""
+    """Memory of NumPy or of a library is released by its owner; torch's own is not while its storage is live."""
     box = Box(pid=101).alloc(BASE, BYTES)
     maps = [(0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
     job = s.load(tmp_path, box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1], mappings=maps))

@@ -43,7 +43,7 @@ def crash(run: Path, box: Box | None = None, **more: Any) -> Report:
 
 
 def test_use_after_free_names_bucket_parameter_and_places(run: Path) -> None:
-    """The demo's verdict says bucket, module, generation, offset, and where it was allocated and freed."""
+    """The demo's verdict has bucket, module, generation, offset, and both call sites."""
     report = build_report(s.use_after_free(run))
     assert verdict(report) == ("use-after-free", "certain")
     assert report.verdict is not None and report.verdict.rank == 1
@@ -65,7 +65,7 @@ def test_use_after_free_names_bucket_parameter_and_places(run: Path) -> None:
 
 
 def test_use_after_free_does_not_fire_when_the_memory_lives_again(run: Path) -> None:
-    """A freed storage whose address was handed out again is no use after free."""
+    """A freed storage whose address was reused is no use after free."""
     box = Box(pid=101, ppid=99).freed(STORAGE, 1 << 20).later(10).alloc(STORAGE, 1 << 20)
     report = crash(run, box, addr=STORAGE + 64)
     assert finding(report, "use-after-free") is None
@@ -124,7 +124,7 @@ def test_out_of_bounds_knows_before_from_past(run: Path) -> None:
 
 
 def test_out_of_bounds_does_not_fire_far_away(run: Path) -> None:
-    """A storage megabytes away is not meant: the pointer is wild."""
+    """A storage megabytes away is unrelated: the pointer is wild."""
     report = crash(run, Box(pid=101, ppid=99).alloc(STORAGE, 1 << 20), addr=STORAGE + (64 << 20))
     assert finding(report, "out-of-bounds") is None
     assert verdict(report) == ("wild-pointer", "likely")
@@ -199,7 +199,7 @@ def test_without_a_disassembler_a_small_aligned_address_is_possibly_null(
 
 @pytest.mark.parametrize(("error_code", "access"), [(4, "read"), (6, "write"), (20, "execute")])
 def test_access_is_what_the_processor_said(run: Path, error_code: int, access: str) -> None:
-    """Without machine code, and so without a disassembler, the page fault's error code tells."""
+    """By the page fault's error code, without machine code and so without a disassembler."""
     report = crash(run, addr=0x10, registers={"trapno": 14}, error_code=error_code)
     assert [process.fault.access for process in report.processes or [] if process.fault] == [access]
 
@@ -213,7 +213,7 @@ def test_null_function_pointer_is_a_null_dereference(run: Path) -> None:
 
 @needs_capstone
 def test_non_canonical_address_comes_from_the_operands(run: Path) -> None:
-    """The processor hides it: SI_KERNEL and address 0, which must not be taken for null."""
+    """The processor does not report it: SI_KERNEL and address 0, which must not be taken for null."""
     report = crash(
         run, addr=0, code=128, code_bytes=s.LOAD_FLOAT, registers={"rax": 0xDEAD_BEEF_0000_0000, "trapno": 13}
     )
@@ -223,7 +223,7 @@ def test_non_canonical_address_comes_from_the_operands(run: Path) -> None:
 
 
 def test_non_canonical_address_is_unknown_without_operands(run: Path) -> None:
-    """No code bytes, no address: said so, and not called null."""
+    """No code bytes, no address: reported as unknown, not as null."""
     report = crash(run, addr=0, code=128, registers={"trapno": 13})
     assert verdict(report) == ("wild-pointer", "likely")
     fault = (report.processes or [])[0].fault
@@ -249,7 +249,7 @@ def test_signal_sent_to_itself_stays_unknown(run: Path) -> None:
 
 
 def test_abort_says_uncaught_exception_and_where(run: Path) -> None:
-    """std::terminate on the way to abort, below gloo's transport."""
+    """std::terminate on the way to abort, called by gloo's transport."""
     runtime = [(s.LIBC, 0x3400), (s.LIBC, 0x3300), (s.LIBSTDCXX, 0x4400), (s.LIBSTDCXX, 0x4500), (s.LIBSTDCXX, 0x4550)]
     report = crash(run, signal=6, code=-6, sender_pid=101, native=[*runtime, (s.TORCH_CPU, 0x4600)])
     assert verdict(report) == ("abort", "certain")
@@ -276,7 +276,7 @@ def test_abort_does_not_fire_when_another_process_sent_it(run: Path) -> None:
 
 
 def test_python_exception_names_type_message_and_line(run: Path) -> None:
-    """The innermost line outside torch makes the place."""
+    """The innermost line outside torch is the place."""
     box = Box(pid=101, ppid=99)
     box.exception("ValueError", "bad shape\nmore", [("view", f"{s.TORCH}/_tensor.py", 5), ("main", s.SCRIPT, 12)])
     report = build_report(s.load(run, box.exit(1)))
@@ -295,7 +295,7 @@ def test_advice_speaks_of_other_ranks_only_where_their_errors_followed(run: Path
 
 @pytest.mark.parametrize("signal", [6, 11])
 def test_python_exception_is_the_cause_when_tearing_down_ends_in_a_signal(run: Path, signal: int) -> None:
-    """A rank that raises leaves its process group behind, and gloo's threads may abort it at the very end."""
+    """A rank that raises does not destroy its process group, and gloo's threads may abort it at shutdown."""
     box = Box(pid=101, ppid=99).exception("ValueError", "shard 3 has 0 rows", [("read_shard", s.SCRIPT, 12)])
     code = -6 if signal == 6 else 1
     report = crash(run, box, signal=signal, code=code, sender_pid=101 if signal == 6 else 0)
@@ -310,7 +310,7 @@ def test_python_exception_is_the_cause_when_tearing_down_ends_in_a_signal(run: P
 
 
 def test_python_exception_does_not_fire_when_the_program_went_on(run: Path) -> None:
-    """Somebody caught it after all: training steps were recorded after it."""
+    """It was caught after all: training steps were recorded after it."""
     box = Box(pid=101, ppid=99).exception("ValueError", "caught", [("main", s.SCRIPT, 12)]).later(5).step(7)
     report = crash(run, box, addr=0x10)
     assert finding(report, "python-exception") is None
@@ -348,7 +348,7 @@ def test_interruption_is_not_an_exception_of_the_program(run: Path) -> None:
     ],
 )
 def test_signals_that_speak_for_themselves(run: Path, more: dict[str, Any], expected: tuple[str, str]) -> None:
-    """SIGILL and SIGFPE from the kernel; the guard page of a stack. The same signal, sent, says nothing."""
+    """SIGILL and SIGFPE from the kernel; the guard page of a stack. The same signal, sent, proves nothing."""
     assert verdict(crash(run, **more)) == expected
 
 
@@ -371,7 +371,7 @@ def test_bus_error_inside_a_file_is_not_a_truncated_mapping(run: Path) -> None:
 
 
 def test_sigkill_is_unknown_and_says_what_is_missing(run: Path) -> None:
-    """Nothing in the process tells the OOM killer from kill -9."""
+    """Nothing in the process distinguishes the OOM killer from kill -9."""
     report = build_report(s.load(run, s.agent((102, {"signal": 9})), s.rank(1).at(500)))
     assert verdict(report) == ("unknown", "unknown")
     death = finding(report, "sigkill")
@@ -379,7 +379,7 @@ def test_sigkill_is_unknown_and_says_what_is_missing(run: Path) -> None:
 
 
 def test_memory_fault_without_a_crash_record_cannot_be_decided(run: Path) -> None:
-    """The parent saw SIGSEGV, the recording knows nothing: rules about addresses cannot decide."""
+    """The parent recorded SIGSEGV, the process nothing: rules about addresses cannot decide."""
     report = build_report(s.load(run, s.agent((102, {"signal": 11})), s.rank(1).at(500)))
     assert verdict(report) == ("unknown", "unknown")
     results = {item.id: item.result for item in report.checked or []}
@@ -395,7 +395,7 @@ def test_clean_run_is_clean(run: Path) -> None:
 
 
 def test_step_that_the_handler_gave_up_is_told(run: Path) -> None:
-    """A stack that is not there because its step met a fault is not the same as no stack."""
+    """A stack that is missing because its step faulted differs from an empty stack."""
     report = crash(run, addr=0x10, steps_faulted=1 << 4)
     notes = [note for process in report.processes or [] for note in process.notes or []]
     assert notes == ["the crash handler's step NATIVE_STACK met a fault: what it should have written is incomplete"]

@@ -54,7 +54,7 @@ def test_unused_parameters_get_their_names(run: Path) -> None:
 
 
 def test_different_sets_of_unused_parameters_are_told_apart(run: Path) -> None:
-    """Ranks that use different parameters go apart."""
+    """Ranks that use different parameters diverge."""
     report = unused(run, {0: "1", 1: "2"})
     assert "rank 0 without b; rank 1 without c" in summary(report)
 
@@ -119,7 +119,7 @@ def test_sampler_that_raised_is_named(run: Path) -> None:
 
 
 def test_same_error_from_elsewhere_is_not_the_samplers(run: Path) -> None:
-    """all_reduce() before init_process_group() says so as well."""
+    """all_reduce() before init_process_group() raises the same text."""
     job = Ranks(2, grouped=False)
     text = "Default process group has not been initialized, please make sure to call init_process_group."
     job.raised(0, text, type_name="ValueError")
@@ -154,7 +154,7 @@ def test_rank_only_reports_its_worker(run: Path) -> None:
 
 
 def test_worker_without_a_record_is_told(run: Path) -> None:
-    """The message is all there is."""
+    """Only the message was recorded."""
     job = Ranks(2)
     job.everybody(DONE)
     worker(job, "DataLoader worker (pid 501) is killed by signal: Killed. ")

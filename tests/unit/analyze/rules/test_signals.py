@@ -1,4 +1,4 @@
-"""Rules about signals that speak for themselves, and about signals that were sent."""
+"""Rules about signals of faults other than memory accesses, and about sent signals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_compiled_trap_is_told_from_a_missing_instruction(run: Path, code_bytes:
     [("62f17c4810c1", "AVX-512"), ("c5fc58c1", "AVX, AVX2 or FMA"), ("c4e27d18c0", "AVX, AVX2 or FMA")],
 )
 def test_instruction_that_the_processor_lacks_names_its_set(run: Path, code_bytes: str, extension: str) -> None:
-    """A library that was built for another processor; told by its prefix, also without a disassembler."""
+    """A library built for another processor; recognized by its prefix, also without a disassembler."""
     report = died(run, signal=SIGILL, code=2, code_bytes=bytes.fromhex(code_bytes))
     assert verdict(report) == ("illegal-instruction", "likely")
     assert f"executed an instruction that this processor lacks ({extension})" in summary(report)
@@ -51,7 +51,7 @@ def test_tile_instructions_are_amx(run: Path) -> None:
 
 
 def test_bytes_of_no_library_are_called_so(run: Path) -> None:
-    """A jump into executable memory that belongs to nothing."""
+    """A jump into executable memory that belongs to no image."""
     mapping = (DATA, DATA + 4096, "rwxp", 0, "")
     report = died(
         run,
@@ -88,7 +88,7 @@ IDIV_ECX, IDIV_R9, DIV_MEMORY = b"\xf7\xf9", b"\x49\xf7\xf9", b"\xf7\x37"
     ],
 )
 def test_arithmetic_reads_the_divisor(run: Path, code_bytes: bytes, registers: dict[str, int], words: str) -> None:
-    """x86-64 raises the same code for a division by zero and one that overflows; the register tells."""
+    """x86-64 raises the same code for a division by zero and one that overflows; the register decides."""
     report = died(run, signal=SIGFPE, code=1, code_bytes=code_bytes, registers=registers)
     assert verdict(report) == ("arithmetic", "certain")
     assert words in summary(report)
@@ -96,14 +96,14 @@ def test_arithmetic_reads_the_divisor(run: Path, code_bytes: bytes, registers: d
 
 @needs_capstone
 def test_arithmetic_reads_a_divisor_in_memory(run: Path) -> None:
-    """div dword ptr [rdi], with what lay there."""
+    """div dword ptr [rdi], with the recorded operand."""
     report = died(run, signal=SIGFPE, code=1, code_bytes=DIV_MEMORY, registers={"rdi": DATA}, memory=(memory(DATA, 0),))
     assert "divided an integer by zero" in summary(report)
     assert "the divisor (in memory, 4 bytes) was 0x0" in evidence(report)
 
 
 def test_floating_point_error_speaks_of_traps(run: Path) -> None:
-    """Floats raise SIGFPE only where somebody asked for it."""
+    """Floats raise SIGFPE only where it was enabled."""
     report = died(run, signal=SIGFPE, code=3)
     assert "divided a float by zero" in summary(report) and "feenableexcept" in advice(report)
 
@@ -150,7 +150,7 @@ def test_trap_does_not_fire_when_it_was_raised(run: Path) -> None:
 
 
 def test_forbidden_system_call_is_named(run: Path) -> None:
-    """seccomp puts the number back into rax."""
+    """seccomp restores the number in rax."""
     report = died(run, signal=SIGSYS, code=1, registers={"rax": 425})
     assert verdict(report) == ("forbidden-system-call", "certain")
     assert "made a system call that a seccomp filter forbids, io_uring_setup, in read_sum" in summary(report)
@@ -163,7 +163,7 @@ def test_forbidden_system_call_does_not_fire_when_the_signal_was_sent(run: Path)
 
 @pytest.mark.parametrize("number", [SIGILL, SIGTRAP, SIGFPE, SIGSYS])
 def test_signals_without_a_crash_record_cannot_be_decided(run: Path, number: int) -> None:
-    """The parent saw the signal, the black box knows nothing."""
+    """The parent recorded the signal, the process nothing."""
     report = build_report(s.load(run, s.agent((102, {"signal": number})), s.rank(1).at(500)))
     rule = {SIGILL: "illegal-instruction", SIGTRAP: "trap", SIGFPE: "arithmetic", SIGSYS: "forbidden-system-call"}
     results = {item.id: item.result for item in report.checked or []}
@@ -201,7 +201,7 @@ def test_sender_within_the_job_is_named_by_its_part(run: Path) -> None:
 
 
 def test_sender_that_is_another_rank_is_named_by_its_rank(run: Path) -> None:
-    """A rank that kills its neighbour."""
+    """A rank that kills another rank."""
     other = Box(pid=102, ppid=100, rank=1).at(2000).exit(0)
     report = sent(run, other, sender=102, box=Box(pid=101, ppid=100, rank=0))
     assert "sent by rank 1, process 102 (train.py)" in summary(report)

@@ -1,4 +1,4 @@
-"""No rule raises, whatever a crash looks like: the reader hands on what a dying process wrote."""
+"""No rule raises for any crash data: the reader passes on what a dying process wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FSDP's storages: which unit, which parameter, which rank's part of it; and only for the life that was meant."""
+"""FSDP's storages: unit, parameter, and the rank's part of it; only for the right allocation lifetime."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_all_gather_output_holds_both_ranks_shards(tmp_path: Path) -> None:
 
 
 def test_buffer_of_another_life_is_not_named(tmp_path: Path) -> None:
-    """The allocator gave the same address to somebody else."""
+    """The allocator reused the address."""
     box = Box().unit("0", [WEIGHT, BIAS]).alloc(BASE, 2 * SHARD * 4).later(1)
     gathering(box, BASE).later(1).free(BASE).later(1).alloc(BASE, 2 * SHARD * 4)
     found = place(tmp_path, box, BASE + 8)
@@ -73,7 +73,7 @@ def test_unsharded_parameter_and_the_state_of_its_unit(tmp_path: Path, freed: bo
 
 
 def test_gradients_of_some_parameters_only_are_not_guessed(tmp_path: Path) -> None:
-    """One gradient for two parameters: whose it is, the operator does not tell."""
+    """One gradient for two parameters: the operator does not show whose it is."""
     box = Box().unit("0", [WEIGHT, BIAS]).alloc(BASE, 256).later(1)
     box.scoped(2, box.scope("FSDP::post_backward_reduce (0)"), [(BASE, 256)])
     found = unit_at(tmp_path, box, BASE)
@@ -82,7 +82,7 @@ def test_gradients_of_some_parameters_only_are_not_guessed(tmp_path: Path) -> No
 
 
 def test_reduction_of_some_gradients_tells_no_parameter(tmp_path: Path) -> None:
-    """The places of parameters move when others are left out."""
+    """The offsets of parameters change when others are left out."""
     box = Box().unit("0", [WEIGHT, BIAS]).alloc(BASE, 2048 * 8).alloc(OTHER, 2048 * 4).later(1)
     box.collective("_reduce_scatter_base_", addr=BASE, sizes=[4096], nbytes=4096 * 4, state="completed",
                    output=(OTHER, 2048, 2048 * 4), scope=box.scope("FSDP::post_backward_reduce (0)"))  # fmt: skip
@@ -138,7 +138,7 @@ def test_unit_of_two_roots_names_no_root(tmp_path: Path) -> None:
 
 
 def test_unit_without_an_entry_is_still_named(tmp_path: Path) -> None:
-    """Private attributes of another torch: the range tells the unit, and no parameter is invented."""
+    """Private attributes of another torch: the range names the unit, and no parameter is invented."""
     box = Box().alloc(BASE, 2 * SHARD * 4).later(1)
     found = unit_at(tmp_path, gathering(box, BASE, "FSDP::all_gather (layers.0)"), BASE)
     assert found is not None
@@ -146,7 +146,7 @@ def test_unit_without_an_entry_is_still_named(tmp_path: Path) -> None:
 
 
 def test_root_and_several_groups_of_a_unit(tmp_path: Path) -> None:
-    """The root's ranges carry no name; of groups of different size, the range tells which."""
+    """The root's ranges have no name; of groups of different size, the range identifies one."""
     box = Box().unit("", [WEIGHT, BIAS]).unit("", [{**WEIGHT, "fqn": "expert"}], world_size=4)
     box.alloc(BASE, 2 * SHARD * 4).later(1)
     found = unit_at(tmp_path, gathering(box, BASE, "FSDP::all_gather [pg=2]"), BASE)
@@ -169,7 +169,7 @@ def test_what_a_communication_hook_sends_is_named_with_its_bucket(tmp_path: Path
 
 
 def test_buffer_without_a_name_tells_where_it_was_allocated(tmp_path: Path) -> None:
-    """A plain tensor of the program's own."""
+    """A tensor of the program itself."""
     box = Box()
     box.alloc(BASE, 4096, by=box.code("step", "/home/me/train.py", 12)).later(1).collective(
         "allreduce_", addr=BASE, nbytes=4096
@@ -181,7 +181,7 @@ def test_buffer_without_a_name_tells_where_it_was_allocated(tmp_path: Path) -> N
 
 
 def test_builtin_hook_is_guessed_by_size(tmp_path: Path) -> None:
-    """It has no scope: half-sized numbers, as many as one bucket has. Another count is nobody's."""
+    """It has no scope: half-sized numbers, as many as one bucket has. Another count matches no bucket."""
     box = Box().hook("Net", "FP16_COMPRESS")
     box.buckets("Net", [{"addr": BASE, "nbytes": 4096, "parameters": {"w": 4096}}], 1, rebuilt=True)
     box.collective("allreduce_", addr=OTHER, nbytes=2048, dtype="Half", sizes=[1024])
@@ -195,7 +195,7 @@ def test_builtin_hook_is_guessed_by_size(tmp_path: Path) -> None:
 
 
 def test_what_a_callback_sends_is_guessed_when_there_is_one_bucket_only(tmp_path: Path) -> None:
-    """PowerSGD goes on from a callback of gloo's; with two buckets, whose it is cannot be told."""
+    """PowerSGD continues in a gloo callback; with two buckets, the right one is unknown."""
     for count in (1, 2):
         box = Box()
         layout = [{"addr": BASE + i * 4096, "nbytes": 4096, "parameters": {f"w{i}": 4096}} for i in range(count)]

@@ -1,4 +1,4 @@
-"""Names and holders of a storage: only of its own life, the closest first, worded as what they are."""
+"""Names and referrers of a storage: only of its own lifetime, the closest first, with their kinds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def crash(box: Box, addr: int) -> Box:
 
 
 def test_name_counts_for_the_life_in_which_it_was_seen(tmp_path: Path) -> None:
-    """The allocator gave the same address to somebody else since: that one has no name."""
+    """The allocator has reused the address since: the new storage has no name."""
     for reused in (False, True):
         box = Box(pid=101).alloc(BASE, 4096, SITE).later(1)
         tree = NameTree(box)

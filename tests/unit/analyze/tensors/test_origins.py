@@ -1,4 +1,4 @@
-"""Where the memory of a storage came from: what the reader makes of it, and what an address then is."""
+"""Origins of a storage's memory: how the reader decodes them, and how an address is explained."""
 
 from __future__ import annotations
 
@@ -62,32 +62,32 @@ def test_owner_comes_before_who_borrows_from_it(tmp_path: Path) -> None:
 
 
 def test_memory_that_its_owner_kept_is_not_called_freed(tmp_path: Path) -> None:
-    """The storage of a NumPy array ended; the array is there, and a fault in it is no use after free."""
+    """The storage of a NumPy array ended; the array remains, and a fault in it is no use after free."""
     found = place(tmp_path, foreign(Box(), slot(BASE, 4096, NUMPY, "freed")), BASE + 8, MAPS)
     assert found.kind != "freed-storage"
 
 
 def test_memory_that_went_with_its_storage_is_called_freed(tmp_path: Path) -> None:
-    """Nothing is mapped there any more: array and storage are both gone."""
+    """Nothing is mapped there: array and storage are both freed."""
     found = place(tmp_path, foreign(Box(), slot(BASE, 4096, NUMPY, "freed")), BASE + 8)
     assert found.kind == "freed-storage"
 
 
 def test_freed_shared_memory_is_freed_whatever_is_mapped_there_now(tmp_path: Path) -> None:
-    """It was torch's own mapping: what lies there now is somebody else's."""
+    """It was torch's own mapping: what is there now has another owner."""
     found = place(tmp_path, foreign(Box(), slot(BASE, 4096, SHARED, "freed")), BASE + 8, MAPS)
     assert found.kind == "freed-storage"
 
 
 def test_torch_load_is_told_by_its_frame(tmp_path: Path) -> None:
-    """torch.load takes its memory from the ordinary allocator."""
+    """torch.load allocates from the ordinary allocator."""
     box = Box().alloc(BASE, 64, by=("load_tensor", "/x/site-packages/torch/serialization.py", 7))
     box.alloc(BASE + 64, 64, by=("train", "train.py", 7))
     assert [origin_kind(s) for s in read(tmp_path, box).storages] == ["torch-load", "cpu-allocator"]
 
 
 def test_older_storages_say_so(tmp_path: Path) -> None:
-    """A flag in the slot: nobody knows since when."""
+    """A flag in the slot: the time of its allocation is unknown."""
     storages = read(tmp_path, foreign(Box(), slot(BASE, 64, NUMPY, flags=1), slot(BASE, 65, NUMPY))).storages
     assert [s.older for s in storages] == [True, False]
 

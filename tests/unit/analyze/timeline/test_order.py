@@ -1,4 +1,4 @@
-"""Clocks of several hosts, bounded by collectives; who was missing where others waited."""
+"""Clocks of several hosts, bounded by collectives; ranks that were absent where others waited."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load(run: Path, *boxes: Box) -> Job:
 
 
 def test_collectives_bound_the_offset_of_another_host(tmp_path: Path) -> None:
-    """Its wall clock says nothing about the 30 s by which its monotonic clock is ahead."""
+    """Its wall clock does not show the 30 s by which its monotonic clock is ahead."""
     ahead = 30 * SECOND
     job = load(
         tmp_path,
@@ -58,14 +58,14 @@ def test_collectives_bound_the_offset_of_another_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce", "send"])
 def test_an_operation_that_some_finish_early_proves_nothing(op: str, tmp_path: Path) -> None:
-    """The root of a broadcast is done before others have come."""
+    """The root of a broadcast is done before others have entered."""
     job = load(tmp_path, meet(host_box(0), 1000, 1002, 1, op), meet(host_box(1), 1900, 1902, 1, op))
     clock = RunClock(job)
     assert {clock.of(process.snapshot).error_ns for process in job.processes} == {0, WALL_ERROR_NS}
 
 
 def test_bounds_that_contradict_each_other_are_not_used(tmp_path: Path) -> None:
-    """Two jobs in one directory may use one group name and one number; the wall clock has to do then."""
+    """Two jobs in one directory may use one group name and one number; the wall clock is used then."""
     one = meet(meet(host_box(0), 1000, 1002, 1), 2000, 2002, 2)
     two = meet(meet(host_box(1), 1000, 1002, 1), 2500, 2502, 2)
     clock = RunClock(job := load(tmp_path, one, two))
@@ -84,7 +84,7 @@ def test_doubt_grows_with_the_time_since_the_last_proof(tmp_path: Path) -> None:
 
 
 def simulated(directory: Path, seed: int) -> tuple[Job, dict[int, int], dict[int, int]]:
-    """A job on several hosts whose clocks are wrong by what only the test knows; and the true times of the deaths."""
+    """A job on several hosts whose clock errors only the test knows; and the true times of the deaths."""
     chance = random.Random(seed)
     hosts, per_host, rounds = chance.randint(2, 4), chance.randint(1, 2), chance.randint(1, 6)
     clocks = [0] + [chance.randint(-3, 3000) * SECOND for _ in range(hosts - 1)]
@@ -112,7 +112,7 @@ def simulated(directory: Path, seed: int) -> tuple[Job, dict[int, int], dict[int
 
 @pytest.mark.parametrize("seed", range(40))
 def test_order_is_sound_and_has_no_contradiction(seed: int, tmp_path: Path) -> None:
-    """Offsets lie within their errors; "surely before" agrees with the truth, is antisymmetric and transitive."""
+    """Offsets are within their errors; "surely before" agrees with the true order, is antisymmetric and transitive."""
     job, offsets, died = simulated(tmp_path, seed)
     clock = RunClock(job)
     base = next(offset for pid, offset in offsets.items() if clock.boot_id == boot_of(job, pid))
@@ -121,7 +121,7 @@ def test_order_is_sound_and_has_no_contradiction(seed: int, tmp_path: Path) -> N
         if host.how == "collectives":
             assert abs(host.offset_ns - (offsets[process.snapshot.pid] - base)) <= host.error_ns
     if any(clock.of(process.snapshot).host.how == "wall clock" for process in job.processes):
-        return  # no collective joins all hosts of this job, and their wall clocks lie: no order to check
+        return  # no collective connects all hosts of this job, and their wall clocks are wrong: no order to check
     deaths = find_deaths([build_view(i, process, clock) for i, process in enumerate(job.processes)])
     assert len(deaths) == len(died)
     for a, b in permutations(deaths, 2):

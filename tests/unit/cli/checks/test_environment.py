@@ -17,7 +17,7 @@ from tests.support.cli import clean_environment
     [(64 << 20, 64 << 20, "64 MiB: DataLoader"), (8 << 30, 1 << 20, "is full"), (8 << 30, 8 << 30, "8.0 GiB, 8.0")],
 )
 def test_small_or_full_shared_memory_is_a_warning(total: int, free: int, word: str) -> None:
-    """64 MiB is what containers get unless told otherwise."""
+    """64 MiB is the default of containers."""
     check = environment.shared_memory(total, free)
     assert word in check.detail
     assert (check.result == LIMITED) == bool(check.next)
@@ -37,7 +37,7 @@ ROOMY = {"stack": 8 << 20, "file": -1, "memory": -1, "signals": 90000}
     ],
 )
 def test_limits_that_change_a_death_are_named(changed: dict[str, int], overcommit: int, word: str) -> None:
-    """Each by itself; without one, the answer is that there is room."""
+    """Each by itself; without one, the answer is that there is space."""
     check = environment.limits({**ROOMY, **changed}, overcommit)
     assert check.result == LIMITED
     assert word in check.detail

@@ -1,4 +1,4 @@
-"""`pytracer doctor` about those who take part in a crash: real states where they can be had, real texts where not."""
+"""`pytracer doctor` about other handlers of a crash: real states where possible, else real texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_glibc_before_2_35_makes_the_unwinder_lock(monkeypatch: pytest.MonkeyPat
 
 
 def test_faulthandler_is_named_with_what_enables_it() -> None:
-    """By variable, by option, by development mode, and not at all: in real interpreters."""
+    """By variable, by option, by development mode, and disabled: in real interpreters."""
     assert "by PYTHONFAULTHANDLER" in look("check_signal_handlers", extra={"PYTHONFAULTHANDLER": "1"})
     assert "by -X faulthandler" in look("check_signal_handlers", "-X", "faulthandler")
     assert "development mode" in look("check_signal_handlers", "-X", "dev")
@@ -87,7 +87,7 @@ def test_sanitizers_and_valgrind_are_named(loaded: str, word: str, following: st
 
 
 def test_debugger_is_named() -> None:
-    """TracerPid leads to its name; a process that has gone meanwhile keeps its number."""
+    """TracerPid leads to its name; a process that has ended meanwhile is shown by its pid."""
     me = faults.tools({}, MAPS, STATUS.replace("TracerPid:\t0", f"TracerPid:\t{os.getpid()}"))
     assert me.result == LIMITED
     assert f"(pid {os.getpid()}) traces this process" in me.detail
@@ -117,14 +117,14 @@ NONE = resource.RLIM_INFINITY
 def test_core_dumps_says_whether_and_where(
     tmp_path: Path, pattern: str, uses_pid: bool, limit: int, expected: str
 ) -> None:
-    """As core(5): pipes ignore the limit, an empty pattern writes nothing, relative names lie beside the job."""
+    """As core(5): pipes ignore the limit, an empty pattern writes nothing, relative names are relative to the job."""
     check = faults.core_dumps(pattern, uses_pid, limit, tmp_path)
     assert expected.format(tmp_path) in check.detail
     assert check.result == WORKS  # pytracer needs none
 
 
 def test_real_core_limit_is_read(tmp_path: Path) -> None:
-    """A child with a limit of its own answers for itself."""
+    """A child with its own limit reports that one."""
 
     def forbid() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

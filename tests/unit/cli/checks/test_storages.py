@@ -1,4 +1,4 @@
-"""`doctor` on the kinds of memory: the real children, and what it says when one is not seen."""
+"""`doctor` on the kinds of memory: the real children, and its answer when one is not recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_kind_of_memory_is_seen_here() -> None:
 
 
 def test_what_is_missed_is_named_with_the_way() -> None:
-    """A torch that maps files in another way would be told so."""
+    """A torch that maps files in another way is reported."""
     check = storages(ALL, ALL - {"MAPPED_FILE", "DLPACK"})
     assert check.result == LIMITED
     assert "with enable(), DLPack, mapped files" in check.detail

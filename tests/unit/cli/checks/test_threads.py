@@ -1,4 +1,4 @@
-"""`pytracer doctor` about other threads: tried for real, and answered for the states that cannot be had here."""
+"""`pytracer doctor` about other threads: real trials, and answers for states that are not possible here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERYWHERE = {"main": True, "python": True, "raw": True}
 
 
 def test_threads_without_a_handler_have_no_alternate_stack() -> None:
-    """What the trial prints is what the kernel says: nothing was set up in a plain process."""
+    """The trial prints the kernel's values: nothing was set up in a plain process."""
     command = [sys.executable, "-I", trials.__file__, "stacks"]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"main": False, "python": False, "raw": False}
@@ -31,14 +31,14 @@ def test_threads_without_a_handler_have_no_alternate_stack() -> None:
 
 @needs_core
 def test_preload_gives_every_thread_an_alternate_stack() -> None:
-    """Tried in children: under preload also on raw pthreads, and the sentence says how far enable() alone reaches."""
+    """Tried in children: under preload also on raw pthreads; the sentence states the limits of enable() alone."""
     check = threads.check_thread_stacks()
     assert check.result == WORKS, check.detail
     assert "every thread; enable() alone: " in check.detail
 
 
 def test_threads_without_an_alternate_stack_are_named() -> None:
-    """enable() alone is no defect, a preload that does not reach is one."""
+    """enable() alone is no defect, a preload without effect is one."""
     check = threads.thread_stacks(EVERYWHERE, {**EVERYWHERE, "raw": False})
     assert check.result == WORKS
     assert "not OpenMP workers and raw pthreads" in check.detail
@@ -47,7 +47,7 @@ def test_threads_without_an_alternate_stack_are_named() -> None:
 
 
 def test_ptrace_is_tried_on_a_sibling() -> None:
-    """Whatever the answer is, it comes, and forbids nothing where Yama and seccomp are absent."""
+    """There is always an answer, and it is positive where Yama and seccomp are absent."""
     check = threads.check_ptrace()
     assert check.result in (WORKS, LIMITED)
     filtered = "Seccomp:\t0" not in Path("/proc/self/status").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_ptrace_is_tried_on_a_sibling() -> None:
 
 
 def forbid_ptrace() -> None:
-    """A seccomp filter as containers have: ptrace (101 on x86-64) fails with EPERM, all else is allowed."""
+    """A seccomp filter as in containers: ptrace (101 on x86-64) fails with EPERM, all else is allowed."""
     load_number, equal_101, refuse, allow = (
         (0x20, 0, 0, 0),
         (0x15, 0, 1, 101),
@@ -94,7 +94,7 @@ def test_filter_that_forbids_ptrace_is_noticed() -> None:
 @needs_core
 @needs_x86_64
 def test_where_ptrace_is_forbidden_a_signal_takes_the_stacks() -> None:
-    """The same filter round launcher, helper and job: the child's recording says that it went the other way."""
+    """The same filter around launcher, helper and job: the child's recording has the fallback by signal."""
     assert "on a real-time signal" in filtered("check_other_threads")
 
 
@@ -145,7 +145,7 @@ def test_helper_must_lie_beside_the_core_and_be_executable(tmp_path: Path) -> No
     ],
 )
 def test_other_threads_answers_by_the_box(how: str | None, states: list[str], result: str, word: str) -> None:
-    """What the recording of a real child says decides, not what ought to work."""
+    """The recording of a real child decides, not what is expected to work."""
     check = threads.other_threads(how, states)
     assert check.result == result
     assert word in check.detail
@@ -153,5 +153,5 @@ def test_other_threads_answers_by_the_box(how: str | None, states: list[str], re
 
 @needs_core
 def test_child_with_two_threads_leaves_a_crash_header() -> None:
-    """`pytracer run` on a dying child is tried for real."""
+    """A real trial of `pytracer run` on a dying child."""
     assert "no crash report" not in threads.check_other_threads().detail

@@ -1,4 +1,4 @@
-"""`doctor` on DDP and FSDP: the real child, one that fails, and what it says when this torch is not as expected."""
+"""`doctor` on DDP and FSDP: the real child, one that fails, and the answer when torch is not as expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumps of torch's Flight Recorder, read beside black boxes that tell of the same operations."""
+"""Dumps of torch's Flight Recorder, merged with recordings of the same operations."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rank(number: int, *ops: str, state: str = "completed") -> Box:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_dump_is_read(as_json: bool, tmp_path: Path) -> None:
-    """Both forms: the operation, its group, its sizes, its place in the program; the rank is in the file's name."""
+    """Both forms: the operation, its group, its sizes, its call site; the rank is in the file's name."""
     read = read_dump(dump(tmp_path / "nccl_trace_rank_7", entry(1, "_all_gather_base"), as_json=as_json))
     assert (read.rank, read.version, read.groups, read.notes) == (7, "2.10", {"0": (0, 1)}, ())
     (item,) = read.entries
@@ -66,7 +66,7 @@ def test_a_dump_is_read(as_json: bool, tmp_path: Path) -> None:
 
 
 def test_gloo_writes_no_states_and_an_empty_group(tmp_path: Path) -> None:
-    """As torch 2.13: what ended may have failed, and that is said."""
+    """As torch 2.13: a completed operation may have failed, which is reported."""
     odd: dict[str, Any] = {
         "state": "scheduled",
         "time_discovered_started_ns": None,
@@ -112,7 +112,7 @@ def test_what_is_no_dump_is_refused(content: bytes, words: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("value", [None, 7, -1, 2**80, "x" * 2000, [], [[[]]], {}, [None], True, 1.5])
 def test_any_value_in_any_place_is_survived(value: Any, tmp_path: Path) -> None:
-    """A dump comes from outside: no field has to be what it should be."""
+    """A dump is untrusted: any field may have any value."""
     for number, key in enumerate(entry(1)):
         path = dump(tmp_path / f"rank_{number}", entry(1) | {key: value}, entry(2))
         assert read_dump(path).entries[-1].sequence_nr == 2
@@ -122,7 +122,7 @@ def test_any_value_in_any_place_is_survived(value: Any, tmp_path: Path) -> None:
 
 
 def test_dumps_are_found_by_torchs_names(tmp_path: Path) -> None:
-    """And nothing else is taken for one."""
+    """No other file is taken for one."""
     for name in ("nccl_trace_rank_0", "comm_lib_trace_rank_12", "rank3.json", "notes.txt", "rank_x", "my.rank_1.pkl"):
         (tmp_path / name).write_bytes(b"x")
     found = [path.name for path in find_dumps([tmp_path])]
@@ -168,7 +168,7 @@ def test_a_dump_of_another_run_is_not_used(tmp_path: Path) -> None:
 
 
 def test_damaged_dumps_do_not_stop_the_others(tmp_path: Path) -> None:
-    """They are damage; one that was named and is not there is an error."""
+    """They are damage; a named file that does not exist is an error."""
     run = write_run(tmp_path / "run", rank(0))
     (run / "nccl_trace_rank_0").write_bytes(b"\x80\x02c")
     job = load_runs(run, [dump(tmp_path / "rank_0", entry(1))])

@@ -1,4 +1,4 @@
-"""Core dumps of CUDA devices, in NVIDIA's documented layout; and files that are none, or not whole."""
+"""Core dumps of CUDA devices, in NVIDIA's documented layout; and files that are not dumps, or incomplete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PC = KERNEL_ADDR + 0x1A0
 
 
 def test_kernel_place_and_thread(tmp_path: Path) -> None:
-    """All that a dump tells about one illegal access."""
+    """All that a dump records about one illegal access."""
     core = read_gpu_core(faulting(1, 2, 3, 4, parameters=b"12345678").write(tmp_path / "node1.42.nvcudmp"), "node1", 42)
     assert (core.host, core.pid, core.device, core.problem) == ("node1", 42, "NVIDIA H200 (PCI 41:00)", None)
     (item,) = core.exceptions
@@ -45,13 +45,13 @@ def test_an_exception_that_only_the_sm_tells(tmp_path: Path) -> None:
 
 
 def test_without_a_told_place_the_threads_own_is_marked(tmp_path: Path) -> None:
-    """It stood somewhere behind."""
+    """The program counter had advanced past it."""
     (item,) = read_gpu_core(Core([Warp([Lane(PC, 5)])]).write(tmp_path / "core")).exceptions
     assert (item.pc, item.pc_exact) == (PC, False)
 
 
 def test_alike_exceptions_are_counted(tmp_path: Path) -> None:
-    """Thousands of warps run into the same."""
+    """Thousands of warps have the same exception."""
     warps = [Warp([Lane(PC, 14)], PC, (number // 8, 0, 0)) for number in range(40)]
     warps += [Warp([Lane(PC)], None, (9, 0, 0)), Warp([Lane(PC, 6)], PC + 64, (9, 0, 0))]
     first, second = read_gpu_core(Core(warps).write(tmp_path / "core")).exceptions
@@ -85,7 +85,7 @@ def test_other_files_are_told(tmp_path: Path, content: bytes, problem: str) -> N
 
 
 def test_every_truncation_and_every_changed_byte_is_survived(tmp_path: Path) -> None:
-    """What is left is used, or the problem told."""
+    """The remaining data is used, or the problem reported."""
     whole = faulting(*range(32), parameters=bytes(64)).content()
     path = tmp_path / "core"
     for size in range(0, len(whole), 37):
@@ -138,7 +138,7 @@ def test_dumps_of_a_run_are_found_by_their_pattern(tmp_path: Path) -> None:
     ],
 )
 def test_pattern_is_no_regular_expression(pattern: str, name: str, found: object) -> None:
-    """It is CUDA_COREDUMP_FILE, as run.json tells it."""
+    """It is CUDA_COREDUMP_FILE, as recorded in run.json."""
     assert NamePattern(pattern).match(name) == found
 
 
@@ -190,7 +190,7 @@ def test_hostile_dump_costs_little(tmp_path: Path, kind: str) -> None:
 
 
 def test_sparse_dump_is_read_where_it_is_needed(tmp_path: Path) -> None:
-    """A file of 64 GiB with nothing in it but its tables."""
+    """A file of 64 GiB that contains only its tables."""
     path = faulting(1).write(tmp_path / "core")
     os.truncate(path, 64 << 30)
     began = time.process_time()

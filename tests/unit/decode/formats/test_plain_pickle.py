@@ -113,19 +113,19 @@ def _outcome(bomb: str, reader: str) -> str:
     ],
 )
 def test_pythons_unpickler_takes_memory_by_the_gigabyte_where_ours_does_not(bomb: str, ours: str) -> None:
-    """Why this is not a restricted pickle.Unpickler: find_class() keeps code out, and memory is for the file to say."""
+    """Why this is not a restricted pickle.Unpickler: find_class() excludes code, but does not limit memory."""
     assert _outcome(bomb, _RESTRICTED) == "no memory"
     assert re.fullmatch(ours, _outcome(bomb, _OURS))
 
 
 def test_nesting_costs_no_stack() -> None:
-    """A list in a list, a million deep; what comes out can be given up again."""
+    """A list in a list, a million deep; the result can be deallocated."""
     bomb = r"b'\x80\x04' + b']' * 1_000_000 + b'a' * 999_999 + b'.'"
     assert _outcome(bomb, _OURS) == ""
 
 
 def test_every_cut_and_many_flips_are_survived() -> None:
-    """Either a value or PickleError comes out."""
+    """The result is a value or PickleError."""
     data = pickle.dumps(PLAIN, 4)
     chance = random.Random(4)
     for at in range(len(data)):

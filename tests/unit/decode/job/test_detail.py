@@ -1,4 +1,4 @@
-"""Light reading of large jobs: what is left out, what must not change, and the suspects in full."""
+"""Light reading of large jobs: what is omitted, what must not change, and the suspects in full."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_small_job_is_read_in_full(tmp_path: Path) -> None:
 
 
 def test_box_that_is_gone_stays_as_it_was(tmp_path: Path) -> None:
-    """Somebody removed it between the two readings."""
+    """It was removed between the two readings."""
     job = merge.load_job(large(tmp_path), light=True)
     (tmp_path / "boxes" / "node0.118.blackbox").unlink()
     index = next(i for i, process in enumerate(job.processes) if process.rank == 17)

@@ -33,7 +33,7 @@ def env_rank(rank: int, **more: str) -> dict[str, str]:
 
 
 def test_torchrun_job_has_launcher_ranks_and_children(tmp_path: Path) -> None:
-    """Children of a rank inherit its RANK and are no ranks; a DataLoader worker is told by the code it ran."""
+    """Children of a rank inherit its RANK and are no ranks; a DataLoader worker is recognized by the code it ran."""
     agent = Box(pid=100, ppid=99, argv=TORCHRUN)
     zero, one = Box(pid=101, ppid=100, rank=0), Box(pid=102, ppid=100, rank=1)
     worker = zero.fork(103)
@@ -105,7 +105,7 @@ def test_plain_script_and_its_children(tmp_path: Path) -> None:
 
 
 def test_pid_used_again_is_another_process(tmp_path: Path) -> None:
-    """The start time tells them apart; the parent is the one that was there."""
+    """The start time distinguishes them; the parent is the one that lived at that time."""
     old = Box(pid=101, ppid=1, start_ticks=10, environment=env_rank(0))
     new = Box(pid=101, ppid=1, start_ticks=5000, created_ns=60_000_000_000)
     child = Box(pid=102, ppid=101, start_ticks=6000, created_ns=70_000_000_000, environment=env_rank(0))
@@ -118,7 +118,7 @@ def test_pid_used_again_is_another_process(tmp_path: Path) -> None:
 
 
 def test_exec_replaces_the_earlier_box(tmp_path: Path) -> None:
-    """Same pid and start time: one process, the last recording is what it became; what the first saw still counts."""
+    """Same pid and start time: one process; the last recording is its final program; earlier waits count."""
     shell = Box(pid=101, ppid=1, argv=("sh",), python_minor=0).wait(150, exit_code=4)
     shell.write(tmp_path / "node0.101.blackbox")
     Box(pid=101, ppid=1, rank=0, created_ns=6_000_000_000).write(tmp_path / "node0.101.1.blackbox")
@@ -133,7 +133,7 @@ def test_exec_replaces_the_earlier_box(tmp_path: Path) -> None:
 
 
 def test_crash_section_beats_all_other_witnesses(tmp_path: Path) -> None:
-    """The handler knows the moment."""
+    """The handler records the time."""
     child = Box(pid=101, ppid=100).at(500).crash(signal=11)
     parent = Box(pid=100, ppid=1).at(900).wait(101, signal=11)
     p = process(load_job(write_run(tmp_path, parent, child)), 101)
@@ -142,7 +142,7 @@ def test_crash_section_beats_all_other_witnesses(tmp_path: Path) -> None:
 
 
 def test_repaired_crash_is_no_end(tmp_path: Path) -> None:
-    """Another handler repaired the fault and the process went on to exit."""
+    """Another handler repaired the fault and the process continued to exit."""
     p = process(load_job(write_run(tmp_path, Box(pid=101).crash(state=4).exit(0))), 101)
     assert (p.status_kind, p.exit_code, p.signal) == ("exited", 0, None)
 
@@ -175,7 +175,7 @@ def test_inherited_wait_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_launcher_reports_its_own_child(tmp_path: Path) -> None:
-    """`run.json` has the status that nobody else could see."""
+    """`run.json` has the status that no recording has."""
     box = Box(pid=101, ppid=99)
     launcher = {"child_pid": 101, "signal": 9, "ended_mono_ns": box.created_ns + 900 * MS}
     job = load_job(write_run(tmp_path, box, launcher=launcher))
@@ -185,7 +185,7 @@ def test_launcher_reports_its_own_child(tmp_path: Path) -> None:
 
 
 def test_exit_is_known_from_the_box_itself(tmp_path: Path) -> None:
-    """exit() was called, nobody waited."""
+    """exit() was called, without a wait by the parent."""
     p = process(load_job(write_run(tmp_path, Box(pid=101).at(7).exit(0))), 101)
     assert (p.status_kind, p.exit_code, p.reported_by) == ("exited", 0, "black-box")
     assert p.ended_mono_ns == p.snapshot.exit_mono_ns
@@ -207,7 +207,7 @@ def test_exception_of_the_parent_is_not_the_childs(tmp_path: Path) -> None:
 
 
 def test_process_that_is_alive_is_running(tmp_path: Path) -> None:
-    """Same boot, pid and start time; one tick off is somebody else."""
+    """Same boot, pid and start time; one tick of difference is another process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     for shift, kind in ((0, "running"), (1, "vanished")):
@@ -262,7 +262,7 @@ def test_missing_run_and_dangling_link_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"pid": "x"}', b"\xff", b"[" * 100_000])
 def test_broken_run_json_is_damage(tmp_path: Path, content: bytes) -> None:
-    """The recordings speak for themselves."""
+    """The recordings suffice."""
     write_run(tmp_path, Box())
     (tmp_path / "run.json").write_bytes(content)
     job = load_job(tmp_path)
@@ -325,7 +325,7 @@ SURVIVED = [
 def test_another_end_tells_that_a_crash_was_survived(
     crash: dict[str, int], ending: int, at: int, survived: bool, why: str, by: str, tmp_path: Path
 ) -> None:
-    """The handler cannot always know; who saw the process end may."""
+    """The handler does not always know; the process that waited for it may."""
     child = Box(pid=101, ppid=100).at(100).crash(**crash)  # type: ignore[arg-type]
     if by == "parent":
         job = load_job(write_run(tmp_path, Box(pid=100, ppid=1).at(at).wait(101, signal=ending), child))
@@ -339,7 +339,7 @@ def test_another_end_tells_that_a_crash_was_survived(
 
 
 def test_a_thread_that_works_on_has_survived_its_crash(tmp_path: Path) -> None:
-    """Records of the crashed thread after the crash; those of other threads say nothing."""
+    """Records of the crashed thread after the crash; those of other threads prove nothing."""
     for tid, kind in ((101, "exited"), (102, "signaled")):
         child = Box(pid=101, ppid=100).at(100).crash(11, state=3).at(200).mark("on", tid=tid)
         parent = Box(pid=100, ppid=1).at(300).wait(101, exit_code=1)
@@ -358,7 +358,7 @@ def test_dataloader_worker_is_told_by_its_thread_or_its_stack(tmp_path: Path) ->
 
 
 def test_exception_counts_from_the_moment_when_it_was_first_seen(tmp_path: Path) -> None:
-    """It was on its way while `finally` left the process group, and reached the top three seconds later."""
+    """It was propagating while `finally` left the process group, and reached the top three seconds later."""
     box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad"), [("main", "train.py", 3)])
     box.at(3500).exception("ValueError", "bad", [("main", "train.py", 3), ("<module>", "train.py", 9)]).exit(1)
     p = process(load_job(write_run(tmp_path, box)), 101)
@@ -367,7 +367,7 @@ def test_exception_counts_from_the_moment_when_it_was_first_seen(tmp_path: Path)
 
 
 def test_exception_that_never_reached_the_top_is_known(tmp_path: Path) -> None:
-    """The launcher ended the process in its cleanup. With another one on top, the first one began it."""
+    """The launcher ended the process in its cleanup. With another exception on top, the first one is the cause."""
     for name in ("term", "other"):
         parent = (
             Box(pid=100, ppid=1)
@@ -382,7 +382,7 @@ def test_exception_that_never_reached_the_top_is_known(tmp_path: Path) -> None:
 
 
 def test_exception_that_was_caught_after_all_is_none(tmp_path: Path) -> None:
-    """The program left one process group, made another and worked on; it ended for another reason."""
+    """The program left one process group, created another and continued; it ended for another reason."""
     box = Box(pid=101, rank=0).at(500).leaves(("ValueError", "bad")).at(600).rank(0).at(900).exit(1)
     assert process(load_job(write_run(tmp_path, box)), 101).exception is None
 

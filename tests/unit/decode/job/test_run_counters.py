@@ -1,4 +1,4 @@
-"""`counters.<host>`: what it says of processes without a recording, and that nothing in it is believed."""
+"""`counters.<host>`: processes without a recording, and that its content is not trusted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_was_not_recorded_is_one_line_and_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["short", "long", "empty", "magic", "fifo", "link", "directory"])
 def test_other_files_of_that_name_are_left_out(tmp_path: Path, what: str) -> None:
-    """A run directory comes from anywhere."""
+    """A run directory is untrusted."""
     path = tmp_path / f"counters.{HOST}"
     whole = counters((1,) * 6)
     if what == "fifo":

@@ -1,4 +1,4 @@
-"""What the crash section leaves to the reader: the thread's stack, from the memory map."""
+"""What the reader derives from the crash section: the thread's stack, from the memory map."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE = (LOW, HIGH, "rw-p", 0, "/data/weights.bin")
 def test_stack_is_the_writable_mapping_around_or_above_the_stack_pointer(
     sp: int, mappings: tuple[tuple[int, int, str, int, str], ...], expected: tuple[int, int] | None, tmp_path: Path
 ) -> None:
-    """After an overflow the stack pointer lies just below its stack; a wild one belongs to none."""
+    """After an overflow the stack pointer is just below its stack; a wild one belongs to none."""
     path = Box(pid=7).crash(11, LOW - 0x90, registers={"rsp": sp}, mappings=mappings).write(tmp_path / "box.blackbox")
     crash = read_box(path).crash
     assert crash is not None

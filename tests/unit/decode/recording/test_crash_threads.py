@@ -1,4 +1,4 @@
-"""The threads that did not crash, the memory, the images and the words of a crash."""
+"""The threads that did not crash, the memory, the images and the messages of a crash."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_deep_stack_keeps_both_ends_in_order(total: int, tmp_path: Path) -> None
 
 
 def test_guessed_frames_are_told_at_both_ends(tmp_path: Path) -> None:
-    """From a depth on the stack was only scanned: the same place is exact in one thread and a guess in another."""
+    """From a depth on the stack was only scanned: the same frame is exact in one thread and a guess in another."""
     native: list[tuple[str | None, int]] = [(LIBX, 0x100)] * (HEAD + RING)
     threads = [OtherThread(8, native=native, total=100, guessed=(2, 3)), OtherThread(9, native=native[:2])]
     deep, plain = crash(tmp_path, threads=threads).threads
@@ -84,7 +84,7 @@ def test_state_of_each_thread_is_told(tmp_path: Path) -> None:
 
 
 def test_words_and_memory_are_read(tmp_path: Path) -> None:
-    """The abort text, who sent the signal, the file behind the address, bytes near registers."""
+    """The abort text, the sender of the signal, the mapped file at the address, bytes near registers."""
     block = ("rdi", 0x7000, 0x6FF0, bytes(range(32)))
     found = crash(
         tmp_path, code=0, sender_pid=99, abort_text="free(): invalid pointer\n", sender_command=["kill", "-9", "7"],

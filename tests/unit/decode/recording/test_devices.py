@@ -35,7 +35,7 @@ def test_blocks_carry_device_stream_pool_and_both_ends(tmp_path: Path) -> None:
 
 
 def test_what_happened_after_the_crash_is_taken_back(tmp_path: Path) -> None:
-    """Threads that have not stopped yet free and allocate while the handler works."""
+    """Threads that are not stopped yet free and allocate while the handler runs."""
     box = Box(pid=101)
     by = box.code("make", "train.py", 12)
     box.devices.alloc(SEGMENT, MIB, by, box.epoch)

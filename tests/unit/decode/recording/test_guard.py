@@ -11,7 +11,7 @@ BASE = GUARD_POOL[0] + 0x5000
 
 
 def test_settings_counters_and_storages_are_read(tmp_path: Path) -> None:
-    """Everything that GUARD and GUARDED say; the stack of a STACK entry with its first frame outside torch."""
+    """All content of GUARD and GUARDED; the stack of a STACK entry with its first frame outside torch."""
     box = Box(pid=101).guard(every=20, mechanism=2, guarded=7, live=1, refused_bytes=3, fallback=22)
     inner = box.code("zeros", "/site-packages/torch/__init__.py", 5, torch=True)
     outer, main = box.code("step", "train.py", 12), box.code("<module>", "train.py", 40)

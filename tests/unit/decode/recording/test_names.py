@@ -20,7 +20,7 @@ def names(tmp_path: Path, box: Box, tree: NameTree) -> dict[int, list[str]]:
 
 
 def test_names_are_paths_below_the_root(tmp_path: Path) -> None:
-    """The root's class is not said while no other model has that path; wrappers are left out."""
+    """The root's class is omitted while no other model has that path; wrappers are left out."""
     box = Box(pid=101)
     tree = NameTree(box)
     root = tree.add(MODULE, "DistributedDataParallel")

@@ -16,7 +16,7 @@ from tests.support.synth import Box
 @pytest.mark.parametrize("subject", ["", "DDP's buckets"])
 @pytest.mark.parametrize("code", NoteCode)
 def test_a_note_is_read_as_it_was_written(code: NoteCode, subject: str) -> None:
-    """Code, subject and sentence, whatever the sentence holds."""
+    """Code, subject and sentence, with any sentence."""
     text = "it [said] so]: on\ntwo lines"
     assert note_of(coded(code, text, subject)) == Note(text, code, subject or None)
 

@@ -1,4 +1,4 @@
-"""`read_box` on synthetic recordings: what is read, and what each kind of damage costs."""
+"""`read_box` on synthetic recordings: what is read, and what each kind of damage loses."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_failed_collective_is_neither_open_nor_completed(tmp_path: Path) -> None
 
 
 def test_time_of_an_overtaken_collective_is_not_that_of_the_newer_one(tmp_path: Path) -> None:
-    """A thread that the ring overtook stored its time in a slot that was another collective's by then."""
+    """A thread that the ring overtook stored its time in a slot that already belonged to another collective."""
     box = Box()
     box.collective("gloo:all_reduce", ended_ns=box.now)
     (c,) = read(box, tmp_path).collectives
@@ -242,7 +242,7 @@ def test_sender_is_told_for_sent_signals_only(tmp_path: Path) -> None:
 
 
 def test_frame_without_image_entry_is_placed_by_the_mappings(tmp_path: Path) -> None:
-    """Then the offset counts bytes of the file, and says so."""
+    """Then the offset is in bytes of the file, and marked as such."""
     mappings = [(0x5000, 0x9000, "r-xp", 0x1000, "/lib/liby.so")]
     crash = read(Box().crash(native=[(None, 0x5010), (None, 0x20)], mappings=mappings), tmp_path).crash
     assert crash is not None
@@ -301,7 +301,7 @@ def test_unicode_names_of_all_widths_are_read(tmp_path: Path) -> None:
 
 
 def test_torn_journal_entry_costs_only_itself(tmp_path: Path) -> None:
-    """Entries behind one that was never published are found again."""
+    """Entries after one that was never published are still found."""
     box = Box().note("before")
     box.entry(3, b"torn" * 9, published=0)
     s = read(box.note("after"), tmp_path)
@@ -381,7 +381,7 @@ def test_cut_off_file_says_where_and_keeps_what_lies_before(tmp_path: Path) -> N
 
 
 def test_overlapping_and_impossible_regions_are_skipped(tmp_path: Path) -> None:
-    """No region may cost more than the file is large."""
+    """No region may take more memory than the size of the file."""
     box = Box().note("kept")
     s = patched(
         box, tmp_path,
@@ -406,7 +406,7 @@ def test_announced_counts_are_not_believed(tmp_path: Path) -> None:
 
 
 def test_epoch_that_was_overwritten_has_no_time(tmp_path: Path) -> None:
-    """The clock forgets, and says so; journal entries still know theirs."""
+    """The clock's epochs are overwritten, which is reported; journal entries keep their own times."""
     box = Box(epoch_slots=16)
     box.later(1).alloc(BASE, 64)
     for _ in range(40):
@@ -439,7 +439,7 @@ def test_foreign_files_are_refused_with_the_next_step(tmp_path: Path, content: b
 
 
 def test_newer_major_version_is_refused_and_newer_minor_read(tmp_path: Path) -> None:
-    """A new meaning cannot be guessed; a new field can be skipped."""
+    """A changed meaning cannot be guessed; a new field can be skipped."""
     box = Box()
     box.minor = 9
     assert read(box, tmp_path).version == (1, 9)
@@ -458,7 +458,7 @@ def test_missing_file_directory_and_pipe_are_refused(tmp_path: Path) -> None:
 
 @needs_user
 def test_unreadable_file_is_refused(tmp_path: Path) -> None:
-    """The reason of the system is told."""
+    """The system's error is reported."""
     path = Box().write(tmp_path / "a.blackbox")
     path.chmod(0)
     with pytest.raises(InputError, match="cannot be read: Permission denied"):

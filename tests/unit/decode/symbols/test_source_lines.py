@@ -99,7 +99,7 @@ def test_lines_are_stored_and_read_without_the_image(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_no_lines_are_left_out(tmp_path: Path) -> None:
-    """symbols.json is written by whoever wrote the run directory."""
+    """symbols.json has the author of the run directory."""
     path = tmp_path / "symbols.json"
     path.write_text('{"a:0x1": "f", "lines": {"a:0x1": [["f", 3, "x"]], "a:0x2": [["g", "g.c", 1]], "a:0x3": 7}}')
     damage: list[Damage] = []
@@ -121,7 +121,7 @@ def test_damaged_debug_information_costs_only_the_lines(tmp_path: Path) -> None:
 
 
 def test_child_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more images are asked about once the time of a job is used up."""
+    """No more images are looked up once the time limit of a job is used up."""
     image, offset, build_id = built(tmp_path, "-shared", "-fPIC")
     monkeypatch.setattr(source_lines, "_CPU_SECONDS", -1)
     frame = innermost(crashed(tmp_path, image, offset, build_id).write(tmp_path / "a.blackbox"))

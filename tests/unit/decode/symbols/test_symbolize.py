@@ -56,7 +56,7 @@ def test_address_inside_a_symbol_has_its_demangled_name(tmp_path: Path) -> None:
 
 
 def test_symbol_without_a_size_is_a_guess_up_to_the_next_one(tmp_path: Path) -> None:
-    """Hand-written assembly; behind the next symbol it is not named any more."""
+    """Hand-written assembly; after the next symbol it is no longer named."""
     path = elf.write(tmp_path / "l.so", elf.image(SYMBOLS))
     found = frames(snapshot(tmp_path, path, 0x1310, 0x1000, 0x1409))
     assert [(f.function, f.function_found) for f in found] == [("asm", "guessed"), ("my::run()", "exact"), (None, None)]
@@ -120,7 +120,7 @@ def test_image_that_is_gone_or_no_image_gives_no_names(tmp_path: Path, content: 
 
 
 def test_image_that_is_a_pipe_is_not_opened(tmp_path: Path) -> None:
-    """A recording may name anything; opening a pipe would wait for ever."""
+    """A recording may name any file; opening a pipe would wait forever."""
     os.mkfifo(tmp_path / "pipe")
     assert names(snapshot(tmp_path, str(tmp_path / "pipe"), 0x1000)) == [None]
 
@@ -165,7 +165,7 @@ def test_stacks_of_other_threads_are_named_as_well(tmp_path: Path) -> None:
 
 
 def test_code_that_registers_and_the_stack_point_at_is_named(tmp_path: Path) -> None:
-    """A return address tells its function also where the stack could not be unwound; data is no code."""
+    """A return address has a function also where the stack could not be unwound; data has none."""
     path = elf.write(tmp_path / "l.so", elf.image(SYMBOLS))
     box = Box()
     bias, sp = box.bias(path), 0x7FFC_0000_0000

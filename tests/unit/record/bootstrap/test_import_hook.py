@@ -27,7 +27,7 @@ def test_acts_at_once_when_torch_is_there(tmp_path: Path) -> None:
 
 
 def test_acts_at_the_end_of_a_later_import(tmp_path: Path) -> None:
-    """The package's last line has run by then, and a second import does not act again."""
+    """After the package's last line has run; a second import has no effect."""
     program = "when(lambda: print('act', sys.modules['torch'].ready)); print('before'); import torch; import torch"
     assert run(tmp_path, "ready = True", program) == "before\nact True\n"
 
@@ -48,7 +48,7 @@ def test_looking_for_torch_is_not_importing_it(tmp_path: Path) -> None:
 
 
 def test_failed_import_acts_never(tmp_path: Path) -> None:
-    """Half a torch is no torch; the error is the program's own."""
+    """An incomplete import of torch does not count; the error is the program's own."""
     program = "when(lambda: print('act'))\ntry:\n    import torch\nexcept RuntimeError as error:\n    print(error)"
     assert run(tmp_path, "raise RuntimeError('broken')", program) == "broken\n"
 

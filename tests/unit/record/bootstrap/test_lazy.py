@@ -1,4 +1,4 @@
-"""Parts that are installed when the program comes to what they watch, on stand-ins of torch's functions."""
+"""Parts that are installed when the program first uses what they watch, on stand-ins of torch's functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytracer.record.bootstrap.patches import Patches
 
 
 class Box:
-    """What a part says when it cannot be installed."""
+    """The error of a part that cannot be installed."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -27,7 +27,7 @@ class Box:
 
 @pytest.fixture
 def owner() -> Any:
-    """A module with two functions that say their names."""
+    """A module with two functions that return their names."""
     return types.SimpleNamespace(first=lambda *given: ["first", *given], second=lambda: ["second"])
 
 
@@ -47,7 +47,7 @@ def part_of(owner: Any, box: Box, log: list[str]) -> tuple[LazyInstaller, Patche
 
 
 def test_first_call_is_recorded_already(owner: Any) -> None:
-    """It installs the part, and goes through the part's own function; the second call finds nothing of the entrance."""
+    """It installs the part, and calls the part's own function; at the second call the entrance is gone."""
     log: list[str] = []
     part_of(owner, Box(), log)
     assert log == []
@@ -66,7 +66,7 @@ def test_kept_entrance_leads_to_the_part(owner: Any) -> None:
 
 
 def test_wrapper_around_a_kept_entrance_does_not_go_round(owner: Any) -> None:
-    """Kept before the part came, put in place after it: each function runs once."""
+    """Saved before the part was installed, restored after it: each function runs once."""
     part_of(owner, Box(), [])
     kept = owner.first
     owner.second()
@@ -75,7 +75,7 @@ def test_wrapper_around_a_kept_entrance_does_not_go_round(owner: Any) -> None:
 
 
 def test_function_that_somebody_put_around_the_entrance_stays(owner: Any) -> None:
-    """Lightning replaces DataLoader.__init__ for a while, and puts back what it had found: recorded then and later."""
+    """Lightning replaces DataLoader.__init__ temporarily, and restores what it found: recorded then and later."""
     part_of(owner, Box(), [])
     entrance = owner.first
     owner.first = lambda *given: ["theirs", *entrance(*given)]
@@ -86,7 +86,7 @@ def test_function_that_somebody_put_around_the_entrance_stays(owner: Any) -> Non
 
 
 def test_forgotten_part_is_never_installed(owner: Any) -> None:
-    """disable() before anything was called: torch's own functions are there again, also for who kept an entrance."""
+    """disable() before any call: torch's own functions are restored, also for code that saved an entrance."""
     log: list[str] = []
     plain = owner.first
     part, _ = part_of(owner, Box(), log)
@@ -97,7 +97,7 @@ def test_forgotten_part_is_never_installed(owner: Any) -> None:
 
 
 def test_part_that_fails_costs_itself_only(owner: Any) -> None:
-    """The program's call is made, and a note says what is missing."""
+    """The program's call is made, and a note names what is missing."""
     box = Box()
 
     def fail() -> None:

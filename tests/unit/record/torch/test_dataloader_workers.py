@@ -1,4 +1,4 @@
-"""Batches of samples in as few words as a record holds."""
+"""Batches of samples, abbreviated to fit a record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytracer.record.torch.dataloader_workers import batch_words
     ],
 )
 def test_indices_are_said_shortly(indices: Any, words: str) -> None:
-    """Runs of numbers are one word; other keys are shown as Python shows them."""
+    """Ranges of numbers are abbreviated; other keys are shown by repr()."""
     assert batch_words(indices) == words
 
 

@@ -23,7 +23,7 @@ FRAMES = [
 
 
 def test_victim_follower_and_undecided_are_told_apart() -> None:
-    """The cause with its place in the program, the consequence with its reason; strangers are left out."""
+    """The cause with its place in the program, the consequence with its reason; unrelated processes are left out."""
     found = elastic.verdict_sentences(
         report(
             {"pid": 1, "primary": True, "why": "first", "python_stack": FRAMES},
