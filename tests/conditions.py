@@ -25,6 +25,13 @@ def _dumps_beside() -> bool:
     return pattern == "core" and resource.getrlimit(resource.RLIMIT_CORE)[1] != 0
 
 
+def _has_namespaces() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    done = subprocess.run(["unshare", "-rmpf", "--mount-proc", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
 def _torch_minor() -> str:
     try:
         return ".".join(importlib.metadata.version("torch").split(".")[:2])
@@ -39,6 +46,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 STRESS = PACKAGE.parent / "build" / "native" / "testing" / "stress"
 needs_stress = pytest.mark.skipif(not STRESS.exists(), reason="built by make test-tsan and make test-asan")
 needs_native = pytest.mark.skipif(not list(PACKAGE.glob("_native*.so")), reason="pytracer was built without torch")
+needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namespaces are not to be had here")
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")
 needs_symbolic = pytest.mark.skipif(importlib.util.find_spec("symbolic") is None, reason="symbolic is not installed")

@@ -12,20 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conditions import needs_core
+from tests.conditions import needs_core, needs_namespaces
 from tests.support.cli import call, clean_environment, only_line, pytracer
 
 pytestmark = needs_core
 
 RUN = f"{sys.executable} -m pytracer run"
-
-
-def _has_namespaces() -> bool:
-    done = subprocess.run(["unshare", "-rmpf", "--mount-proc", "true"], capture_output=True, check=False)
-    return done.returncode == 0
-
-
-needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namespaces are not to be had here")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])

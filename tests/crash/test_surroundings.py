@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.decode.job.run_counters import read_run_counters
-from tests.conditions import needs_compiler, needs_core, needs_native
-from tests.support.crash import ended, line_of, own_frames, preloaded, victim
+from tests.conditions import needs_compiler, needs_core, needs_namespaces, needs_native
+from tests.support.crash import PROGRAMS, ended, line_of, own_frames, preloaded, victim
 
 pytestmark = [needs_core, needs_compiler]
 
@@ -32,6 +32,22 @@ def test_one_of_many_faults_is_reported_and_the_others_are_listed(way: str, run:
     assert len(set(addresses)) == len(addresses)
     assert crash.tid not in [other.tid for other in crash.also_crashed]
     assert own_frames(crash.python_stack)[0][0] == "decode"
+
+
+@needs_namespaces
+def test_write_to_a_mapped_file_on_a_full_tmpfs_names_the_file_system(run: Path) -> None:
+    """A tmpfs of 1 MiB that is not /dev/shm: its own size is the limit."""
+    disk = run.parent / "disk"
+    disk.mkdir()
+    mount = f'mount -t tmpfs -o size=1m none {disk} && exec "$@"'
+    program = PROGRAMS / "full_file_system.py"
+    command = ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, program, disk / "data.bin"]
+    done = ended(command, preloaded(run), run)
+    assert done.status == -signal.SIGBUS, done.stderr
+    verdict = done.report.verdict
+    assert verdict is not None and verdict.class_ == "shm-exhausted"
+    assert "the tmpfs that holds it was full" in (verdict.summary or "")
+    assert f"df -h {disk}" in (verdict.advice or "") and "--shm-size" not in (verdict.advice or "")
 
 
 def test_each_program_of_one_process_has_a_box(run: Path) -> None:

@@ -42,9 +42,14 @@ class MappedFile:
         return self.offset // self.page_bytes >= -(-size // self.page_bytes)
 
     @property
+    def is_from_shm(self) -> bool:
+        """Whether it is shared memory whose limit is that of /dev/shm or of the machine, not a tmpfs mounted elsewhere."""
+        return self.path.startswith(SHARED_MEMORY)
+
+    @property
     def is_shared_memory(self) -> bool:
         """Whether the file lives in memory: POSIX or System V shared memory, memfd, any tmpfs."""
-        return self.path.startswith(SHARED_MEMORY) or self.system in (TMPFS_MAGIC, HUGETLBFS_MAGIC)
+        return self.is_from_shm or self.system in (TMPFS_MAGIC, HUGETLBFS_MAGIC)
 
     @property
     def is_huge(self) -> bool:
@@ -95,3 +100,10 @@ def room_confidence(file: MappedFile) -> Confidence | None:
         return "certain" if long_enough else "likely"
     # What was free a moment later says less: others may have given memory back meanwhile.
     return "possible" if long_enough and file.room_bytes < LITTLE_ROOM_BYTES else None
+
+
+def full_disk(file: MappedFile, access: str | None) -> bool:
+    """Whether a write needed a block of a file system that had none left; a read needs no block."""
+    long_enough = file.then_bytes is not None and not file.is_behind(file.then_bytes)
+    none_left = file.room_bytes is not None and file.room_bytes < file.page_bytes
+    return access == "write" and long_enough and none_left and not file.is_shared_memory

@@ -24,6 +24,14 @@ def null_sibling(view: ProcessView) -> AlsoCrashed | None:
     return next((item for item in near if item.code > 0 and item.fault_addr < NEAR_NULL_BYTES), None)
 
 
+def has_constant_address(view: ProcessView) -> bool:
+    """Whether the address is a constant in the instruction itself, as compilers write an access that always meets null."""
+    place, instruction = view.place, view.instruction
+    if place is None or instruction is None or instruction.addr != place.addr:
+        return False
+    return instruction.base is None and instruction.index is None
+
+
 def null_confidence(view: ProcessView) -> Confidence | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
@@ -48,6 +56,8 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         if base is None or base == place.addr == 0 or null_sibling(view) is not None:
             return "likely"
         return "possible" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
+    if has_constant_address(view):
+        return "likely"
     if place.kind == "null":
         return "likely"
     return "possible" if place.addr % POINTER_ALIGNMENT == 0 and 0 in crash.registers.values() else None

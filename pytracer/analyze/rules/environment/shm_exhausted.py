@@ -8,7 +8,8 @@ Why it happens: containers get 64 MB of /dev/shm by default; DataLoader workers,
 put tensors and buffers there. torch itself reserves its pages and raises "No space left on device" instead.
 
 What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in
-Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system').
+Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system'). A tmpfs that is mounted
+elsewhere has a size of its own: make it larger, or keep the file on a disk.
 
 How it can be wrong: the room is measured a moment after the fault; memory may have been given back by then. A limit
 of the memory cgroup can refuse a page, too, with room on the file system.
@@ -17,7 +18,9 @@ of the memory cgroup can refuse a page, too, with room on the file system.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import dirname
 
+from pytracer._printable import shell_command
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
 from pytracer.analyze.evidence.phrases import (
@@ -36,6 +39,9 @@ from pytracer.report.job import Evidence
 _ADVICE = (
     "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "
     "torch.multiprocessing.set_sharing_strategy('file_system')."
+)
+_LIMITED_BY_MOUNT = (
+    "Make room on the tmpfs that holds the file (`{}`), mount it with a larger size=, or keep the file on a disk."
 )
 _HUGE_ADVICE = "Reserve more huge pages (vm.nr_hugepages), or use ordinary ones."
 
@@ -57,10 +63,9 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
     def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""
         view, file = judgement.views[0], judgement.found
-        nothing = "no huge pages were" if file.is_huge else "no shared memory was"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} {file.path}{in_function(view)}: "
-            f"{nothing} left behind it.",
+            f"{_nothing_left(file)}.",
             [
                 fault_evidence(view),
                 _room(file),
@@ -68,7 +73,7 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
                 storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
-            _HUGE_ADVICE if file.is_huge else _ADVICE,
+            _advice(file),
             [
                 None if file.then_bytes is not None else "the size of the file at the crash",
                 None if file.room_bytes is not None else "how much room its file system had",
@@ -78,6 +83,18 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no fault address lay in a file in memory whose file system was full")
+
+
+def _nothing_left(file: MappedFile) -> str:
+    if file.is_huge:
+        return "no huge pages were left behind it"
+    return "no shared memory was left behind it" if file.is_from_shm else "the tmpfs that holds it was full"
+
+
+def _advice(file: MappedFile) -> str:
+    if file.is_huge:
+        return _HUGE_ADVICE
+    return _ADVICE if file.is_from_shm else _LIMITED_BY_MOUNT.format(shell_command("df", "-h", dirname(file.path)))
 
 
 def _room(file: MappedFile) -> Evidence | None:

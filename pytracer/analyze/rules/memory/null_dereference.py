@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
+from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_without_gil
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -94,6 +94,13 @@ class NullDereference(MemoryFaultRule[_Null]):
                     function=view.function,
                 )
                 if judgement.found.without_gil
+                else None,
+                Evidence(
+                    "instruction",
+                    "the address is a constant in the instruction: the compiler knew that the pointer is null there",
+                    instruction=view.instruction.text if view.instruction else None,
+                )
+                if has_constant_address(view)
                 else None,
                 *(_empty_tensor(item) for item in empty),
                 _sibling(sibling) if sibling is not None else None,

@@ -202,6 +202,40 @@ def test_shm_exhausted_knows_any_tmpfs_by_its_file_system(run: Path) -> None:
     assert verdict(report) == ("shm-exhausted", "certain")
 
 
+def test_tmpfs_elsewhere_has_a_limit_of_its_own(run: Path) -> None:
+    """`--shm-size` is the limit of /dev/shm only."""
+    report = bus_error(run, "/tmp/cache/x.bin", file_nbytes=1 << 20, file_room=0, file_system=TMPFS)
+    assert "the tmpfs that holds it was full" in summary(report)
+    assert "`df -h /tmp/cache`" in advice(report) and "--shm-size" not in advice(report)
+
+
+WRITE = {"registers": {"trapno": 14}, "error_code": 6}
+
+
+def test_file_system_full_is_likely_for_a_write(run: Path) -> None:
+    """A sparse file on a disk without a free block."""
+    report = bus_error(run, "/data/a.bin", file_nbytes=1 << 20, file_room=0, file_system=EXT4, **WRITE)
+    assert verdict(report) == ("shm-exhausted", "likely")
+    assert summary(report).startswith("Process 101 (train.py) wrote to the mapped file /data/a.bin in read_sum")
+    assert "its file system was full" in summary(report)
+    assert "`df -h /data`" in advice(report) and "posix_fallocate" in advice(report)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"file_room": 0},  # a read needs no block
+        {"file_room": 1 << 30, **WRITE},
+        {"file_room": 0, "file_nbytes": 4096, **WRITE},  # truncated
+        {"file_room": None, **WRITE},
+    ],
+)
+def test_file_system_full_does_not_fire_for(how: dict[str, Any], run: Path) -> None:
+    """Bus errors for another reason, on a disk that may be full as well."""
+    report = bus_error(run, "/data/a.bin", **{"file_nbytes": 1 << 20, "file_system": EXT4, **how})
+    assert finding(report, "file-system-full") is None
+
+
 def test_shm_exhausted_does_not_fire_for_a_truncated_object(run: Path) -> None:
     """Truncated shared memory: free space does not matter."""
     report = bus_error(run, "/dev/shm/torch_7", file_nbytes=4096, file_room=0, file_system=TMPFS)

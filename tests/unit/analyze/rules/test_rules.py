@@ -152,6 +152,21 @@ def test_null_dereference_is_certain_when_the_base_register_is_null(run: Path) -
 
 
 @needs_capstone
+def test_constant_address_is_a_null_pointer_that_the_compiler_knew(run: Path) -> None:
+    """mov rax, [8]: no register forms the address."""
+    report = crash(run, addr=8, code_bytes=bytes.fromhex("488b042508000000"), registers={"rdi": 1, "trapno": 14})
+    assert verdict(report) == ("null-dereference", "likely")
+    assert report.verdict is not None and any("a constant in" in item for item in report.verdict.evidence or [])
+
+
+@needs_capstone
+def test_constant_address_beyond_the_first_page_is_not_null(run: Path) -> None:
+    """mov rax, [0x600000]: an address that the program chose."""
+    code = bytes.fromhex("488b042500006000")
+    assert finding(crash(run, addr=0x600000, code_bytes=code, registers={"trapno": 14}), "null-dereference") is None
+
+
+@needs_capstone
 def test_null_dereference_does_not_fire_for_a_small_garbage_base(run: Path) -> None:
     """torch's DETAIL crash: 0x331 looks like null plus an offset, but the base register holds 0x281."""
     report = build_report(s.detail(run))
