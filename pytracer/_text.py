@@ -99,8 +99,28 @@ def span_words(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(items) != 1)} {joined}"
 
 
+# Functions that run what a template argument names: the kernel is a lambda in it.
+_RUNNERS = ("at::internal::invoke_parallel", "at::parallel_for", "c10::function_ref::callback_fn")
+_LOOPS = ("parallel_for", "for_each", "VectorizedLoop2d", "function_ref", "invoke_parallel", "callback_fn")
+_CALLEE = re.compile(r"(?<![\w:)])(?:(?:\w+|\(anonymous namespace\))::)+(\w+)(?:<[^<>()]*>)?\(")
+_SEARCHED_CHARACTERS = 4096
+
+
 def function_words(name: str) -> str:
-    """A demangled C++ function without arguments and template arguments: `c10d::Logger::set_env_variables`."""
+    """A demangled C++ function without arguments and template arguments: `c10d::Logger::set_env_variables`.
+
+    Of a function that only runs another one, the template argument that names it stays:
+    `at::internal::invoke_parallel<cpu_adaptive_max_pool2d_backward>`.
+    """
+    words = _plain_function_words(name)
+    if words not in _RUNNERS:
+        return words
+    inside = name.partition("<")[2][:_SEARCHED_CHARACTERS]
+    kernel = next((found[1] for found in _CALLEE.finditer(inside) if found[1] not in _LOOPS), None)
+    return f"{words}<{kernel}>" if kernel else words
+
+
+def _plain_function_words(name: str) -> str:
     if not any(mark in name for mark in "(<") or re.search(r"operator\s*[<>-]", name):
         return name
     text = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")

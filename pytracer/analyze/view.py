@@ -44,8 +44,9 @@ class ProcessView:
     """One process and the facts of its end, in the report's vocabulary. `index` is its place in the job.
 
     `place` is the fault address explained, `fault` the access to it. The stacks are those of the crash, of the uncaught
-    exception, or of an exit in mid-work. `collectives`: the last one of each operation, newest first. `ended_ns`: on
-    the run's clock.
+    exception, or of an exit in mid-work. `region_opener`: who opened the parallel region that an OpenMP worker was in,
+    and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
+    `ended_ns`: on the run's clock.
     """
 
     index: int
@@ -60,6 +61,8 @@ class ProcessView:
     thread: Thread | None = None
     python_stack: list[PythonFrame] | None = None
     native_stack: list[NativeFrame] | None = None
+    region_opener: Thread | None = None
+    region_python: list[PythonFrame] = field(default_factory=list)
     stack_cycle: StackCycle | None = None
     collectives: list[LastCollective] = field(default_factory=list)
     current_stream: CurrentStream | None = None
@@ -125,7 +128,7 @@ class ProcessView:
     @property
     def python_frame(self) -> PythonFrame | None:
         """The innermost Python frame of the user's program, else the innermost one."""
-        stack = self.exception_stack if self.raised else self.python_stack or []
+        stack = self.exception_stack if self.raised else self.python_stack or self.region_python
         outside = [frame for frame in stack if not is_library_file(frame.file)]
         return next(iter([*outside, *stack]), None)
 

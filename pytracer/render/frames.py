@@ -171,7 +171,16 @@ def _function(name: str | None, full: bool) -> str:
         return "?"
     if not full or len(name) > _LONGEST_FUNCTION:
         name = function_words(name)
-    return name[: _FUNCTION_WIDTH - 3] + "..." if not full and len(name) > _FUNCTION_WIDTH else name
+    return name if full else _narrow(name)
+
+
+def _narrow(name: str) -> str:
+    """A name that is too wide without its outer namespaces, of one that runs a kernel the kernel: that says most."""
+    while len(name) > _FUNCTION_WIDTH and "::" in name.partition("<")[0]:
+        name = name.partition("::")[2]
+    if len(name) > _FUNCTION_WIDTH and name.endswith(">"):
+        name = name.rpartition("<")[2][:-1]
+    return name[: _FUNCTION_WIDTH - 3] + "..." if len(name) > _FUNCTION_WIDTH else name
 
 
 def _source(place: SourceLine) -> str:

@@ -241,6 +241,9 @@ def _thread(subject: r.ProcessReport, everything: bool) -> str:
     if node is not None:
         number = f" (sequence number {node.sequence_nr})" if node.sequence_nr is not None else ""
         parts.append(f"running autograd node {node.name}{number}")
+    opener = subject.parallel_region_opener
+    if opener is not None and opener.kind not in ("main", "python"):
+        parts.append(f"in a parallel region opened by {opener.kind} thread {opener.name} ({opener.tid})")
     stream = subject.current_stream
     if stream is not None and stream.crashed_thread:
         name = "the default stream" if stream.stream == "0x0" else f"stream {stream.stream}"
@@ -253,13 +256,24 @@ def _thread(subject: r.ProcessReport, everything: bool) -> str:
 
 
 def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFrame]]:
-    """The stack to show and a note: the main thread's, if the crashed one runs no Python."""
+    """The stack to show and a note: if the crashed thread runs no Python, of the one that opened its parallel region,
+    else of the main thread.
+    """
     if subject.python_stack:
         return [], subject.python_stack
+    opener = subject.parallel_region_opener
+    for thread in subject.threads or [] if opener is not None else []:
+        if thread.tid == opener.tid and thread.python_stack:
+            return [f"this thread runs no Python; {_opener(opener)} was at"], thread.python_stack
     for thread in subject.threads or []:
         if thread.kind == "main" and thread.python_stack and not thread.crashed:
             return ["this thread runs no Python; the main thread was at"], thread.python_stack
     return [], []
+
+
+def _opener(thread: r.Thread) -> str:
+    who = "the main thread" if thread.kind == "main" else f"{thread.kind} thread {thread.name} ({thread.tid})"
+    return f"{who}, which opened the parallel region,"
 
 
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:

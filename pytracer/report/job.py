@@ -336,6 +336,8 @@ class ProcessReport(Part, frozen=True):
     memory_blocks: list[MemoryBlock] | None = None
     images: list[Image] | None = None
     mappings: list[MemoryRange] | None = None
+    #: the thread that opened the OpenMP parallel region in which another thread of it crashed
+    parallel_region_opener: Thread | None = None
     parent_rank: int | None = None  #: of a process that is no rank: the rank that started it, or its parent's
     attempt: int | None = None  #: restart by torchrun, or job of a sequence, from 0; null without either
     worker: DataLoaderWorker | None = None  #: of a DataLoader worker

@@ -186,3 +186,5 @@ def test_fault_on_an_openmp_worker_names_line_and_thread(run: Path) -> None:
     process = next(p for p in done.report.processes or () if p.pid == done.pid)
     assert process.thread is not None
     assert process.thread.kind == "openmp"
+    opener = process.parallel_region_opener
+    assert opener is not None and (opener.tid, opener.kind) == (done.pid, "main")

@@ -43,7 +43,7 @@ class MappedFile:
 
     @property
     def is_from_shm(self) -> bool:
-        """Whether it is shared memory whose limit is that of /dev/shm or of the machine, not a tmpfs mounted elsewhere."""
+        """Whether it is shared memory limited by /dev/shm or the machine, not by the size of a tmpfs elsewhere."""
         return self.path.startswith(SHARED_MEMORY)
 
     @property

@@ -25,7 +25,7 @@ def null_sibling(view: ProcessView) -> AlsoCrashed | None:
 
 
 def has_constant_address(view: ProcessView) -> bool:
-    """Whether the address is a constant in the instruction itself, as compilers write an access that always meets null."""
+    """Whether the address is a constant in the instruction: the compiler knew what the access would meet."""
     place, instruction = view.place, view.instruction
     if place is None or instruction is None or instruction.addr != place.addr:
         return False

@@ -55,6 +55,7 @@ def process_report(
         signal=view.signal,
         fault=view.fault,
         thread=view.thread,
+        parallel_region_opener=view.region_opener,
         python_stack=view.python_stack,
         native_stack=view.native_stack,
         threads=Threads(snapshot, crash).reports(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import hex_addr
+from pytracer._text import function_words, hex_addr
 from pytracer.analyze.parts import native_frame, python_frame
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.decode.types.snapshot import Crash, NativeFrame, PythonFrame, Snapshot, ThreadStack
@@ -37,6 +37,7 @@ _KINDS_WITHOUT_PYTHON = (("torch::autograd::Engine::thread_main", "autograd"), (
 _OPENMP_IMAGES = ("libgomp", "libiomp5", "libomp")
 _C_LIBRARY = ("libc.", "libc-", "libpthread", "ld-linux")
 _FOUND = {"helper": "helper (ptrace)", "signal": "signal"}
+_REGION_BODY = ("._omp_fn.", ".omp_outlined")
 PythonStacks = dict[int, tuple[PythonFrame, ...]]
 
 
@@ -83,6 +84,26 @@ class Threads:
             reports += self._unseen(seen)
         return [reports[0], *sorted(reports[1:], key=lambda item: item.kind != "main")]
 
+    def region_opener(self) -> tuple[r.Thread, list[r.PythonFrame]] | None:
+        """The thread that opened the parallel region an OpenMP worker crashed in, and its Python stack.
+
+        It runs the same body, or waits below the function that the body belongs to; or it is the only one in a region.
+        """
+        crash, crashed = self._crash, self.crashed()
+        if crash is None or crashed is None or crashed.kind != "openmp":
+            return None
+        body = next((frame.function or "" for frame in crash.native_stack if _is_body(frame)), "")
+        inside = [item for item in crash.threads if _is_in_region(item)]
+        found = [item for item in inside if body and _belongs_to(item, body)]
+        if not found and all(item.state == "done" for item in crash.threads):
+            found = inside
+        if len(found) != 1:
+            return None
+        opener = found[0]
+        frames = next((frames for pthread, frames in crash.python_threads if pthread == opener.pthread), ())
+        kind = thread_kind(self._pid, opener.tid, opener.name, bool(frames), opener.native_stack)
+        return r.Thread(tid=opener.tid, name=opener.name, kind=kind), [python_frame(frame) for frame in frames]
+
     def _other(self, thread: ThreadStack, python: PythonStacks) -> r.ThreadReport:
         """A thread whose native stack was asked for; its Python stack is taken out of `python`."""
         frames = python.pop(thread.pthread, None) if thread.pthread is not None else None
@@ -107,6 +128,26 @@ class Threads:
                 kind = thread_kind(self._pid, info.tid, info.name, False)
                 reports.append(r.ThreadReport(tid=info.tid, name=info.name, kind=kind, crashed=False))
         return reports
+
+
+def _is_in_region(thread: ThreadStack) -> bool:
+    """Whether it called an OpenMP library, of which it is no worker itself."""
+    inside = any(_image(frame).startswith(_OPENMP_IMAGES) for frame in thread.native_stack)
+    return inside and not _outermost_image(thread.native_stack).startswith(_OPENMP_IMAGES)
+
+
+def _is_body(frame: NativeFrame) -> bool:
+    return any(mark in (frame.function or "") for mark in _REGION_BODY)
+
+
+def _belongs_to(thread: ThreadStack, body: str) -> bool:
+    """Whether it runs the body of the region, or waits in the library below the function that the body is part of."""
+    frames = thread.native_stack
+    last = max((n for n, frame in enumerate(frames) if _image(frame).startswith(_OPENMP_IMAGES)), default=-1)
+    caller = frames[last + 1].function if last + 1 < len(frames) else None
+    return any(frame.function == body for frame in frames) or (
+        caller is not None and f"{function_words(caller)}(" in body
+    )
 
 
 def _began_in_python(crash: Crash) -> bool:

@@ -55,6 +55,8 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
     place = aimed_at(space, here, instruction, access)
     exception = _exception(process, crash, raised=began_with_exception(process, crash))
     python_stack, native_stack = _stacks(process, crash, exception)
+    threads = Threads(snapshot, crash)
+    opener = threads.region_opener()
     return ProcessView(
         index=index,
         process=process,
@@ -65,9 +67,11 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         signal=_signal(process, crash),
         fault=_fault(storages, crash, place, instruction, access),
         exception=exception,
-        thread=Threads(snapshot, crash).crashed(),
+        thread=threads.crashed(),
         python_stack=python_stack,
         native_stack=native_stack,
+        region_opener=opener[0] if opener else None,
+        region_python=opener[1] if opener else [],
         stack_cycle=stack_cycle(crash) if crash else None,
         collectives=recent_collectives(process, space.uses),
         current_stream=current_stream(snapshot.events, crash.tid if crash else None),

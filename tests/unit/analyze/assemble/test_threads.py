@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytracer.analyze.assemble.processes import process_report
-from pytracer.analyze.assemble.threads import thread_kind
+from pytracer.analyze.assemble.threads import Threads, thread_kind
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.types.snapshot import Job, NativeFrame
+from pytracer.decode.types.snapshot import Job, NativeFrame, ThreadStackState
 from pytracer.report import job as r
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
 from tests.support.synth import Box
 from tests.support.synth_threads import OtherThread
+
+Stack = tuple[NativeFrame, ...]
 
 
 def process(job: Job) -> r.ProcessReport:
@@ -109,3 +112,63 @@ def test_gap_of_a_deep_stack_is_told(tmp_path: Path) -> None:
     deep = OtherThread(601, native=[(s.VICTIM, 0x10 + n) for n in range(64)], total=1000)
     found = threads(tmp_path, Box(pid=101), threads=[deep])[1]
     assert (len(found.native_stack or []), found.frames_left_out, found.frames_after_gap) == (64, 936, 16)
+
+
+BODY = (
+    "at::internal::invoke_parallel<at::parallel_for<at::Iterator::for_each(long)::{lambda#1}>(long)> [clone ._omp_fn.0]"
+)
+OTHER = BODY.replace("Iterator", "Reducer")
+GOMP = frames("GOMP_parallel", image="/x/libgomp.so.1")
+MAIN = [("train", "train.py", 7)]
+IN_BODY = (*frames(BODY), *GOMP, *frames("at::native::f"))
+WAITS = (*GOMP, *frames("at::Iterator::for_each(long)"))
+
+
+def opener(run: Path, *others: tuple[int, Stack], state: ThreadStackState = "done") -> object:
+    """Who opened the region in which the OpenMP worker 600 crashed; `others`: other threads and their stacks."""
+    stacks = [OtherThread(tid, pthread=tid) for tid, _ in others]
+    box = Box(pid=101).at(500)
+    box.crash(tid=600, threads=stacks, python_matched=False, other_python={101: MAIN})
+    snapshot = s.load(run, box).processes[0].snapshot
+    assert snapshot.crash is not None
+    named = dict(others)
+    crash = replace(
+        snapshot.crash,
+        python_stack=(),
+        native_stack=(*frames(BODY), *frames("gomp_thread_start", image="/x/libgomp.so.1")),
+        threads=tuple(replace(i, native_stack=named[i.tid], state=state) for i in snapshot.crash.threads),
+    )
+    found = Threads(snapshot, crash).region_opener()
+    return found and (found[0].tid, [frame.function for frame in found[1]])
+
+
+@pytest.mark.parametrize("stack", [IN_BODY, WAITS, (*GOMP, *frames("kernel_impl"))])
+def test_parallel_region_names_the_thread_that_opened_it(stack: Stack, tmp_path: Path) -> None:
+    """It works in the region itself, waits for its workers, or is the only one that called OpenMP."""
+    assert opener(tmp_path, (101, stack), (602, frames("read"))) == (101, ["train"])
+
+
+def test_of_two_regions_the_common_body_decides(tmp_path: Path) -> None:
+    """The main thread runs a region of its own, the autograd thread this one."""
+    assert opener(tmp_path, (101, (*frames(OTHER), *GOMP, *frames("at::Reducer::for_each(long)"))), (602, WAITS)) == (
+        602,
+        [],
+    )
+
+
+def test_of_two_equal_regions_nobody_is_named(tmp_path: Path) -> None:
+    """Two threads run the same operator: whose worker it was is unknown."""
+    assert opener(tmp_path, (101, IN_BODY), (602, WAITS)) is None
+
+
+def test_thread_in_another_region_is_not_named_while_some_stacks_are_missing(tmp_path: Path) -> None:
+    """The one that opened the region may be among those whose stacks could not be walked."""
+    other = (*GOMP, *frames("kernel_impl"))
+    assert opener(tmp_path, (101, other), (602, ()), state="faulted") is None
+
+
+def test_thread_that_is_no_openmp_worker_has_no_opener(tmp_path: Path) -> None:
+    """It opened its region itself."""
+    job = s.load(tmp_path, Box(pid=101).at(500).crash(native=s.NATIVE[:1]))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None and Threads(snapshot, snapshot.crash).region_opener() is None

@@ -1,0 +1,41 @@
+"""How values are worded."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytracer._text import function_words
+
+LOOP = (
+    "void at::internal::invoke_parallel<at::parallel_for<at::native::(anonymous namespace)::pool_backward<float>"
+    "(at::Tensor const&)::{lambda(long, long)#1}>(long, long, long, f const&)::{lambda(long, long)#1}>(long)"
+)
+CALLBACK = (
+    "void c10::function_ref<void (char**, long const*, long, long)>::callback_fn<at::native::AVX2::VectorizedLoop2d<"
+    "at::native::(anonymous namespace)::fill_kernel(at::TensorIterator&)::{lambda()#1}> >(long, char**)"
+)
+NOTHING = (
+    "void at::internal::invoke_parallel<at::parallel_for<at::TensorIteratorBase::for_each(c10::function_ref<void "
+    "(char**)>, long)::{lambda(long, long)#1}>(long)::{lambda(long, long)#1}>(long)"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (LOOP, "at::internal::invoke_parallel<pool_backward>"),
+        (CALLBACK, "c10::function_ref::callback_fn<fill_kernel>"),
+        (NOTHING, "at::internal::invoke_parallel"),
+        ("void at::parallel_for<", "at::parallel_for<"),
+        ("std::vector<at::f(int)>::push_back(at::g(int))", "std::vector::push_back"),
+    ],
+)
+def test_function_that_only_runs_another_keeps_its_name(name: str, words: str) -> None:
+    """The kernel is in the template argument; other functions lose theirs."""
+    assert function_words(name) == words
+
+
+def test_long_hostile_names_take_no_time() -> None:
+    """Names come from files that anybody may have written."""
+    for part in ("a::", "a", "a::b<", "(anonymous namespace)::"):
+        assert function_words("at::parallel_for<" + part * 20000 + ">()")
