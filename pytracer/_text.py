@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 SPANS = 4
+MESSAGE_CHARACTERS = 160
+# TORCH_CHECK with its stack: c10/util/Exception.cpp, c10/util/Backtrace.cpp.
+_BACKTRACE = re.compile(r"\s*(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )")
 
 
 def hex_addr(value: int) -> str:
@@ -58,6 +61,16 @@ def time_words(ns: int) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min {rest:02d} s" if hours else f"{minutes} min {rest:02d} s"
+
+
+def message_words(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
+    """An exception's message on one line: without torch's C++ backtrace, cut between words, without the full stop."""
+    text = " ".join(_BACKTRACE.split(message, maxsplit=1)[0].split())
+    if len(text) <= limit:
+        return text.rstrip(".")
+    kept = text[: limit - 3]
+    whole = kept if text[limit - 3] == " " else kept.rpartition(" ")[0]
+    return (whole if len(whole) >= limit // 2 else kept).rstrip(" .,;:(") + "..."
 
 
 def count_words(count: int, noun: str) -> str:

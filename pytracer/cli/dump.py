@@ -182,6 +182,8 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         if entry.kind == Entry.CODE:
             code = journal.code(site_id)
             data = code and {"function": code.function, "file": code.file, "first_line": code.first_line}
+        elif entry.kind in (Entry.NAME, Entry.SCOPE):
+            data = journal.name(site_id) if entry.kind == Entry.NAME else journal.scope(site_id)
         elif entry.kind in (Entry.NODE, Entry.SITE, Entry.STACK):
             data = journal.node(site_id) if entry.kind == Entry.NODE else _site(journal.site(site_id, 0))
         elif fact is not None and (fact.mono_ns, fact.epoch, fact.kind) == (entry.mono_ns, entry.epoch, kind):
@@ -350,9 +352,8 @@ def _record(item: Mapping[str, Any]) -> str:
 
 
 def _entry(item: Mapping[str, Any]) -> str:
-    return (
-        f"{_time(item['time_ns'])} ms  #{item['site_id']} epoch {item['epoch']}  {item['kind']}  {_short(item['data'])}"
-    )
+    data = "unreadable" if item["data"] is None else _short(item["data"])
+    return f"{_time(item['time_ns'])} ms  #{item['site_id']} epoch {item['epoch']}  {item['kind']}  {data}"
 
 
 def _life(item: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ _FUNCTION_WIDTH = 44
 _LONGEST_FUNCTION = 100  # with arguments; templates of C++ fill a screen
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
-_RECORDER = "/pytracer/record/"
+_NOT_THE_PROGRAM = re.compile(r"/pytracer/record/|^<frozen ")  # our wrappers, and how the interpreter starts a program
 _ABORTING = re.compile(
     r"(?:__GI_)?_*(?:pthread_kill|raise|gsignal|abort|assert_fail|assert_perror_fail|libc_message|malloc_printerr"
     r"|fortify_fail|stack_chk_fail|chk_fail)\b|__pthread_kill_\w+|__assert_fail_base|__libc_message_impl"
@@ -47,7 +47,7 @@ def place_words(frame: PythonFrame) -> str:
 
 def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:
     """One line per frame, innermost first: the innermost ones, then those outside libraries."""
-    stack = stack if everything else [frame for frame in stack if _RECORDER not in (frame.file or "")]
+    stack = stack if everything else _of_the_program(stack)
     chosen = list(range(len(stack))) if everything else _interesting(stack)
     width = max((cell_len(stack[position].function or "?") for position in chosen), default=0)
     lines = [
@@ -59,12 +59,16 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     return lines
 
 
+def _of_the_program(stack: Sequence[PythonFrame]) -> Sequence[PythonFrame]:
+    return [frame for frame in stack if not _NOT_THE_PROGRAM.search(frame.file or "")] or stack
+
+
 def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) -> list[str]:
     """One line per frame, innermost first, without the crash handler; frames of the interpreter are only counted.
 
     A recursion is shown as one cycle.
     """
-    frames = [frame for frame in stack if not _is_handler(frame)]
+    frames = _without_wrappers([frame for frame in stack if not _is_handler(frame)])
     if cycle is not None:
         return _cycle_lines(cycle)
     lines, frames = _without_abort(frames)
@@ -88,11 +92,28 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
 def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFrame]]:
     """One line that counts the innermost frames by which a library ends the process, and the frames below them."""
     count = 0
-    while count < len(frames) and _ABORTING.match(frames[count].function or ""):
+    while count < len(frames) and _is_aborting(frames[count]):
         count += 1
     if count < _INNERMOST or count == len(frames):
         return [], frames
     return [f"... {count} frames of abort()"], frames[count:]
+
+
+def _is_aborting(frame: NativeFrame) -> bool:
+    """On the way from the error to the signal; functions of the C++ library between the known ones have no names."""
+    if frame.function:
+        return _ABORTING.match(frame.function) is not None
+    return _image(frame).startswith("libstdc++")
+
+
+def _without_wrappers(frames: list[NativeFrame]) -> list[NativeFrame]:
+    """Without our functions that only pass a call on; one that fails itself is the innermost frame, and stays."""
+    first = next((n for n, frame in enumerate(frames) if not _is_wrapper(frame)), len(frames))
+    return frames[:first] + [frame for frame in frames[first:] if not _is_wrapper(frame)]
+
+
+def _is_wrapper(frame: NativeFrame) -> bool:
+    return (frame.function or "").startswith("pytracer::")
 
 
 def _cycle_lines(cycle: StackCycle) -> list[str]:

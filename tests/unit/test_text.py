@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytracer._text import function_words
+from pytracer._text import function_words, message_words
 
 LOOP = (
     "void at::internal::invoke_parallel<at::parallel_for<at::native::(anonymous namespace)::pool_backward<float>"
@@ -39,3 +39,23 @@ def test_long_hostile_names_take_no_time() -> None:
     """Names come from files that anybody may have written."""
     for part in ("a::", "a", "a::b<", "(anonymous namespace)::"):
         assert function_words("at::parallel_for<" + part * 20000 + ">()")
+
+
+MESSAGE = "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (f"{MESSAGE}.", MESSAGE),
+        (f"{MESSAGE}\nException raised from f at x.cpp:4 (most recent call first):\nframe #0: g() + 0x1", MESSAGE),
+        (f"{MESSAGE}\nC++ CapturedTraceback:\n#4 f from ??:0", MESSAGE),
+        ("ValueError raised from here", "ValueError raised from here"),
+        ("word " * 100, " ".join(["word"] * 31) + "..."),
+        ("x" * 300, "x" * 157 + "..."),
+        ("", ""),
+    ],
+)
+def test_message_is_cut_between_words_and_before_a_backtrace(message: str, words: str) -> None:
+    """A headline has the message, no half word and no C++ frames."""
+    assert message_words(message) == words

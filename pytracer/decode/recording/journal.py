@@ -200,9 +200,15 @@ class Journal:
 
     def scope(self, scope_id: int) -> str | None:
         """What a thread was busy with; None for 0 and what cannot be read."""
-        entry = self.entries.get(scope_id * 8) if scope_id else None
-        readable = entry is not None and entry.kind == Entry.SCOPE
-        return entry.payload.decode("utf-8", "replace") if entry is not None and readable else None
+        return self._text(scope_id, Entry.SCOPE)
+
+    def name(self, name_id: int) -> str | None:
+        """Part of a name of a module or tensor; None for 0 and what cannot be read."""
+        return self._text(name_id, Entry.NAME)
+
+    def _text(self, number: int, kind: Entry) -> str | None:
+        entry = self.entries.get(number * 8) if number else None
+        return entry.payload.decode("utf-8", "replace") if entry is not None and entry.kind == kind else None
 
     def node(self, site_id: int) -> str | None:
         """The class name of an autograd node, shortened."""

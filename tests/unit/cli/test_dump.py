@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytracer._errors import InputError
+from pytracer.blackbox.schema import Entry
 from pytracer.cli.dump import SECTIONS, collect, command
 from tests.support.synth import Box
 
@@ -65,6 +66,17 @@ def test_interned_entries_are_listed_with_the_rest(path: Path) -> None:
     assert journal["CODE"] == {"function": "f", "file": "f.py", "first_line": 6}
     assert journal["NODE"] == "MulBackward0"
     assert journal["RANK"]["rank"] == 1
+
+
+def test_names_and_scopes_are_dumped_as_their_text(tmp_path: Path) -> None:
+    """They are interned, too, and have no struct; an entry that cannot be read is called that."""
+    box = Box(rank=1)
+    box.entry(Entry.NAME, b"layers.0")
+    box.entry(Entry.SCOPE, b"validate")
+    box.entry(Entry.CODE, b"?")
+    text = run(str(box.write(tmp_path / "node0.101.blackbox")), "--kind", "journal")
+    assert "NAME  layers.0" in text and "SCOPE  validate" in text and "CODE  unreadable" in text
+    assert "None" not in text
 
 
 def test_limit_keeps_the_last_and_says_how_many_went(path: Path) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer._text import message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
@@ -25,8 +26,6 @@ from pytracer.analyze.naming import introduction, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
-
-MESSAGE_CHARACTERS = 160
 
 
 class PythonException:
@@ -92,10 +91,8 @@ def _words(view: ProcessView) -> str:
     if exception is None or not exception.type:
         return "an exception"
     lines = (exception.message or "").strip().splitlines()
-    message = lines[0] if lines else ""
-    if len(message) > MESSAGE_CHARACTERS:
-        message = message[: MESSAGE_CHARACTERS - 3] + "..."
-    return f"{exception.type}: {message.rstrip('.')}" if message else exception.type
+    message = message_words(lines[0]) if lines else ""
+    return f"{exception.type}: {message}" if message else exception.type
 
 
 def _signal_later(view: ProcessView) -> Evidence | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._text import function_words
+from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.evidence.aborts import (
     abort_caller,
@@ -37,7 +37,6 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
-MESSAGE_CHARACTERS = 200
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 
@@ -166,7 +165,7 @@ def _way(view: ProcessView) -> _Way:
     assertion = failed_assertion(view)
     if assertion is not None:
         function = function_words(assertion.function) if assertion.function else None
-        text = f"assertion `{_short(assertion.text)}` failed at {assertion.file}:{assertion.line}"
+        text = f"assertion `{message_words(assertion.text)}` failed at {assertion.file}:{assertion.line}"
         return _Way(text + (f" in {function}" if function else ""), _ASSERTION.advice, function)
     names = functions(view)
     certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
@@ -185,15 +184,10 @@ def _way(view: ProcessView) -> _Way:
         for part, way in _BY_FUNCTION:
             if part in function:
                 return way
-    return _Way(f"it printed: {_short(text)}" if text else "abort() was called")
+    return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
 
 
 def _uncaught(name: str, message: str) -> _Way:
-    shown = _short(message)
+    shown = message_words(message)
     words = f"nobody caught {name}" + (f": {shown}" if shown else "")
-    return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.rstrip("."))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split()).rstrip(".")
-    return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 3] + "..."
+    return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.strip().rstrip("."))

@@ -1,0 +1,45 @@
+"""Stack frames as text."""
+
+from __future__ import annotations
+
+from pytracer.render.frames import native_lines, python_lines
+from pytracer.report.job import NativeFrame, PythonFrame
+
+
+def native(*functions: str | None, image: str = "/x/libtorch.so") -> list[NativeFrame]:
+    return [NativeFrame(image=image, offset="0x10", function=name, found="exact") for name in functions]
+
+
+def test_our_functions_that_pass_a_call_on_are_left_out() -> None:
+    """They are between the program and torch."""
+    assert native_lines(native("at::f()", "pytracer::hooks::call()", "g()")) == ["at::f  libtorch.so", "g  libtorch.so"]
+
+
+def test_our_function_that_fails_itself_is_shown() -> None:
+    """Then the fault is ours."""
+    assert native_lines(native("pytracer::hooks::call()", "g()"))[0] == "pytracer::hooks::call  libtorch.so"
+    assert native_lines(native("pytracer::hooks::call()"))[0] == "pytracer::hooks::call  libtorch.so"
+
+
+def test_way_through_the_unnamed_functions_of_the_cpp_library_is_part_of_abort() -> None:
+    """Between abort() and std::terminate() they have no names."""
+    library = native(None, None, image="/usr/lib/libstdc++.so.6")
+    frames = [*native("raise", "abort"), *library, *native("std::terminate()", "decode()")]
+    assert native_lines(frames) == ["... 5 frames of abort()", "decode  libtorch.so"]
+
+
+def test_name_that_is_too_wide_loses_its_namespaces_first() -> None:
+    """The function itself says most; of one that runs a kernel, the kernel."""
+    wide = "at::native::(anonymous namespace)::adaptive_max_pool2d_backward_kernel()"
+    assert native_lines(native(wide)) == ["adaptive_max_pool2d_backward_kernel  libtorch.so"]
+    loop = "void at::internal::invoke_parallel<at::native::adaptive_max_pool2d_backward(int)::{lambda()#1}>(int)"
+    assert native_lines(native(loop)) == ["adaptive_max_pool2d_backward  libtorch.so"]
+
+
+def test_start_of_the_interpreter_is_not_shown_as_the_program() -> None:
+    """`python -m train` begins in runpy, which is frozen into the interpreter."""
+    runpy = [PythonFrame(function="_run_code", file="<frozen runpy>", line=88)]
+    main = [PythonFrame(function="main", file="train.py", line=2)]
+    assert python_lines(main + runpy) == ["main  train.py:2"]
+    assert len(python_lines(main + runpy, everything=True)) == 2
+    assert python_lines(runpy) == ["_run_code  <frozen runpy>:88"]  # a fault in it has no other line
