@@ -262,8 +262,8 @@ def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFra
     if subject.python_stack:
         return [], subject.python_stack
     opener = subject.parallel_region_opener
-    for thread in subject.threads or [] if opener is not None else []:
-        if thread.tid == opener.tid and thread.python_stack:
+    for thread in subject.threads or []:
+        if opener is not None and thread.tid == opener.tid and thread.python_stack:
             return [f"this thread runs no Python; {_opener(opener)} was at"], thread.python_stack
     for thread in subject.threads or []:
         if thread.kind == "main" and thread.python_stack and not thread.crashed:

@@ -41,7 +41,7 @@ def test_write_to_a_mapped_file_on_a_full_tmpfs_names_the_file_system(run: Path)
     disk.mkdir()
     mount = f'mount -t tmpfs -o size=1m none {disk} && exec "$@"'
     program = PROGRAMS / "full_file_system.py"
-    command = ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, program, disk / "data.bin"]
+    command: list[str | Path] = ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, program, disk / "data.bin"]
     done = ended(command, preloaded(run), run)
     assert done.status == -signal.SIGBUS, done.stderr
     verdict = done.report.verdict

@@ -51,7 +51,7 @@ class FileSystemFull(MemoryFaultRule[MappedFile]):
                 fault_evidence(view),
                 Evidence(
                     "file-system",
-                    f"its file system had {size_words(file.room_bytes or 0)} free, and a page of a sparse file gets its "
+                    f"its file system had {size_words(file.room_bytes or 0)} free; a page of a sparse file gets its "
                     "block when it is first written",
                     path=file.path,
                     nbytes=file.room_bytes,

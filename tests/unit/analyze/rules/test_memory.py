@@ -209,7 +209,7 @@ def test_tmpfs_elsewhere_has_a_limit_of_its_own(run: Path) -> None:
     assert "`df -h /tmp/cache`" in advice(report) and "--shm-size" not in advice(report)
 
 
-WRITE = {"registers": {"trapno": 14}, "error_code": 6}
+WRITE: dict[str, Any] = {"registers": {"trapno": 14}, "error_code": 6}
 
 
 def test_file_system_full_is_likely_for_a_write(run: Path) -> None:
