@@ -103,7 +103,7 @@ def _has_failed(concluded: Concluded) -> bool:
 
 
 def _has_cause(verdict: r.Verdict) -> bool:
-    """Whether a verdict names why processes died: not that somebody ended them, and nothing that is only possible."""
+    """Whether a verdict names a cause of death: not an end from outside, nor a mere possibility."""
     return verdict.confidence in ("certain", "likely") and verdict.class_ not in ("unknown", "clean", "external-kill")
 
 

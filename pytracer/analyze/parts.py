@@ -147,7 +147,7 @@ def python_frame(frame: PythonFrame) -> r.PythonFrame:
 
 
 def native_frame(frame: NativeFrame) -> r.NativeFrame:
-    """One native frame; without an image its address stands in for the offset."""
+    """One native frame; without an image its address replaces the offset."""
     return r.NativeFrame(
         image=frame.image,
         offset=hex_addr(frame.offset) if frame.offset is not None else hex_addr(frame.pc) if not frame.image else None,

@@ -106,7 +106,7 @@ class ProcessView:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the kernel raised the signal because of what the program did, not because somebody sent it."""
+        """Whether the kernel raised the signal because of the program's own action, not because it was sent."""
         return self.crash is not None and self.crash.code > 0
 
     @property
@@ -136,7 +136,7 @@ class ProcessView:
 def began_with_exception(process: Process, crash: Crash | None) -> bool:
     """Whether an uncaught exception began an end. A signal that came later met a process that was tearing down.
 
-    Not when the process went on working after the exception: then somebody had caught it after all.
+    Not when the process continued after the exception: then it was caught after all.
     """
     at = process.exception_mono_ns
     if at is None or process.status_kind not in ("exception", "signaled"):
@@ -196,7 +196,7 @@ class Death:
 
     @property
     def last_ns(self) -> float:
-        """The latest moment, on the run's clock; endless when nobody saw the end."""
+        """The latest moment, on the run's clock; infinite when the end was not recorded."""
         return float("inf") if self.late_ns is None else self.late_ns
 
     def surely_before(self, other: Death) -> bool:

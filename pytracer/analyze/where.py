@@ -34,7 +34,7 @@ def explain_addresses(
     """Explains addresses of one process.
 
     Args:
-        job: all processes; boxes that were read lightly are read again.
+        job: all processes; recordings that were read lightly are read again.
         asked: numbers, or words as on the command line: `0x7f..`, `rdi`, `rip-4`, `stack+0x18`, `fault`.
         rank: whose address it is; of torchrun's attempts the last.
         pid: the same by process id. Without both it is the only process, else the one that the verdict is about.
@@ -110,7 +110,7 @@ def _missing(view: ProcessView) -> list[str]:
 
 
 def _choose(job: Job, rank: int | None, pid: int | None) -> tuple[int, str | None]:
-    """The index of the process, and why it was chosen when nobody named it."""
+    """The index of the process, and why it was chosen when none was given."""
     every = list(range(len(job.processes)))
     if not every:
         raise InputError(f"{job.directory} has no process that can be read", "see `pytracer doctor`")

@@ -34,7 +34,7 @@ def request_stacks(processes: Asked, *, native: bool) -> None:
     """Fills the threads of each process that answers; the others are left unchanged.
 
     Args:
-        processes: each with its box.
+        processes: each with its recording.
         native: also native frames, whose names take a second to look up.
     """
     open_requests = {}

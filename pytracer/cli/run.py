@@ -246,7 +246,7 @@ class _MonitoredJob:
             CommandError: it could not be started.
         """
         watch, own = self._monitor.watch, self._monitor.own
-        # The first process of a pid namespace is the parent of all orphans anyway, and nobody else reaps them.
+        # The first process of a pid namespace is the parent of all orphans anyway, and no other process reaps them.
         adopted = adopt(watch.note_orphan, lambda: own) if subreaper or os.getpid() == 1 else None
         if subreaper and adopted is None:
             say("this kernel has no subreaper: ends of orphans may be missing")

@@ -1,6 +1,6 @@
 """Separates signals to the launcher from signals to its whole process group, which the job receives itself.
 
-kill(2) leaves no mark of that in a siginfo. So a child of the launcher stays in the process group, which nobody has a
+kill(2) leaves no mark of that in a siginfo. So a child of the launcher stays in the process group, which nothing has a
 reason to signal: a signal that reaches it was sent to all, by a shell's `kill %1`, by `timeout`, by a service manager
 that signals each process of a cgroup. A job that gets SIGTERM twice may abort its clean-up.
 """

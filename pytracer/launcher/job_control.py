@@ -35,7 +35,7 @@ def stop_as_well(job: int, number: int) -> int:
     Returns:
         The pid of the child that looked meanwhile and may have sent SIGCONT; -1 when there was none.
 
-    All signals must be blocked. In an orphaned process group the kernel stops nobody by SIGTSTP, SIGTTIN or SIGTTOU:
+    All signals must be blocked. In an orphaned process group SIGTSTP, SIGTTIN and SIGTTOU stop no process:
     then this returns at once, and the job alone is stopped.
     """
     if not is_stopped(job):

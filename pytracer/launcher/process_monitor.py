@@ -198,7 +198,7 @@ class Watch:
             self._note_group(seen)
 
     def _hold(self, pid: int, ticks: int) -> Seen | None:
-        """The living process that writes a recording; None if it has ended or its pid was reused."""
+        """The live process that writes a recording; None if it has ended or its pid was reused."""
         if any(seen.pid == pid and seen.start_ticks == ticks for seen in self._seen.values()):
             return None  # it executed another program; its descriptor remains valid
         held = sum(seen.descriptor >= 0 for seen in self._seen.values())

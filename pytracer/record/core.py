@@ -98,7 +98,7 @@ class Core:
         """Creates the file and installs the handlers.
 
         Raises:
-            OSError: no box could be made; `errno` and `strerror` say why, the message what failed.
+            OSError: no recording could be created; `errno` and `strerror` are the reason, the message the step.
         """
         problem = ctypes.create_string_buffer(256)
         error = self.lib.pytracer_start(os.fsencode(directory), flags, problem, len(problem))

@@ -1,7 +1,7 @@
 """Address -> what lived there, and when.
 
 Storages come from the crash handler's own search first (other threads may have changed the table since), else from
-the tables of the box. What a storage is called is the work of `tensors/uses.py`.
+the tables of the recording. `tensors/uses.py` finds the names of a storage.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def mapped_file(view: ProcessView) -> MappedFile | None:
 
 
 def truncation_confidence(file: MappedFile) -> Confidence | None:
-    """How sure it is that the page lay behind the file's end; None when it did not, or nobody knows."""
+    """The confidence that the page was past the file's end; None when it was not, or this is unknown."""
     if file.then_bytes is not None:
         return "certain" if file.is_behind(file.then_bytes) else None
     if file.now_bytes is not None:

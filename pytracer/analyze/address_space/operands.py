@@ -90,7 +90,7 @@ def _by_overrun(space: AddressSpace, place: Place, access: str | None, instructi
 
 
 def _side(storage: Storage, addr: int) -> str:
-    """An address that is no address any more is a sum that overflowed: its sign counts."""
+    """A non-canonical address is a sum that overflowed: its sign decides."""
     return "before-storage" if signed(addr - storage.base) < 0 else "past-storage"
 
 

@@ -1,8 +1,8 @@
 """An access that ran on: from a storage through everything beside it, to the end of the memory that it may use.
 
-A loop or a memset with a wrong length faults far from where it went wrong, at the first page that refuses it, whoever
-owns that page. Its origin is still in a register: the first byte of the storage where it began, and between that and
-the fault there is no gap in the memory map. A string instruction has the length that was left, too.
+A loop or a memset with a wrong length faults far from its start, at the first inaccessible page, whatever owns that
+page. Its origin is still in a register: the first byte of the storage where it began, and between that and the fault
+there is no gap in the memory map. A string instruction has the remaining length, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_overrun(
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
     (start, most), (_, second) = [*counts.most_common(2), (0, 0), (0, 0)][:2]
-    if most == second:  # nothing, or nothing that stands out
+    if most == second:  # nothing, or no clear maximum
         return None
     register, storage = next((name, storage) for at, name, storage in found if at == start)
     return Overrun(

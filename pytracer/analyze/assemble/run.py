@@ -39,20 +39,20 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
 
 
 def _hosts(snapshots: Sequence[Snapshot]) -> list[str]:
-    """Their names; containers may share one, and are told apart by the boot then."""
+    """Their names; containers that share one are distinguished by the boot."""
     boots = {(item.host, item.boot_id) for item in snapshots}
     names = [host for host, _ in boots]
     return sorted(host if names.count(host) == 1 else f"{host} (boot {boot_id[:8]})" for host, boot_id in boots)
 
 
 def build_damage(job: Job) -> list[r.DamageReport]:
-    """What could not be read, of all boxes."""
+    """What could not be read, of all recordings."""
     found = dict.fromkeys((*job.damage, *(item for process in job.processes for item in process.snapshot.damage)))
     return [r.DamageReport(file=item.file, offset=item.offset, what=item.what) for item in found]
 
 
 def build_counts(job: Job) -> dict[str, int]:
-    """Counters of all boxes added up, plus `records` and `processes`."""
+    """Counters of all recordings added up, plus `records` and `processes`."""
     counts = {"processes": len(job.processes), "records": 0}
     for process in job.processes:
         counts["records"] += len(process.snapshot.events)

@@ -115,7 +115,7 @@ def _instruction(arch: str, crash: Crash | None) -> Instruction | None:
 
 
 def _place(space: AddressSpace, crash: Crash | None, instruction: Instruction | None) -> Place | None:
-    """The address that was wanted. x86-64 hides non-canonical ones: then the instruction tells, if it can."""
+    """The accessed address. x86-64 hides non-canonical ones: then it follows from the instruction, if possible."""
     if crash is None or crash.code <= 0 or crash.signal not in (SIGSEGV, SIGBUS):
         return None
     if not _is_hidden(crash):
@@ -137,7 +137,7 @@ def _hidden_address(arch: str, crash: Crash, instruction: Instruction | None) ->
 
 
 def _access(arch: str, crash: Crash | None, place: Place | None, instruction: Instruction | None) -> str | None:
-    """What the refused access was: "read", "write", "execute", or None when nothing tells."""
+    """The kind of the refused access: "read", "write", "execute", or None when it is unknown."""
     if crash is None or place is None:
         return None
     access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)

@@ -47,7 +47,7 @@ class Absence:
 
 
 def find_absences(job: JobView) -> list[Absence]:
-    """Ranks that were waited for in collectives and waited for nobody themselves, by what became of them."""
+    """Ranks that others waited for in collectives and that waited for none themselves, by their fate."""
     found = []
     for wait in job.waiting.waits:
         if wait.call.point_to_point:

@@ -1,7 +1,7 @@
 """Did all ranks of a group call the same collectives in the same order? Compared by sequence number within the group.
 
 Ranks are added one after another. What is kept is one sample per kind of call of a sequence number, with the ranks that
-made it as intervals; a number that all members called alike is forgotten. 1024 ranks with 1000 collectives take
+made it as intervals; a number that all members called alike is dropped. 1024 ranks with 1000 collectives take
 seconds. Entries that a ring has overwritten are not absent: nothing is concluded from them.
 """
 
@@ -228,7 +228,7 @@ def _compare(match: GroupMatch, rank: int, item: Collective) -> None:
 
 
 def _told_alike(one: Collective, other: Collective) -> bool:
-    """Whether an operation known from a Flight Recorder dump only may be the other one: a dump tells no root and no
+    """Whether an operation known from a Flight Recorder dump only may be the other one: a dump has no root and no
     reduce operation, and lists of tensors in another shape.
     """
     if one.number and other.number:

@@ -1,4 +1,4 @@
-"""Which deaths only tell that something was wrong between ranks.
+"""Which deaths only show that something was wrong between ranks.
 
 A lost connection, a time-out, gloo's abort over a message of the wrong size and the watchdog's abort are noticed by
 ranks that need have done nothing wrong.
@@ -33,7 +33,7 @@ def is_watchdog_abort(view: ProcessView) -> bool:
     """Whether the watchdog of NCCL ended the process because a collective took too long."""
     error = cuda_error(view)
     if error is not None and error.sticky:
-        return False  # the watchdog told of the device's own failure
+        return False  # the watchdog reported the device's own failure
     exception, thread = view.exception, view.thread
     text = f"{exception.type} {exception.message}" if exception is not None else ""
     aborted = view.signal is not None and view.signal.name == "SIGABRT"

@@ -61,7 +61,7 @@ def ended_well(view: ProcessView) -> bool:
 
 
 def is_interrupt(view: ProcessView) -> bool:
-    """Whether somebody interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
+    """Whether the user interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
     exception = view.exception
     type_name = (exception.type or "") if exception else ""
     return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
@@ -108,7 +108,7 @@ def _nature(view: ProcessView) -> tuple[str, str]:
     number = crash.signal if crash is not None else process.signal
     if process.status_kind == "signaled" or crash is not None:
         name = signal_name(number) if number is not None else "a signal"
-        # A sender in another pid namespace is 0 to this one, and SI_USER still says that somebody sent it.
+        # A sender in another pid namespace is 0 in this one, and SI_USER still shows that the signal was sent.
         by_other = crash is not None and crash.sender_pid not in (None, 0, process.snapshot.pid)
         nameless = crash is not None and crash.code == SI_USER and not crash.sender_pid
         sent = crash is not None and crash.code <= 0 and (by_other or nameless)
@@ -192,7 +192,7 @@ def _absence_words(absence: Absence, views: Sequence[ProcessView]) -> str:
 
 
 def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> list[Death]:
-    """Decide among deaths that are nobody's plain consequence: who was missing, then by time."""
+    """Decide among deaths that are not a plain consequence of another: by absence, then by time."""
     if not deaths:
         return []
     deaths = sorted(deaths, key=lambda death: (death.view.index not in came_first, death.last_ns, death.view.index))

@@ -1,4 +1,4 @@
-"""How a process came to call abort(): what the C library printed, the C++ exception, the functions on the way."""
+"""Why a process called abort(): the C library's message, the C++ exception, the calling functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUMBING = (
     "take_gil", "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
     "torchCheckFail", "torchInternalAssertFail", "pytracer::",
 )  # fmt: skip
-# The C++ runtime's ways from an exception to std::terminate(): nobody catches it, or it meets a noexcept function.
+# The C++ runtime's ways from an exception to std::terminate(): it is uncaught, or reaches a noexcept function.
 _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")
 _ASSERTION = re.compile(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",

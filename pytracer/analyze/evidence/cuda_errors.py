@@ -13,7 +13,7 @@ _OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
 
 @dataclass(frozen=True)
 class CudaError:
-    """What CUDA said. `sticky`: every later call fails with it, so that the one that told need not be its cause."""
+    """CUDA's error. `sticky`: every later call fails with it, so the one that returns it need not be its cause."""
 
     text: str
     sticky: bool
@@ -36,7 +36,7 @@ _STICKY = (
 
 
 def cuda_error(view: ProcessView) -> CudaError | None:
-    """The CUDA error that ended the process, if it says so."""
+    """The CUDA error that ended the process, if its last message contains one."""
     if not (view.raised or view.crash is not None) or out_of_memory(view):
         return None
     match = _TEXT.search(_message(view))

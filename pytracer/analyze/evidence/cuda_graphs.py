@@ -57,12 +57,12 @@ def _graph_of_pool(all_graphs: Sequence[CudaGraph], pool: Pool, storage: Storage
 
 
 def broken_graphs(graphs: Sequence[CudaGraph]) -> list[CudaGraph]:
-    """Graphs that were replayed although an input of theirs was freed."""
+    """Graphs that were replayed although one of their inputs was freed."""
     return [graph for graph in graphs if graph.broken_replays]
 
 
 def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
-    """Inputs that were not live any more at the last replay, those that something else had taken first."""
+    """Inputs that were no longer live at the last replay, those whose memory was reused first."""
     last = graph.broken_order or 0
     gone = [item for item in graph.inputs if item.freed_order is not None and item.freed_order <= last]
     as_then = [item if (item.new_order or 0) <= last else replace(item, state="freed") for item in gone]

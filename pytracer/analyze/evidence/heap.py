@@ -29,7 +29,7 @@ _ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
 class HeapDamage:
     """How the damage was noticed. `text` is the allocator's own, `meaning` its explanation.
 
-    `function` is where the process died when nobody said anything.
+    `function` is where the process died without a message.
     """
 
     text: str | None

@@ -23,7 +23,7 @@ _REPEAT = b"\xf3"  # "rep ret" of older compilers
 class Jump:
     """`how` is "return", "call" or None when it is not known; `mapping` is the data that was jumped into.
 
-    `refused`: the processor did not even take the branch, so that it stands at the program counter.
+    `refused`: the processor did not take the branch, so that it is at the program counter.
     """
 
     how: str | None

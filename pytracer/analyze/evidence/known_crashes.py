@@ -112,7 +112,7 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
 
 
 def _process_group(process: Process) -> str | None:
-    """Whether there was one; None when torch, which would have told, was not seen."""
+    """Whether there was one; None when torch was not recorded."""
     snapshot = process.snapshot
     if snapshot.rank is not None and snapshot.rank.left:
         return "left"

@@ -18,7 +18,7 @@ _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[dis
 
 
 def missing_operands(view: ProcessView) -> str | None:
-    """What a disassembler would have told; nothing when one is installed."""
+    """The operands that a disassembler would show; None when one is installed."""
     return _OPERANDS if view.instruction is None and disassembler() is None else None
 
 

@@ -1,6 +1,6 @@
 """Why memory had been released: evidence from the frames that freed it, DDP's layouts and open collectives.
 
-`Release.kind` decides which rule the fault belongs to; no release at all means that nobody knows more than the line
+`Release.kind` decides which rule the fault belongs to; no release at all means that nothing is known but the line
 that freed it. `release_words.py` says it.
 """
 

@@ -1,7 +1,7 @@
 """SIGKILL by elimination: each possible sender, and what was found, not found or could not be read about it.
 
-SIGKILL leaves nothing in the process that it ends, and carries no sender. What is left to look at are counters of the
-kernel, other processes of the job, and whoever manages jobs and memory on the machine.
+SIGKILL leaves no record in the process that it ends, and has no sender. The remaining evidence are counters of the
+kernel, other processes of the job, and programs that manage jobs and memory on the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytracer.analyze.platform.signals import SIGTERM
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.report.job import Evidence
 
-# Variable that a scheduler sets, its name, and the command that tells how it ended the job.
+# Variable that a scheduler sets, its name, and the command that shows how it ended the job.
 _SCHEDULERS = (
     ("SLURM_JOB_ID", "Slurm", "sacct -j {} --format=JobID,State,ExitCode,DerivedExitCode,MaxRSS"),
     ("PBS_JOBID", "PBS", "qstat -xf {}"),
@@ -40,7 +40,7 @@ class _Agent:
 
 @dataclass(frozen=True)
 class _Scheduler:
-    """A scheduler, the variable by which it is known, and the command that tells how it ended the job."""
+    """A scheduler, the variable by which it is known, and the command that shows how it ended the job."""
 
     name: str
     variable: str
@@ -57,7 +57,7 @@ def elimination(job: JobView, view: ProcessView, trace: OomTrace | None) -> list
 
 
 def other_candidates(job: JobView, view: ProcessView) -> bool:
-    """Whether somebody beside the kernel is known who might have killed the process."""
+    """Whether other possible senders than the kernel are known."""
     witness = witness_of(job, view)
     killers = bool(witness.killers) if witness is not None else False
     return killers or _agent(job, view).reason is not None or _scheduler(job, view) is not None

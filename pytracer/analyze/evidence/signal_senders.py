@@ -17,9 +17,9 @@ _SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
 
 
 def knows_sender(view: ProcessView) -> bool:
-    """Whether it is known who sent the signal that ended a process, if only that it was nobody in this container.
+    """Whether the sender of the signal that ended a process is known, if only that it was outside this container.
 
-    kill() always tells who (SI_USER); a pid of 0 is one that the receiver's pid namespace does not have.
+    kill() always has a sender (SI_USER); a pid of 0 is one outside of the receiver's pid namespace.
     """
     sent = deadly_signal(view)
     return sent is not None and (bool(sent.sender_pid) or sent.code == SI_USER)

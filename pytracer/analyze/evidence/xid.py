@@ -165,7 +165,7 @@ def xid_evidence(view: ProcessView, xid: Xid) -> Evidence:
 
 
 def _address_words(space: AddressSpace, addr: int) -> str:
-    """A device's fault is told by its page: what lies at the page's start need not be what was aimed at."""
+    """Devices report the page of a fault: the storage at the page's start need not be the intended one."""
     place = space.describe(addr)
     words = device_words(place) if place.kind == "device-memory" else None
     if words is not None:

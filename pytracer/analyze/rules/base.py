@@ -89,7 +89,7 @@ def cannot_decide(why: str) -> NoFinding:
 def merge_alike(
     judgements: Iterable[Judgement[F] | None], key: Callable[[Judgement[F]], object] | None = None
 ) -> tuple[Judgement[F], ...]:
-    """Of judgements about one process each, one for all with the same key: the first stands for the others.
+    """Of judgements about one process each, one for all with the same key: the first represents the others.
 
     Without a key those are alike that died the same way.
     """

@@ -31,7 +31,7 @@ class CircumstanceRule(ABC, Generic[F]):
 
     @abstractmethod
     def judge(self, view: ProcessView) -> Judgement[F] | None:
-        """The judgement about one process, which stands for all that died alike; None without the circumstance."""
+        """The judgement about one process, which represents all that died alike; None without the circumstance."""
 
     @abstractmethod
     def describe(self, job: JobView, judgement: Judgement[F]) -> Description:

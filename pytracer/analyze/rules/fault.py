@@ -50,7 +50,7 @@ class FaultRule(ABC, Generic[F]):
 
     @abstractmethod
     def describe(self, job: JobView, judgement: Judgement[F]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process represents all that died alike."""
 
     @abstractmethod
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

@@ -28,7 +28,7 @@ from pytracer.report.job import Confidence, Origin
 
 
 class FreedMemoryRule(StorageFaultRule[Release | None]):
-    """A use of memory that was released in one of the ways `kinds`; None stands for a release of unknown reason."""
+    """A use of memory that was released in one of the ways `kinds`; None is a release of unknown reason."""
 
     kinds: tuple[str | None, ...]
 

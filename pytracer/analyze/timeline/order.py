@@ -1,9 +1,9 @@
 """The order of events across processes: clocks of several hosts, and who was missing where others waited.
 
 Processes of one boot share CLOCK_MONOTONIC and are compared exactly. Between hosts, collectives are the proof: in an
-all-reduce nobody is done before everybody has come. Each one that was completed bounds how far two clocks differ, from
+all-reduce no rank is done before all have entered. Each one that was completed bounds how far two clocks differ, from
 both sides, and the bounds of many leave a millisecond or so. Where no collective joins two hosts, their wall clocks
-have to do, with an error that is wide. Nothing here says who is to blame; `deaths/order.py` does.
+are used, with a wide error. Blame is decided in `deaths/order.py`, not here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytracer.decode.types.snapshot import Collective, Job, Process
 WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
 _DRIFT = 500e-6  # the kernel slews a clock by at most 500 ppm (adjtimex(2)); doubts grow with the time since a proof
 _NO_BOUND = float("inf")
-# Nobody completes these before everybody has called them.
+# No rank completes these before all have called them.
 _MEETINGS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 OPEN = ("scheduled", "started", "failed")
 _Meeting = tuple[object, ...]  # attempt, group, its ranks, number and op: what the ranks of a group have in common
@@ -55,7 +55,7 @@ def host_clocks(job: Job, reference: str) -> dict[str, HostClock]:
 
 
 def _wall_offsets(job: Job) -> dict[str, float]:
-    """Wall clock minus CLOCK_MONOTONIC of each boot; the middle of its boxes, for the wall clock may be set."""
+    """Wall clock minus CLOCK_MONOTONIC of each boot; the middle of its recordings, since the wall clock may be set."""
     found: dict[str, list[int]] = {}
     for process in job.processes:
         box = process.snapshot
@@ -138,7 +138,7 @@ def absences(processes: Iterable[tuple[int, Process]]) -> list[Absence]:
     """For each process group, the last collective that some of its ranks called and others did not.
 
     A rank that is held up in a collective of another group is not absent by itself, and is left out. So is one of
-    which no collective was recorded: what its box lost proves nothing.
+    which no collective was recorded: what its recording lost proves nothing.
     """
     members: dict[tuple[int | None, str, tuple[int, ...] | None], dict[int, Collective]] = {}
     held: dict[int, set[str]] = {}

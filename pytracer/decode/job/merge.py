@@ -312,7 +312,7 @@ def _end(s: Snapshot, seen: _Seen | None) -> _End:
 
 
 def _fatal_signal(s: Snapshot) -> Fact[SeenSignal] | None:
-    """The signal whose default action ended a process whose end nobody saw.
+    """The signal whose default action ended a process whose end was not recorded.
 
     Not in process 1, for which the default action is to ignore it; not when the process went on to record something.
     """

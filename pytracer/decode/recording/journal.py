@@ -1,4 +1,4 @@
-"""The journal: facts that are not forgotten, and the names behind every `site_id`.
+"""The journal: entries that are never overwritten, and the call site of every `site_id`.
 
 Damage is survived by searching for the next entry: each starts with JOURNAL_MAGIC at a multiple of 8 bytes.
 """
@@ -59,7 +59,7 @@ class Journal:
     """The entries of one recording, and the meaning of `site_id` values."""
 
     def __init__(self, box: BoxFile) -> None:
-        """Finds the entries; notes damage in `box`."""
+        """Finds the entries; adds damage to `box`."""
         self._box = box
         extent = box.region(schema.Region.JOURNAL)
         self._start = extent.offset if extent else 0

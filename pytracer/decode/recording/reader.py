@@ -50,7 +50,7 @@ _COUNTERS = (
 _WORKER_FILES = "torch/utils/data/_utils/"
 
 
-# Read lightly, a box takes a tenth of the time and of the memory: what tells how the process ended, and its peers.
+# Read lightly, a recording takes a tenth of the time and of the memory: how the process ended, and its peers.
 _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.FREED_STORAGES, Region.STORAGES, Region.EXTERNAL_ALLOCATIONS,
     Region.SCOPED_TENSORS, Region.MEMORY,

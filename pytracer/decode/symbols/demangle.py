@@ -9,8 +9,8 @@ from functools import lru_cache
 from pytracer.decode.symbols import bounded_demangler
 
 _LONGEST = 16384  # a mangled name beyond this is left as it is: the demangler's work is not linear in its input
-# What the name says once and refers to again and again: substitutions, template parameters, pack expansions. Each of
-# them may repeat all that stands before it, so that 250 bytes become 570 MB; such names are left to another process.
+# What the name contains once and refers to repeatedly: substitutions, template parameters, pack expansions. Each of
+# them may repeat everything before it, so that 250 bytes become 570 MB; such names are left to another process.
 _AGAIN = re.compile(r"S[0-9A-Z]*_|T[0-9A-Z]*_|Dp|sp")
 # Expressions in template arguments, conversions, constraints: libstdc++ tries them in several ways, one in the other,
 # and takes seconds for 66 bytes.

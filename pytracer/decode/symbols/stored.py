@@ -81,7 +81,7 @@ def _stored_lines(value: Any) -> Lines | None:
 def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
     """Stores the names of all native frames of a job beside it; returns their number.
 
-    Frames without a build id are left out: nothing would tell whether the name still holds. The file is replaced
+    Frames without a build id are left out: it could not be verified that the name is still right. The file is replaced
     as a whole.
 
     Raises:

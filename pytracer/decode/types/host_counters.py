@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 63)]  # sums and products of larger ones are no numbers any more
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 63)]  # sums and products of larger ones overflow
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A handler installed later would be called instead, and chain to ours by raising the signal again, without the address;
 or, like that of a DataLoader worker, not at all. Two installers are common, and both are called through Python:
-faulthandler and torch's DataLoader workers. After they have run, our handler is installed again and chains to theirs.
+faulthandler and torch's DataLoader workers. After they have run, our handler is installed again and chains to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """collective-missing-rank: a rank did not enter a collective that others were in.
 
-What: some ranks of a group called a collective, and a rank whose record is complete did not. It waited for nobody else
-itself: it is where to look. When that rank died of a cause of its own, this only shows what its death led to.
+What: some ranks of a group called a collective, and a rank whose record is complete did not. It waited for no other
+rank itself: it is where to look. When that rank died of a cause of its own, this only shows what its death led to.
 
 Why it happens: a branch that skips the collective on one rank, a rank that is busy (reading data, saving a checkpoint)
 for longer than the time-out, a rank that hangs, or one that died.
@@ -9,7 +9,7 @@ for longer than the time-out, a rank that hangs, or one that died.
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
 
 How it can be wrong: a rank that skipped an earlier collective of the same kind is one behind from then on; the line
-that is named is where it came to light. Ranks without a readable record are unknown, not late.
+that is named is where it became visible. Ranks without a readable record are unknown, not late.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CollectiveMissingRank:
 
 
 def _advice(item: Absence, ranks: str) -> str:
-    """With the line where the rank was when it ended: there it spent the time, or stood."""
+    """With the line where the rank was when it ended: there it spent the time, or hung."""
     frames = [view.python_frame for view in item.views]
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
         return (

@@ -1,7 +1,7 @@
 """collective-wait: ranks waited for each other over more than one process group.
 
 What: who waited for whom, over all groups (tensor, pipeline, data parallel) and messages. Either the chain of waits
-ends at a rank that waits for nobody: that one is to be looked at, not those in between. Or it goes round in a circle.
+ends at a rank that waits for none: that one is to be examined, not those in between. Or it is a circle.
 
 Why it happens: in a chain, the last rank is late, and ranks of other groups wait behind it. In a circle, ranks use two
 groups, or a group and messages, in different orders.

@@ -3,8 +3,8 @@
 What: a message that one rank waited to send or receive, and that the other rank never received or sent; or the two
 named different tags. When ranks wait for each other in a circle, the circle is printed.
 
-Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send) and
-so nobody answers.
+Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
+that none answers.
 
 What to do: make every send have its receive, in the same order and with the same tag. In a ring, let some ranks send
 first, or start both with batch_isend_irecv().

@@ -100,7 +100,7 @@ def _message(view: ProcessView) -> str:
 
 
 def _unused(view: ProcessView) -> list[str]:
-    """Their names: from the message where TORCH_DISTRIBUTED_DEBUG made it tell, else by index."""
+    """Their names: from the message where TORCH_DISTRIBUTED_DEBUG added them, else by index."""
     told = _NAMES.search(_message(view))
     if told is not None:
         return [name.strip() for name in told[1].split(",")]

@@ -6,17 +6,17 @@ like. Most of them are sticky: once the device has met one, every later call of 
 Why it happens: a kernel read or wrote where it may not, or an assertion in a kernel failed, e.g. an index out of
 range. Kernels run later than they are launched: the call that raised is the first one that asked the device, not the
 one that launched the kernel. A CUDA graph that is replayed after its input was freed, and a tensor that is used on a
-stream after its memory went to another one, end so, too.
+stream after its memory went to another one, end in this way, too.
 
-Below `pytracer run`, Xid lines of the kernel's log about the process are told, with the address and what lay there, if
-the log can be read. Some of them mean that the device is broken, not the program. With `--gpu-core`, the device's core
-dump tells the kernel, the place in it, and which tensors its parameters and registers point at.
+Under `pytracer run`, Xid lines of the kernel's log about the process are reported, with the address and what was there,
+if the log can be read. Some of them mean that the device is broken, not the program. With `--gpu-core`, the device's
+core dump has the kernel, the place in it, and which tensors its parameters and registers point to.
 
 What to do: run again with `pytracer run --gpu-core`, or with CUDA_LAUNCH_BLOCKING=1: then the call that raises is the
 one that launched. compute-sanitizer names the kernel, the thread and the address.
 
-How it can be wrong: without a core dump nothing says which kernel failed; what was launched before the call is a
-suspicion only. A core dump does not say which address was used: a tensor that a register points at need not be the one.
+How it can be wrong: without a core dump the failed kernel is unknown; what was launched before the call is a
+suspicion only. A core dump does not have the accessed address: a tensor that a register points to need not be the one.
 Of an Xid line without a pid, or in a container, only the time matches.
 """
 
@@ -52,7 +52,7 @@ class CudaErrorRule:
         return judgements or not_found("no process ended with a CUDA error")
 
     def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
-        """See Rule; the first process stands for all."""
+        """See Rule; the first process represents all."""
         view, error = judgement.views[0], judgement.found
         xids, frame = xids_of(job, view), view.python_frame
         kernel, core = failed_kernel(job, view), core_evidence(job, view)

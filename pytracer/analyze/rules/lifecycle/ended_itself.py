@@ -46,7 +46,7 @@ class _Call:
 
 
 class EndedItself:
-    """Fires for suspects whose box has the stacks of their end."""
+    """Fires for suspects whose recording has the stacks of their exit."""
 
     id = "ended-itself"
     needs = ("status",)

@@ -1,6 +1,6 @@
 """first-death: who died first, and which deaths followed.
 
-What: orders all deaths of the run and tells causes from consequences.
+What: orders all deaths of the run and distinguishes causes from consequences.
 
 Why it matters: in a job of many ranks one death brings down the rest: peers see a lost connection, torchrun's agent
 ends the remaining workers with SIGTERM. torchrun's "root cause" is only the order in which it noticed.
@@ -8,7 +8,7 @@ ends the remaining workers with SIGTERM. torchrun's "root cause" is only the ord
 What to do: look at the process that died first; the others are listed with the reason why they followed.
 
 How it can be wrong: the time of a SIGKILL is known only between the last record and the moment the parent noticed;
-boxes of different hosts are compared by wall clock. Where times overlap, a set is named and nothing is decided.
+recordings of different hosts are compared by wall clock. Where times overlap, a set is named and nothing is decided.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""other-death: everything that no other rule explains, said plainly.
+"""other-death: everything that no other rule explains, stated plainly.
 
 What: names how a process died when no cause was found: the signal or the exit status, who sent it, what is missing.
 A signal from outside gets its class, and its sender is named with its command line and its part in the job.
@@ -86,7 +86,7 @@ class OtherDeath:
         return merge_alike(rest) or not_found("every death is explained by another rule")
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         says, advice, missing = _words(job, view, judgement.found)
         evidence = [
@@ -124,7 +124,7 @@ def _how(view: ProcessView) -> _How:
 
 
 def _last_request(view: ProcessView) -> Sent | None:
-    """The last signal that asked a process to end, and came from another one: what is known of an end nobody saw."""
+    """The last signal from another process that asked this one to end: all that is known of an unrecorded end."""
     sent = [item for item in sent_signals(view.process.snapshot) if item.sender_pid or item.code == SI_USER]
     return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
 
@@ -181,7 +181,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
 
 
 def _asked(job: JobView, view: ProcessView) -> _Words:
-    """A process that handled the request to end, and whose end nobody saw: SIGKILL comes when the time is over."""
+    """A process that handled the request to end, and whose end was not recorded: SIGKILL follows a time-out."""
     sent, last = _last_request(view), view.process.snapshot.last_mono_ns
     if sent is None:
         return "stopped without a recorded end", "", None
@@ -195,7 +195,7 @@ def _asked(job: JobView, view: ProcessView) -> _Words:
 
 
 def _why_sent(view: ProcessView, sent: Sent | None) -> str:
-    """A signal from outside is seldom the reason: a time limit ends what stands still."""
+    """A signal from outside is rarely the cause: a time limit ends a job that hangs."""
     job_id = view.process.snapshot.environment.get("SLURM_JOB_ID")
     if sent is not None and scheduler_of(sent) is not None:
         asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"

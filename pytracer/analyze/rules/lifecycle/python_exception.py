@@ -40,7 +40,7 @@ class PythonException:
         return judgements or not_found("no process ended with an uncaught exception of its own")
 
     def describe(self, job: JobView, judgement: Judgement[bool]) -> Description:
-        """See Rule; the first process stands for all."""
+        """See Rule; the first process represents all."""
         view = judgement.views[0]
         frame, lost = view.python_frame, judgement.found
         return Description(

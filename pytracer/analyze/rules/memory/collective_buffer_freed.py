@@ -43,7 +43,7 @@ class CollectiveBufferFreed:
         return not_found("nothing died of a bad address while a collective's memory had been freed")
 
     def describe(self, job: JobView, judgement: Judgement[FreedInFlight]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         call, freed = judgement.found.collective, _freed_at(judgement.found)
         where = f" at {place_words(freed)}" if freed else ""

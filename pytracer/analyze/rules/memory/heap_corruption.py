@@ -42,7 +42,7 @@ class HeapCorruption:
         return judgements or not_found("no allocator complained, and none died")
 
     def describe(self, job: JobView, judgement: Judgement[HeapDamage]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
         user = allocator_user(view)
         below = f", below {function_words(user)}" if user else ""

@@ -13,7 +13,7 @@ the innermost frame has such a tensor, and the function is torch's, it is named.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
-moved off null by the caller and is told from garbage only by its alignment.
+moved off null by the caller and is distinguished from garbage only by its alignment.
 """
 
 from __future__ import annotations

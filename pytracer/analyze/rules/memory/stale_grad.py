@@ -4,12 +4,12 @@ What: the fault address lies in a storage that was freed inside `Optimizer.zero_
 a line of the program that sets `.grad` to None.
 
 Why it happens: since torch 2.0 `zero_grad()` sets `.grad` to None, so that every backward() makes new gradients.
-Whoever took the address of a gradient once - a monitor, a communication library, an optimizer - reads released memory.
+Code that keeps the address of a gradient - a monitor, a communication library, an optimizer - reads released memory.
 
 What to do: take the address after every backward(), or keep the memory with `zero_grad(set_to_none=False)`.
 
 How it can be wrong: the line that freed the memory is known, but not that the address which was used came from `.grad`:
-another alias of the same storage would be told in the same words. A line that sets `.grad` to None is known by its text
+another alias of the same storage is reported in the same way. A line that sets `.grad` to None is known by its text
 only; a change of the file since is noticed by its time stamp.
 """
 

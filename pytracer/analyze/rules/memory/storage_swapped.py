@@ -3,8 +3,8 @@
 What: the fault address lies in a storage that was freed by `set_()`, `resize_()`, an assignment to `.data`,
 `share_memory_()`, `swap_tensors()`, `Module.to()` and its like, or `load_state_dict(assign=True)`.
 
-Why it happens: the tensor lives on and looks the same, but its memory is another one now. Whoever kept `data_ptr()`,
-a NumPy view or a registered buffer has the old address.
+Why it happens: the tensor is still alive and looks the same, but its memory has been replaced. Code that kept
+`data_ptr()`, a NumPy view or a registered buffer has the old address.
 
 What to do: take the address again after every such change, or change the values in place (`copy_()`).
 

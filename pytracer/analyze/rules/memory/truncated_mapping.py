@@ -3,7 +3,7 @@
 What: SIGBUS at an address in a file mapping, in a page wholly behind the end of the file. The file, the offset, what
 was mapped, the size at the crash and the size now are named.
 
-Why it happens: somebody truncated or rewrote the file in place while it was mapped (np.memmap, torch.from_file,
+Why it happens: the file was truncated or rewritten in place while it was mapped (np.memmap, torch.from_file,
 torch.load(mmap=True), safetensors), a download or a writer had not finished, or more was mapped than the file held.
 
 What to do: find who writes to the file. Write a new file aside and rename it over the old one: mappings of the old

@@ -1,9 +1,9 @@
 """unmapped-storage: the memory of a tensor that is still alive had been unmapped.
 
-What: the fault address lies in a live storage, but in no mapping: the tensor is there, its memory is not. Or the memory
-was somebody else's, and inaccessible anonymous memory lies there now, as the reserve of another thread's heap does.
+What: the fault address is in a live storage, but in no mapping: the tensor exists, its memory does not. Or the memory
+had another owner, and inaccessible anonymous memory is there now, such as the reserve of another thread's heap.
 
-Why it happens: the memory belongs to somebody else. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
+Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at.
 

@@ -5,7 +5,7 @@ non-canonical address; or at a small address whose base register held garbage in
 sent to execute where no code is: through an overwritten function pointer or vtable, or an overwritten return address.
 
 Why it happens: memory that was overwritten or never initialised was used as a pointer, an object was cast to a class
-that it is not, or an address outlived what it pointed to by so long that nobody remembers it.
+that it is not, or an address outlived its target by so long that no record of it is left.
 
 What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
 it. After a smashed return address, look for local arrays in the function that was returning.
@@ -59,7 +59,7 @@ _BY_JUMP = {
 
 @dataclass(frozen=True)
 class _Wild:
-    """How the process came to the address, and whether it is a known crash of torch's."""
+    """How the process got the address, and whether it is one of torch's known crashes."""
 
     jump: Jump | None
     known: KnownCrash | None

@@ -1,6 +1,6 @@
 """abort: the process ended itself with SIGABRT.
 
-What: abort() was called: by the C++ runtime for an exception that nobody caught (type and what() are named), by a
+What: abort() was called: by the C++ runtime for an uncaught exception (type and what() are named), by a
 failed assertion (file, line and expression), by a check that found the stack overwritten, or by CPython's fatal
 error.
 
@@ -129,7 +129,7 @@ class Abort:
         return judgements or not_found("no process raised SIGABRT by a check of its own")
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
-        """See Rule; the first process stands for all that died alike."""
+        """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None

@@ -1,7 +1,7 @@
 """arithmetic: the processor refused a calculation.
 
 What: SIGFPE. On x86-64 that is an integer division by zero, or one whose quotient does not fit (the smallest integer
-divided by -1); the divisor's register is read. Floating-point operations raise it only where somebody enabled traps.
+divided by -1); the divisor's register is read. Floating-point operations raise it only where traps were enabled.
 
 Why it happens: a size, a stride, a group or a step of 0 reached native code; or feenableexcept() and the like
 are on, so that a division by zero or an overflow of floats ends the process.

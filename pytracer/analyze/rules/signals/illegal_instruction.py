@@ -1,7 +1,7 @@
 """illegal-instruction: the processor met an instruction that it does not know, or that is meant to stop it.
 
-What: SIGILL. Told apart are a trap that the compiler put there (ud2, ud1), an instruction set that the processor
-lacks (AVX-512, AMX, AVX2), and bytes that are no code of any library: a jump into data or the middle of an
+What: SIGILL. The rule distinguishes a trap that the compiler inserted (ud2, ud1), an instruction set that the processor
+lacks (AVX-512, AMX, AVX2), and bytes outside any library's code: a jump into data or the middle of an
 instruction.
 
 Why it happens: native code reached what it calls unreachable, or a check in it failed (__builtin_trap, a missing
@@ -12,7 +12,7 @@ What to do: for a trap, look at the function and build it with -O0 -fsanitize=un
 a build for this processor, or limit it: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA.
 
 How it can be wrong: a jump into the middle of an instruction can look like an instruction set that is missing.
-Without capstone only the common prefixes are told.
+Without capstone only the common prefixes are recognized.
 """
 
 from __future__ import annotations

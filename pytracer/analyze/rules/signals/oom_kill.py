@@ -9,8 +9,8 @@ of memory. The largest process is ended, which need not be the one that grew.
 
 What to do: see what held the memory; use fewer or smaller DataLoader workers and batches, or raise the limit.
 
-How it can be wrong: the machine's counter alone may have met any process, so it is at most *likely*. When more
-processes were killed than the cgroup counted, one of them was ended by somebody else. Inside a container the log's
+How it can be wrong: the machine's counter alone may refer to any process, so it is at most *likely*. When more
+processes were killed than the cgroup counted, one of them was ended by another sender. Inside a container the log's
 pids are those of the host and are not compared.
 """
 

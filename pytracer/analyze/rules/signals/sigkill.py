@@ -6,11 +6,11 @@ kill when memory gets short.
 
 Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a launcher whose patience ended, memory.
 
-What to do: ask whoever is named as found; the commands are given. To see the sender the next time, let the kernel
+What to do: check the candidates that are named, by the given commands. To see the sender the next time, let the kernel
 log it: `perf trace -e signal:signal_generate`, or an audit rule for kill().
 
 How it can be wrong: SIGKILL leaves no trace in the process and carries no sender. Where the OOM killer is refuted by
-its own counters, somebody else sent it: that is certain, who is not.
+its own counters, another process sent it: that is certain, which one is not.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ which is int3.
 
 What to do: look at the function that the native stack names. Run it under a debugger: it stops at that place.
 
-How it can be wrong: padding that was jumped into cannot be told from a breakpoint that was put there.
+How it can be wrong: padding that was jumped into cannot be distinguished from an inserted breakpoint.
 """
 
 from __future__ import annotations
