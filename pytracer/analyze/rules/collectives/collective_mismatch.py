@@ -11,7 +11,7 @@ What to do: compare the lines that are named for the two sides; what they depend
 How it can be wrong: the majority may be the one that is wrong. Of two ranks it is undecidable which one is: both are
 named. gloo's abort over the size of a message hits the receiver of the larger one, which need not be to blame.
 Uneven sizes that torch allows (all_to_all, gather, scatter, lists of all_gather and reduce_scatter) are not reported.
-Where gloo gets the number of bytes that it expects, it completes silently: then this is a verdict although nothing died.
+Where gloo gets as many bytes as it expects, it completes silently: this is then a verdict although nothing died.
 """
 
 from __future__ import annotations
