@@ -43,7 +43,8 @@ CONSTANTS = [
     "NAME_SLOTS",
 ]  # fmt: skip
 ENUMS: list[type[IntEnum]] = [
-    schema.Level, schema.State, schema.Region, schema.Record, schema.Entry, schema.Step, schema.CrashState,
+    schema.Level, schema.State, schema.Region, schema.Record, schema.Entry, schema.CoreNote, schema.Step,
+    schema.CrashState,
     schema.ThreadsHow, schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin,
     schema.ExternalState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
     schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,

@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 2;
+inline constexpr uint32_t kMinor = 3;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -110,6 +110,7 @@ enum class EntryKind : uint32_t {
   kEnvironment = 2,
   kNote = 3,
   kWait = 4,
+  kCoreNote = 5,
   kCode = 16,
   kNode = 17,
   kSite = 18,
@@ -131,6 +132,13 @@ enum class EntryKind : uint32_t {
   kName = 50,
   kGuardDamage = 56,
   kLoader = 42,
+};
+
+enum class CoreNote : uint32_t {
+  kStorageTableFull = 1,
+  kSandboxed = 2,
+  kGuardWrongFree = 3,
+  kGuardProtection = 4,
 };
 
 enum class Step : uint32_t {
@@ -715,6 +723,17 @@ struct EntryHeader {
 static_assert(sizeof(EntryHeader) == 24);
 static_assert(std::is_standard_layout_v<EntryHeader> && std::is_trivially_copyable_v<EntryHeader>);
 static_assert(offsetof(EntryHeader, published) == 20);
+
+/// CORE_NOTE: what the core could not do.
+struct CoreNoteEntry {
+  uint32_t code;
+  uint32_t reserved;
+  uint64_t addr;
+  uint64_t value;
+};
+static_assert(sizeof(CoreNoteEntry) == 24);
+static_assert(std::is_standard_layout_v<CoreNoteEntry> && std::is_trivially_copyable_v<CoreNoteEntry>);
+static_assert(offsetof(CoreNoteEntry, value) == 16);
 
 /// WAIT: a parent reaped a child.
 struct WaitEntry {

@@ -16,7 +16,7 @@ namespace {
 
 using namespace blackbox;
 
-void (*note)(const char* text) noexcept = nullptr;  // of the host
+decltype(Host::note) note = nullptr;  // of the host
 std::atomic<bool> stopped{false};
 PYTRACER_LARGE std::atomic<bool> ready[kMostSlots];  // by slot: its canaries are filled
 
@@ -109,7 +109,7 @@ void release(void* at, CallSite site) noexcept {
   uint32_t index = g_pool.slot_at(at);
   bool known = index < ledger.count() && ledger.slot(index).occupied && ledger.slot(index).base == at;
   if (!known || !ready[index].exchange(false, std::memory_order_acq_rel)) {
-    note("guard mode: a guarded storage was freed a second time, or by an address inside of it; nothing was done");
+    note(CoreNote::kGuardWrongFree, reinterpret_cast<uint64_t>(at), 0);
     return;
   }
   Slot& slot = ledger.slot(index);

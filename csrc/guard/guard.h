@@ -22,7 +22,7 @@ struct Settings {
 struct Host {
   void* (*add_region)(blackbox::RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t first_thread, uint32_t log2_slots) noexcept;
   uint32_t (*append)(blackbox::EntryKind kind, const void* data, size_t nbytes) noexcept;
-  void (*note)(const char* text) noexcept;
+  void (*note)(blackbox::CoreNote code, uint64_t addr, uint64_t value) noexcept;
 };
 
 /// Which code allocated or freed: a journal id, and the place in it.

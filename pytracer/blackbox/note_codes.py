@@ -1,7 +1,8 @@
 """Codes of NOTE entries: what a note is about, beside the sentence that people read.
 
 Since minor version 1 a note is `[code] sentence` or `[code subject] sentence`. Older readers show that as it is; a note
-without a code is of an older recording, or of the core.
+without a code is of an older recording. Notes of the core are CORE_NOTE entries since minor version 3: a number of
+`schema.CoreNote` with data, to which the reader gives one of these codes and the sentence.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ class Entry:
     ENVIRONMENT = 2
     NOTE = 3
     WAIT = 4
+    CORE_NOTE = 5
     CODE = 16
     NODE = 17
     SITE = 18

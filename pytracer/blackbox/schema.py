@@ -15,7 +15,7 @@ from enum import IntEnum
 
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
-MINOR = 2  # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements
+MINOR = 3  # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -143,8 +143,9 @@ class Entry(IntEnum):
 
     PROCESS = 1  # argv, NUL-separated, as in /proc/self/cmdline
     ENVIRONMENT = 2  # allow-listed NAME=VALUE, NUL-separated
-    NOTE = 3  # text: [code] and what could not be recorded; see note_codes.py. Without a code: minor version 0, and the core
+    NOTE = 3  # text: [code] and what could not be recorded; see note_codes.py. Without a code: minor version 0, and the core below 3
     WAIT = 4  # WaitEntry: a child's end, as this process observed it
+    CORE_NOTE = 5  # CoreNoteEntry: what the core could not record, as a number with data
     CODE = 16  # CodeEntry + qualified name + file name + line table
     NODE = 17  # name of an autograd node's class
     SITE = 18  # SiteEntry: innermost call site and the first one outside torch and pytracer
@@ -171,6 +172,15 @@ class Entry(IntEnum):
     NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was created
+
+
+class CoreNote(IntEnum):
+    """`CoreNoteEntry.code`: what the core could not do. The reader has the sentences."""
+
+    STORAGE_TABLE_FULL = 1  # the table of live storages cannot grow; value: its slots
+    SANDBOXED = 2  # the program confines itself by seccomp; value: SECCOMP_MODE_STRICT or SECCOMP_MODE_FILTER
+    GUARD_WRONG_FREE = 3  # a guarded storage was freed a second time, or by an address inside of it; addr: that address
+    GUARD_PROTECTION = 4  # the kernel refuses MADV_GUARD_INSTALL from now on; value: errno
 
 
 class Step(IntEnum):
@@ -846,6 +856,18 @@ ENTRY_HEADER = Struct(
     ),
 )
 
+CORE_NOTE_ENTRY = Struct(
+    "CoreNoteEntry",
+    24,
+    "CORE_NOTE: what the core could not do.",
+    (
+        _f("code", "u32", "CoreNote"),
+        _f("reserved", "u32", "zero"),
+        _f("addr", "u64", "the address it is about; 0: none"),
+        _f("value", "u64", "a number or errno, by `code`"),
+    ),
+)
+
 WAIT_ENTRY = Struct(
     "WaitEntry",
     56,
@@ -1265,6 +1287,7 @@ STRUCTS: tuple[Struct, ...] = (
     COLLECTIVE_SLOT,
     SCOPED_TENSOR,
     ENTRY_HEADER,
+    CORE_NOTE_ENTRY,
     WAIT_ENTRY,
     CODE_ENTRY,
     SITE_ENTRY,

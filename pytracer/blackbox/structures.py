@@ -390,6 +390,15 @@ class EntryHeader(msgspec.Struct, frozen=True, gc=False):
     published: int
 
 
+class CoreNoteEntry(msgspec.Struct, frozen=True, gc=False):
+    """CORE_NOTE: what the core could not do."""
+
+    code: int
+    reserved: int
+    addr: int
+    value: int
+
+
 class WaitEntry(msgspec.Struct, frozen=True, gc=False):
     """WAIT: a parent reaped a child."""
 

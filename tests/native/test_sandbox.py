@@ -6,6 +6,7 @@ import platform
 
 import pytest
 
+from pytracer.blackbox.note_codes import NoteCode
 from tests.conditions import needs_core
 from tests.native.harness import Native
 from tests.native.test_guard import child
@@ -54,7 +55,8 @@ assert os.waitpid(child, 0)[1] == 0
     box = native.box(CONFINE + code)
     assert len([storage for storage in box.storages if storage.state == "live"]) == 3000
     assert box.state == "DISABLED"
-    assert any("confines itself" in note.text for note in box.notes)
+    (note,) = [note for note in box.notes if note.code == NoteCode.SANDBOX]
+    assert "confines itself" in note.text and note.value == 2  # SECCOMP_MODE_FILTER
 
 
 def test_guarded_storages_are_left_as_they_are_in_a_sandbox(native: Native) -> None:

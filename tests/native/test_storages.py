@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.schema import LIVE_STORAGE, Region
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.reader import read_box
@@ -173,7 +174,8 @@ def test_file_that_cannot_grow_costs_records_only(native: Native, small_disk: Ca
     assert kept + box.counts["storages_dropped"] == held + churned
     assert kept == box.counts["live_storages"] == 1 << 16  # each slot is used before one storage is dropped
     assert box.counts["threads_dropped"] == 40 - 16
-    assert any("cannot grow" in note.text for note in box.notes)
+    (note,) = [note for note in box.notes if note.code == NoteCode.STORAGE_TABLE]
+    assert "cannot grow" in note.text and note.value == 1 << 16
     assert inconsistent(box.storages) == []
     assert box.damage == ()
 

@@ -235,6 +235,11 @@ class Box:
         self.entry(kind, json.dumps(value).encode())
         return self
 
+    def core_note(self, code: int, addr: int = 0, value: int = 0) -> Box:
+        """CORE_NOTE."""
+        self.entry(5, struct.pack("<IIQQ", code, 0, addr, value))
+        return self
+
     def note(self, text: str) -> Box:
         """NOTE."""
         self.entry(3, text.encode())

@@ -61,6 +61,9 @@ uint32_t append(EntryKind kind, const void* data, size_t nbytes) noexcept {
   return append(kind, &piece, 1);
 }
 
-void note(const char* text) noexcept { append(EntryKind::kNote, text, strlen(text)); }
+void note(CoreNote code, uint64_t addr, uint64_t value) noexcept {
+  CoreNoteEntry entry{static_cast<uint32_t>(code), 0, addr, value};
+  append(EntryKind::kCoreNote, &entry, sizeof entry);
+}
 
 }  // namespace pytracer::core

@@ -20,7 +20,7 @@ uint32_t tick() noexcept;
 uint32_t append(blackbox::EntryKind kind, const Piece* pieces, size_t count) noexcept;
 uint32_t append(blackbox::EntryKind kind, const void* data, size_t nbytes) noexcept;
 
-/// A NOTE.
-void note(const char* text) noexcept;
+/// A CORE_NOTE; the reader has the sentence.
+void note(blackbox::CoreNote code, uint64_t addr, uint64_t value) noexcept;
 
 }  // namespace pytracer::core

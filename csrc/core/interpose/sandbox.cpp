@@ -48,9 +48,9 @@ void set_state(State state) { std::atomic_ref(g_box.header->state).store(static_
 
 // While system calls are still allowed: the kernel gets what the program believes is installed. Other threads keep their alternate
 // stacks, which are ours, and masks without the signals of faults: only they themselves can change those.
-bool give_back() {
+bool give_back(unsigned long mode) {
   if (!preloaded || !recording() || crashsafe::sys_getpid() != g_box_pid) return false;  // also a child between vfork and exec
-  if (crashsafe::has_box()) note("the program confines itself by seccomp: from here on nothing is recorded");
+  if (crashsafe::has_box()) note(CoreNote::kSandboxed, 0, mode);
   unwatch_sent_signals();
   crashsafe::uninstall_handlers();
   restore_handler_masks();
@@ -76,11 +76,11 @@ void forget_all() {
   abandon_recording();
 }
 
-// Around the one call that installs a filter.
+// Around the one call that installs a filter; `mode` is SECCOMP_MODE_STRICT or SECCOMP_MODE_FILTER.
 template <class Call>
-long confine(Call call) {
+long confine(unsigned long mode, Call call) {
   int before = errno;
-  bool prepared = give_back();
+  bool prepared = give_back(mode);
   errno = before;  // the program's, should the call succeed
   long result = call();
   if (!prepared) return result;
@@ -116,14 +116,15 @@ void pytracer_find_system_calls() {
 // syscall(SYS_seccomp, ...), as libseccomp does, since libc has no seccomp(), and syscall(SYS_prctl, PR_SET_SECCOMP, ...).
 long pytracer_confining_syscall(long number, unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f) {
   auto call = [=] { return pytracer_real_syscall(number, a, b, c, d, e, f); };
-  bool confining = number == SYS_seccomp ? core::installs(a, b, c) : core::sets_mode(b, c);
-  return confining ? core::confine(call) : call();
+  if (number != SYS_seccomp) return core::sets_mode(b, c) ? core::confine(b, call) : call();
+  if (!core::installs(a, b, c)) return call();
+  return core::confine(a == SECCOMP_SET_MODE_STRICT ? SECCOMP_MODE_STRICT : SECCOMP_MODE_FILTER, call);
 }
 
 // prctl(PR_SET_SECCOMP, ...).
 int pytracer_confining_prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
   auto call = [=] { return static_cast<long>(pytracer_real_prctl(option, a, b, c, d)); };
-  return static_cast<int>(core::sets_mode(a, b) ? core::confine(call) : call());
+  return static_cast<int>(core::sets_mode(a, b) ? core::confine(a, call) : call());
 }
 
 // Interposed: a few instructions for every other call, whose arguments stay in place.

@@ -56,7 +56,7 @@ __attribute__((noinline, cold)) void on_tick(int64_t full_percent = 60) {
   if (growing.test_and_set(std::memory_order_acquire)) return;
   if (g_box.newest.load(std::memory_order_acquire) == &tier && !add_tier(std::min(tier.log2_slots + kGrowthLog2, kLargestLog2))) {
     growth_failed.store(true, std::memory_order_relaxed);
-    note("the table of live storages cannot grow: new storages that find no slot are counted as dropped");
+    note(CoreNote::kStorageTableFull, 0, tier.mask + 1);
   }
   growing.clear(std::memory_order_release);
 }

@@ -68,7 +68,7 @@ void Pool::use_protection(int error) noexcept {
   if (!mechanism_.compare_exchange_strong(markers, GuardMechanism::kProtection)) return;
   ledger.region().mechanism = static_cast<uint32_t>(GuardMechanism::kProtection);
   ledger.region().fallback_errno = error;
-  host_.note("guard mode: the kernel refuses MADV_GUARD_INSTALL from now on; pages are protected with mprotect instead");
+  host_.note(CoreNote::kGuardProtection, 0, static_cast<uint64_t>(error));
 }
 
 void Pool::begin_in_child() {

@@ -12,7 +12,7 @@ from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode, layout_of
 from pytracer.blackbox.schema import Entry
 from pytracer.decode.formats.plain_json import load_json
-from pytracer.decode.recording.notes import note_of
+from pytracer.decode.recording.notes import core_note, note_of
 from pytracer.decode.types import journal as j
 from pytracer.decode.types.host_counters import Usage
 
@@ -236,6 +236,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.LOADER: _checked(j.Loader),
 }
 _LAYOUTS: dict[int, type[msgspec.Struct]] = {
+    Entry.CORE_NOTE: raw.CoreNoteEntry,
     Entry.WAIT: raw.WaitEntry,
     Entry.DEVICE_OOM: raw.DeviceOomEntry,
     Entry.GUARD_DAMAGE: raw.GuardedStorage,
@@ -245,6 +246,7 @@ _DECODERS: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.PROCESS: lambda payload: j.CommandLine(_strings(payload)),
     Entry.ENVIRONMENT: _environment,
     Entry.NOTE: lambda payload: note_of(_text(payload)),
+    Entry.CORE_NOTE: lambda payload: core_note(_padded(raw.CoreNoteEntry, payload)),
     Entry.WAIT: _child_status,
     Entry.GROUP_SEEN: seen_group,
     Entry.SIGNAL_SEEN: _seen_signal,

@@ -1,4 +1,6 @@
-"""NOTE entries: the code in front of the sentence; for older recordings and the core, the code of a known sentence.
+"""NOTE and CORE_NOTE entries: a code and a sentence, which for the core is made here.
+
+A NOTE of an older recording has a sentence only: then its code is that of a known one.
 
 This is the one place that knows sentences of recorders.
 """
@@ -8,8 +10,28 @@ from __future__ import annotations
 import re
 
 from pytracer.blackbox.note_codes import NoteCode
+from pytracer.blackbox.schema import CoreNote
+from pytracer.blackbox.structures import CoreNoteEntry
 from pytracer.decode.types.journal import Note
 
+_CORE: dict[int, tuple[NoteCode, str]] = {
+    CoreNote.STORAGE_TABLE_FULL: (
+        NoteCode.STORAGE_TABLE,
+        "the table of live storages cannot grow: new storages that find no slot are counted as dropped",
+    ),
+    CoreNote.SANDBOXED: (
+        NoteCode.SANDBOX,
+        "the program confines itself by seccomp: from here on nothing is recorded",
+    ),
+    CoreNote.GUARD_WRONG_FREE: (
+        NoteCode.GUARD,
+        "guard mode: a guarded storage was freed a second time, or by an address inside of it; nothing was done",
+    ),
+    CoreNote.GUARD_PROTECTION: (
+        NoteCode.GUARD,
+        "guard mode: the kernel refuses MADV_GUARD_INSTALL from now on; pages are protected with mprotect instead",
+    ),
+}
 _CODED = re.compile(r"\[(?P<code>[a-z-]{1,32})(?: (?P<subject>[^\]\n]{1,64}))?\] (?P<text>.*)", re.DOTALL)
 _CODES = {code.value: code for code in NoteCode}
 _SENTENCES = (
@@ -34,6 +56,14 @@ _SENTENCES = (
     (r"(?P<subject>.{1,64}?) could not be noted: ", NoteCode.WRAPPER),  # after the more specific ones
 )
 _PATTERNS = tuple((re.compile(pattern), code) for pattern, code in _SENTENCES)
+
+
+def core_note(entry: CoreNoteEntry) -> Note:
+    """A note of the core; OTHER for codes of newer versions."""
+    code, text = _CORE.get(
+        entry.code, (NoteCode.OTHER, f"a note of the core that this version does not know ({entry.code})")
+    )
+    return Note(text, code, addr=entry.addr or None, value=entry.value)
 
 
 def note_of(payload: str) -> Note:

@@ -30,11 +30,16 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """NOTE: what the recorder could not do. `subject`: which hook, which part of torch; see `NoteCode`."""
+    """NOTE, CORE_NOTE: what the recorder could not do. `subject`: which hook, which part of torch; see `NoteCode`.
+
+    `addr` and `value`: the data of `CoreNote`.
+    """
 
     text: str
     code: NoteCode = NoteCode.OTHER
     subject: str | None = None
+    addr: int | None = None
+    value: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -133,3 +134,9 @@ def test_single_number_is_that_of_the_whole_structure(definition: schema.Struct)
     for name, value in msgspec.structs.asdict(whole).items():
         if isinstance(value, int):
             assert layout(definition).number(name, data, 3) == value
+
+
+def test_no_number_of_the_schema_is_used_twice() -> None:
+    """Python makes the second name of a number an alias of the first one, without a word."""
+    enums = [item for item in vars(schema).values() if isinstance(item, type) and issubclass(item, IntEnum)]
+    assert [name for enum in enums for name in enum.__members__ if enum[name].name != name] == []

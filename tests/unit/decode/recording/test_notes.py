@@ -7,10 +7,27 @@ from pathlib import Path
 import pytest
 
 from pytracer.blackbox.note_codes import NoteCode, coded
+from pytracer.blackbox.schema import CoreNote
 from pytracer.decode.recording.notes import note_of
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.journal import Note
 from tests.support.synth import Box
+
+
+@pytest.mark.parametrize("code", CoreNote)
+def test_a_note_of_the_core_gets_a_code_and_a_sentence(code: CoreNote, tmp_path: Path) -> None:
+    """The core writes a number and data; a sentence that it wrote before has the same code."""
+    snapshot = read_box(Box().core_note(code, addr=0x7F00, value=7).write(tmp_path / "a.blackbox"))
+    (note,) = snapshot.notes
+    assert (note.addr, note.value) == (0x7F00, 7)
+    assert note.code != NoteCode.OTHER and note_of(note.text) == Note(note.text, note.code)
+    assert snapshot.damage == ()
+
+
+def test_a_note_of_a_newer_core_is_other(tmp_path: Path) -> None:
+    """It is shown with its number."""
+    (note,) = read_box(Box().core_note(77).write(tmp_path / "a.blackbox")).notes
+    assert note.code == NoteCode.OTHER and "77" in note.text
 
 
 @pytest.mark.parametrize("subject", ["", "DDP's buckets"])
@@ -41,7 +58,7 @@ def test_code_of_a_newer_version_is_other() -> None:
     ],
 )
 def test_sentence_without_a_code_gets_it(sentence: str, code: NoteCode, subject: str | None) -> None:
-    """Of minor version 0, and of the core."""
+    """Of minor version 0, and of the core below minor version 3."""
     assert note_of(sentence) == Note(sentence, code, subject)
 
 
