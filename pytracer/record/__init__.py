@@ -6,7 +6,7 @@ The preloaded core does not need the public functions, which are imported at fir
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytracer.record.api import disable, enable, is_enabled, mark, step
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["disable", "enable", "is_enabled", "mark", "name", "step"]
 
 
-def __getattr__(attribute: str) -> Any:
+def __getattr__(attribute: str) -> object:
     if attribute not in __all__:
         raise AttributeError(f"module 'pytracer.record' has no attribute {attribute!r}")
     import importlib

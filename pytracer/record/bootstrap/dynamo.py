@@ -13,11 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pytracer.blackbox.note_codes import NoteCode
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _waiting: list[tuple[CodeType, bool]] = []  # until torch is imported
 _mark: Callable[[CodeType, bool], None] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import functools
-from typing import Any
+from types import ModuleType
 
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
@@ -35,7 +35,7 @@ def uninstall() -> None:
     _workers.put_back()
 
 
-def _wrap(box: Core, patches: Patches, module: Any, name: str) -> None:
+def _wrap(box: Core, patches: Patches, module: ModuleType, name: str) -> None:
     original = getattr(module, name)
 
     @functools.wraps(original)

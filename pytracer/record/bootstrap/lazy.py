@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
@@ -70,11 +69,12 @@ class LazyInstaller:
 class _EntryPoint:
     """A stand-in whose first call installs the part. Kept references to it call the part's function."""
 
-    def __init__(self, part: LazyInstaller, owner: object, name: str, original: Any) -> None:
-        self._owner, self._name, self.original, self.to = owner, name, original, original
+    def __init__(self, part: LazyInstaller, owner: object, name: str, original: Callable[..., object]) -> None:
+        self._owner, self._name, self.original = owner, name, original
+        self.to: Callable[..., object] = original
 
         @unseen
-        def function_by_now() -> Any:
+        def function_by_now() -> Callable[..., object]:
             part.arrive()
             return self.to
 
@@ -84,8 +84,9 @@ class _EntryPoint:
 
         self.stand_in = stand_in
 
-    def current(self) -> Any:
-        return getattr(self._owner, self._name)
+    def current(self) -> Callable[..., object]:
+        function: Callable[..., object] = getattr(self._owner, self._name)
+        return function
 
     def put(self, function: object) -> None:
         setattr(self._owner, self._name, function)

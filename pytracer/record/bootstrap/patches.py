@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen, unseen_frame
+
+T = TypeVar("T")
 
 
 class Patches:
@@ -21,7 +23,7 @@ class Patches:
         self._made.append((owner, name, owner.__dict__.get(name, getattr(owner, name)), replacement))
         setattr(owner, name, replacement)
 
-    def after(self, owner: object, name: str, note: Callable[[Any], Any]) -> None:
+    def after(self, owner: object, name: str, note: Callable[[T], object]) -> None:
         """Calls `note(self)` after each call of a method. When torch.compile traces it, nothing else.
 
         The wrapper refers to plain functions only: for a method of an object created in compiled code, dynamo examines
@@ -31,7 +33,7 @@ class Patches:
         unseen(note)
 
         @functools.wraps(original)
-        def and_note(thing: Any, *args: object, **kwargs: object) -> object:
+        def and_note(thing: T, *args: object, **kwargs: object) -> object:
             result = original(thing, *args, **kwargs)
             if not is_compiling():
                 note(thing)

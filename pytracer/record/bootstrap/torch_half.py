@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 from types import ModuleType
-from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import LEVELS, Entry
@@ -25,7 +24,7 @@ _PARTS = (
 
 _RECORD = os.path.dirname(os.path.dirname(__file__))
 
-_native: Any = None
+_native: ModuleType | None = None
 _waiting: list[LazyInstaller] = []
 _guards = False  # guard mode was started in this process
 

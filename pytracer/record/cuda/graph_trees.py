@@ -10,13 +10,17 @@ import functools
 import importlib
 import re
 import threading
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import FunctionId, GraphTreeManager, Placeholder
 
 _MODULE = "torch._inductor.cudagraph_trees"
 _GENERATED = ("call", "run", "unknown")  # inductor's name of every generated function
@@ -49,7 +53,9 @@ def _install(box: Core) -> None:
         return
 
     @functools.wraps(record)
-    def record_function(self: Any, new_inputs: Any, function_id: Any, *args: object, **kwargs: object) -> object:
+    def record_function(
+        self: GraphTreeManager, new_inputs: object, function_id: FunctionId, *args: object, **kwargs: object
+    ) -> object:
         _now.name = _name(self, function_id)
         try:
             return record(self, new_inputs, function_id, *args, **kwargs)
@@ -60,7 +66,7 @@ def _install(box: Core) -> None:
 
 
 @unseen
-def _name(manager: Any, function_id: Any) -> str | None:
+def _name(manager: GraphTreeManager, function_id: FunctionId) -> str | None:
     """`compiled function 2 (backward, 0/1), train.py:12 in step`: from private attributes, best effort."""
     try:
         words = [word for word in (_mode(manager, function_id), _compile_id(manager, function_id)) if word]
@@ -73,17 +79,17 @@ def _name(manager: Any, function_id: Any) -> str | None:
         return None
 
 
-def _mode(manager: Any, function_id: Any) -> str:
+def _mode(manager: GraphTreeManager, function_id: FunctionId) -> str:
     mode = getattr(manager, "id_to_mode", {}).get(function_id)
     return mode.name.lower() if mode is not None else ""
 
 
-def _compile_id(manager: Any, function_id: Any) -> str:
+def _compile_id(manager: GraphTreeManager, function_id: FunctionId) -> str:
     known = getattr(manager, "id_to_compile_id", {}).get(function_id)
     return str(known) if known is not None else ""
 
 
-def _place(placeholders: Any) -> str | None:
+def _place(placeholders: Iterable[Placeholder]) -> str | None:
     """The line of the user's program that first uses an input of the function."""
     for item in placeholders:
         frames = _FRAME.findall(item.stack_trace or "")

@@ -10,8 +10,9 @@ import functools
 import inspect
 import warnings
 import weakref
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
@@ -20,6 +21,9 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.cuda import graph_trees
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import CudaGraph
 
 _patches = Patches()
 _NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the recording
@@ -38,7 +42,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
     warned: set[int] = set()
 
     @functools.wraps(begin)
-    def capture_begin(self: Any, pool: Any = None, *args: object, **kwargs: object) -> object:
+    def capture_begin(self: CudaGraph, pool: object = None, *args: object, **kwargs: object) -> object:
         native_cuda.lock_streams(True)  # until capture_end: querying a CUDA stream could invalidate the capture
         try:
             result = begin(self, pool, *args, **kwargs)
@@ -49,7 +53,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
         return result
 
     @functools.wraps(end)
-    def capture_end(self: Any, *args: object, **kwargs: object) -> object:
+    def capture_end(self: CudaGraph, *args: object, **kwargs: object) -> object:
         try:
             result = end(self, *args, **kwargs)
         except BaseException:
@@ -62,7 +66,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
         return result
 
     @unseen
-    def warn(graph: Any, broken: int) -> None:
+    def warn(graph: CudaGraph, broken: int) -> None:
         number = graph.__dict__[_NUMBER]
         if warns and number not in warned:
             warned.add(number)
@@ -72,7 +76,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
     if len(inspect.signature(replay).parameters) == 1:
 
         @functools.wraps(replay)
-        def replay_and_count(self: Any) -> Any:
+        def replay_and_count(self: CudaGraph) -> object:
             try:
                 broken = replayed(self._pytracer_graph)
             except AttributeError:  # captured before recording started, or reset
@@ -84,14 +88,14 @@ def install(box: Core, native_cuda: ModuleType) -> None:
     else:
 
         @functools.wraps(replay)
-        def replay_and_count(self: Any, *args: object, **kwargs: object) -> object:
+        def replay_and_count(self: CudaGraph, *args: object, **kwargs: object) -> object:
             broken = replayed(self.__dict__.get(_NUMBER, 0))
             if broken:
                 warn(self, broken)
             return replay(self, *args, **kwargs)
 
     @functools.wraps(reset)
-    def reset_and_note(self: Any, *args: object, **kwargs: object) -> object:
+    def reset_and_note(self: CudaGraph, *args: object, **kwargs: object) -> object:
         number = self.__dict__.pop(_NUMBER, None)
         result = reset(self, *args, **kwargs)
         if number is not None:
@@ -111,8 +115,9 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, native_cuda: ModuleType, graph: Any, pool: Any) -> None:
-    first, second = getattr(pool, "id", pool) or (0, 0)  # a MemPool, or the pool of another graph
+def _begin(box: Core, native_cuda: ModuleType, graph: CudaGraph, pool: object) -> None:
+    given = cast("tuple[int, int] | None", getattr(pool, "id", pool))  # of a MemPool, or the pool of another graph
+    first, second = given or (0, 0)
     number = native_cuda.begin_capture(int(first), int(second))
     if number:
         graph.__dict__[_NUMBER] = number
@@ -123,7 +128,7 @@ def _begin(box: Core, native_cuda: ModuleType, graph: Any, pool: Any) -> None:
         weakref.finalize(graph, native_cuda.reset, number).atexit = False
 
 
-def _end(native_cuda: ModuleType, graph: Any, captured: bool) -> None:
+def _end(native_cuda: ModuleType, graph: CudaGraph, captured: bool) -> None:
     number = graph.__dict__.get(_NUMBER)
     if number is None:
         return
@@ -132,7 +137,7 @@ def _end(native_cuda: ModuleType, graph: Any, captured: bool) -> None:
 
 
 @unseen
-def _guarded(box: Core, act: Any, *args: object) -> None:
+def _guarded(box: Core, act: Callable[..., object], *args: object) -> None:
     try:
         act(*args)
     except Exception as error:

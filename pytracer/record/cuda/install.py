@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import importlib
 from types import ModuleType
-from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
 
-_native_cuda: Any = None
+_native_cuda: ModuleType | None = None
 
 
 def install(box: Core, native: ModuleType, level: str) -> None:

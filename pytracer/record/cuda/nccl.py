@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from pytracer.blackbox.numbers import CollectiveState
 
-_WORDS = (
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import GroupStatus, TraceEntry
+
+_Word = Literal["last_started_collective", "last_completed_collective"]
+_WORDS: tuple[tuple[int, _Word], ...] = (
     (CollectiveState.STARTED, "last_started_collective"),
     (CollectiveState.COMPLETED, "last_completed_collective"),
 )
@@ -56,7 +60,7 @@ class Groups:
         self._native.group_reached(name, number, state)
 
 
-def reached(scheduled: int, status: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], word: str) -> int | None:
+def reached(scheduled: int, status: GroupStatus, entries: Sequence[TraceEntry], word: _Word) -> int | None:
     """How many of the `scheduled` collectives of a group have reached `word`; None if that is uncertain.
 
     torch numbers them differently: one number for all collectives of a coalesced region, one for each batch of sends
@@ -70,15 +74,15 @@ def reached(scheduled: int, status: Mapping[str, Any], entries: Sequence[Mapping
     return scheduled - len(own)
 
 
-def _closes_region(entry: Mapping[str, Any]) -> bool:
+def _closes_region(entry: TraceEntry) -> bool:
     """The entry for a coalesced region as a whole, which follows those of its collectives."""
     return str(entry.get("profiling_name", "")).endswith(":coalesced")
 
 
-def _group_of(entry: Mapping[str, Any]) -> str:
+def _group_of(entry: TraceEntry) -> str:
     group = entry.get("process_group")
     return str(group[0]) if group else ""
 
 
-def _name(config: Any) -> str:
+def _name(config: object) -> str:
     return str(config.get("name")) if isinstance(config, dict) else str(config)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.numbers import Record, StreamAction
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import CudaEvent, CudaStream, Waiting
 
 _RECORD = struct.Struct("<IIQQQQ")
 _KIND = Record.STREAM
@@ -24,7 +27,9 @@ def install(box: Core) -> None:
     """Wraps the methods of torch.cuda.Stream and torch.cuda.Event that wait."""
     import torch
 
-    def write(action: int, stream: Any = None, event: Any = None, other: Any = None) -> None:
+    def write(
+        action: int, stream: CudaStream | None = None, event: CudaEvent | None = None, other: CudaStream | None = None
+    ) -> None:
         stream = stream if stream is not None else torch.cuda.current_stream()
         payload = _RECORD.pack(action, stream.device_index, stream.cuda_stream, _handle(event), _stream(other), 0)
         box.lib.pytracer_record(_KIND, payload, len(payload))
@@ -43,12 +48,12 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _handle(event: Any) -> int:
+def _handle(event: CudaEvent | None) -> int:
     """0 for an event that was never recorded: it has no handle yet."""
     return int(event.cuda_event or 0) if event is not None else 0
 
 
-def _stream(stream: Any) -> int:
+def _stream(stream: CudaStream | None) -> int:
     return int(stream.cuda_stream) if stream is not None else 0
 
 
@@ -66,19 +71,19 @@ def _before(box: Core, owner: object, name: str, note: Callable[..., None]) -> N
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def noted(self: Any, *args: object, **kwargs: object) -> object:
+    def noted(self: object, *args: object, **kwargs: object) -> object:
         _guarded(box, note, self, *args, *kwargs.values())
         return original(self, *args, **kwargs)
 
     _patches.replace(owner, name, noted)
 
 
-def _around(box: Core, owner: Any, note: Callable[[Any, int], None]) -> None:
+def _around(box: Core, owner: type[Waiting], note: Callable[..., None]) -> None:
     """synchronize(): a wait without a recorded end is where the host waits."""
     original = owner.synchronize
 
     @functools.wraps(original)
-    def synchronize(self: Any) -> Any:
+    def synchronize(self: Waiting) -> object:
         _guarded(box, note, self, StreamAction.HOST_WAITS)
         result = original(self)
         _guarded(box, note, self, StreamAction.HOST_WAITED)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Sized
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import DataLoader
 
 NOTED = 16  # loaders per process: a program that creates one per epoch adds nothing new
 
@@ -18,15 +22,15 @@ _count = 0
 
 def install(box: Core) -> None:
     """Wraps DataLoader.__init__."""
-    loader: Any = importlib.import_module("torch.utils.data").DataLoader
+    kind = importlib.import_module("torch.utils.data").DataLoader
 
-    def note_some(loader: Any) -> None:
+    def note_some(loader: DataLoader) -> None:
         global _count
         if _count < NOTED and box.recording:
             _count += 1
             _note(box, loader)
 
-    _patches.after(loader, "__init__", note_some)
+    _patches.after(kind, "__init__", note_some)
 
 
 def uninstall() -> None:
@@ -34,7 +38,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note(box: Core, loader: Any) -> None:
+def _note(box: Core, loader: DataLoader) -> None:
     """Writes LOADER. Never raises."""
     try:
         import torch.distributed as dist
@@ -53,7 +57,7 @@ def _note(box: Core, loader: Any) -> None:
                 # These are known to give every rank all samples; a program's own sampler is not.
                 "plain": own and type(sampler) in (RandomSampler, SequentialSampler),
                 "initialized": bool(dist.is_available() and dist.is_initialized()),
-                "samples": len(loader.dataset) if hasattr(loader.dataset, "__len__") else None,
+                "samples": len(loader.dataset) if isinstance(loader.dataset, Sized) else None,
             },
         )
     except Exception as error:

@@ -10,9 +10,9 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
@@ -65,7 +65,7 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
     box.lib.pytracer_trim_at_exit()
     if not box.preloaded:
         _note_exit(box)
-    kinds: Any = importlib.import_module("torch.utils.data")._DatasetKind
+    kinds = importlib.import_module("torch.utils.data")._DatasetKind
     create = kinds.create_fetcher
 
     @functools.wraps(create)
@@ -89,9 +89,9 @@ def _note_exit(box: Core) -> None:
     os._exit = note_and_leave
 
 
-def _recorded(box: Core, fetch: Any) -> Any:
+def _recorded(box: Core, fetch: Callable[[object], object]) -> Callable[[object], object]:
     @functools.wraps(fetch)
-    def fetch_and_record(indices: object) -> Any:
+    def fetch_and_record(indices: object) -> object:
         try:
             _sample(box, batch_words(indices))
         except Exception:  # an index with a broken __repr__
@@ -123,7 +123,7 @@ def batch_words(indices: object) -> str:
     return text if len(batch) <= LOOKED_AT else f"{text},..."
 
 
-def _runs(batch: Any) -> Iterator[str]:
+def _runs(batch: Iterable[object]) -> Iterator[str]:
     """Consecutive numbers as one word."""
     first: int | None = None
     last = 0

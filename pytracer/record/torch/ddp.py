@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import weakref
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.best_effort import BestEffort
@@ -23,11 +23,14 @@ from pytracer.record.core import Core
 from pytracer.record.torch import process_groups
 from pytracer.record.torch.scopes import scope, within
 
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import CommHook, DdpModule, GradBucket, Tensor
+
 CLOSE_ITERATIONS = 8  # buckets are rebuilt within the first three
 LATER_EVERY = 64
 
 _patches = Patches()
-_wrapped: weakref.WeakKeyDictionary[Any, _Wrapped] = weakref.WeakKeyDictionary()
+_wrapped: weakref.WeakKeyDictionary[DdpModule, _Wrapped] = weakref.WeakKeyDictionary()
 _forwards_to_skip: dict[int, int] = {}  # by id() of live modules
 _names_used: dict[str, int] = {}
 _best_effort = BestEffort()
@@ -37,14 +40,14 @@ _BUCKETS = "DDP's buckets"
 class _Wrapped:
     """One DDP module: its name, its parameters' names, and the last recorded layout."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: DdpModule) -> None:
         kind = type(module.module).__name__
         _names_used[kind] = _names_used.get(kind, 0) + 1
         self.name = kind if _names_used[kind] == 1 else f"{kind} #{_names_used[kind]}"
         self.kind = kind
         # _cdata is the address of the TensorImpl, which identifies the Reducer's parameters
         self.fqns = {parameter._cdata: fqn for fqn, parameter in module.module.named_parameters()}
-        self.layout: Any = None
+        self.layout: object = None
         self.generation = -1
         self.looks = 0
         weakref.finalize(module, _forwards_to_skip.pop, id(module), None).atexit = False
@@ -56,13 +59,13 @@ def install(box: Core, native: ModuleType) -> None:
     from torch.compiler import is_compiling  # directly: torch is imported here, and a wrapper would be one frame more
     from torch.nn.parallel import DistributedDataParallel
 
-    def note_module(module: Any) -> None:
+    def note_module(module: DdpModule) -> None:
         _best_effort(box, _BUCKETS, _note_module, box, native, module)
 
     original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
 
     @functools.wraps(original)
-    def pre_forward_and_look(module: Any, *args: object, **kwargs: object) -> object:
+    def pre_forward_and_look(module: DdpModule, *args: object, **kwargs: object) -> object:
         result = original(module, *args, **kwargs)
         if not is_compiling():
             left = _forwards_to_skip.get(id(module), 0)
@@ -78,14 +81,14 @@ def install(box: Core, native: ModuleType) -> None:
     _install_hooks(box, dist)
 
 
-def _install_join(box: Core, native: ModuleType, kind: Any) -> None:
+def _install_join(box: Core, native: ModuleType, kind: type[DdpModule]) -> None:
     """A joined rank rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
     original = getattr(kind, "_match_all_reduce_for_bwd_pass", None)
     if original is None:
         return
 
     @functools.wraps(original)
-    def send_zeros(self: Any, *args: object, **kwargs: object) -> object:
+    def send_zeros(self: DdpModule, *args: object, **kwargs: object) -> object:
         _best_effort(box, _BUCKETS, _refresh, box, native, self)
         wrapped = _wrapped.get(self)
         name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")
@@ -100,7 +103,7 @@ def _install_hooks(box: Core, dist: ModuleType) -> None:
     if register is not None:
 
         @functools.wraps(register)
-        def register_in_scope(reducer: Any, state: Any, hook: Any) -> Any:
+        def register_in_scope(reducer: object, state: object, hook: CommHook) -> object:
             return register(
                 reducer, state, _best_effort(box, "a communication hook", _in_scope, box, reducer, hook) or hook
             )
@@ -109,7 +112,7 @@ def _install_hooks(box: Core, dist: ModuleType) -> None:
     if builtin is not None:
 
         @functools.wraps(builtin)
-        def register_and_note(reducer: Any, kind: Any) -> Any:
+        def register_and_note(reducer: object, kind: object) -> object:
             _best_effort(box, "a communication hook", _note_hook, box, reducer, str(kind).rpartition(".")[2])
             return builtin(reducer, kind)
 
@@ -122,12 +125,12 @@ def _module_of(reducer_id: int) -> _Wrapped | None:
     return next((item for module, item in _wrapped.items() if id(module.reducer) == reducer_id), None)
 
 
-def _note_hook(box: Core, reducer: Any, name: str) -> None:
+def _note_hook(box: Core, reducer: object, name: str) -> None:
     wrapped = _module_of(id(reducer))
     box.journal(Entry.HOOK, {"module": wrapped.name if wrapped else None, "hook": name})
 
 
-def _in_scope(box: Core, reducer: Any, hook: Any) -> Any:
+def _in_scope(box: Core, reducer: object, hook: CommHook) -> CommHook:
     name, reducer_id = getattr(hook, "__qualname__", type(hook).__name__), id(reducer)
     _note_hook(box, reducer, name)
     scopes: dict[int, int] = {}
@@ -140,7 +143,7 @@ def _in_scope(box: Core, reducer: Any, hook: Any) -> Any:
 
     @unseen_frame
     @functools.wraps(hook)
-    def hook_in_scope(state: Any, bucket: Any) -> Any:
+    def hook_in_scope(state: object, bucket: GradBucket) -> object:
         index = bucket.index()
         return within(box, scopes.get(index) or scope_of(index), hook, state, bucket)
 
@@ -152,7 +155,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note_module(box: Core, native: ModuleType, module: Any) -> None:
+def _note_module(box: Core, native: ModuleType, module: DdpModule) -> None:
     process_groups.note_rank(box)
     wrapped = _wrapped[module] = _Wrapped(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
@@ -169,7 +172,7 @@ def _note_module(box: Core, native: ModuleType, module: Any) -> None:
     _write_layout(box, native, module, wrapped)
 
 
-def _describe(role: str, fqn: str, tensor: Any) -> dict[str, object]:
+def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
     storage = tensor.untyped_storage()
     return {
         "fqn": fqn,
@@ -183,7 +186,7 @@ def _describe(role: str, fqn: str, tensor: Any) -> dict[str, object]:
     }
 
 
-def _refresh(box: Core, native: ModuleType, module: Any) -> None:
+def _refresh(box: Core, native: ModuleType, module: DdpModule) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
         _note_module(box, native, module)  # wrapped before enable()
@@ -194,7 +197,7 @@ def _refresh(box: Core, native: ModuleType, module: Any) -> None:
     _write_layout(box, native, module, wrapped)
 
 
-def _write_layout(box: Core, native: ModuleType, module: Any, wrapped: _Wrapped) -> None:
+def _write_layout(box: Core, native: ModuleType, module: DdpModule, wrapped: _Wrapped) -> None:
     buckets = native.buckets(module.reducer)
     if buckets == wrapped.layout:  # with its parameters: a new bucket may have the address and size of an old one
         return

@@ -18,14 +18,56 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from pytracer._printable import one_line
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from pytracer.record.torch_objects import ProcessFailure
+
+    class FrameJson(TypedDict, total=False):
+        """`report.PythonFrame`."""
+
+        file: str | None
+        function: str | None
+        line: int | None
+
+    class ExceptionJson(TypedDict, total=False):
+        """`report.ExceptionReport`."""
+
+        python_stack: list[FrameJson] | None
+
+    class ProcessJson(TypedDict, total=False):
+        """`report.ProcessReport`."""
+
+        pid: int | None
+        host: str | None
+        primary: bool | None
+        why: str | None
+        python_stack: list[FrameJson] | None
+        exception: ExceptionJson | None
+
+    class VerdictJson(TypedDict, total=False):
+        """`report.Verdict`."""
+
+        pid: int | None
+        summary: str | None
+
+    class ReportJson(TypedDict, total=False):
+        """What is read of a report."""
+
+        verdict: VerdictJson | None
+        processes: list[ProcessJson] | None
+
 
 SECONDS = 20
 _ERRORS = "torch.distributed.elastic.multiprocessing.errors"
@@ -44,16 +86,16 @@ def install(box: Core) -> None:
         when_imported(_ERRORS, lambda: _wrap(box, importlib.import_module(_ERRORS)))
 
 
-def _wrap(box: Core, errors: Any) -> None:
+def _wrap(box: Core, errors: ModuleType) -> None:
     remember, build = errors.ProcessFailure.__post_init__, errors.ChildFailedError.__init__
 
     @functools.wraps(remember)
-    def remember_path(self: Any) -> None:
+    def remember_path(self: ProcessFailure) -> None:
         _error_files[self.pid] = self.error_file
         remember(self)
 
     @functools.wraps(build)
-    def tell_and_build(self: Any, name: str, failures: Any) -> None:
+    def tell_and_build(self: object, name: str, failures: Mapping[int, ProcessFailure]) -> None:
         try:
             if box.recording:
                 _tell(box.directory, failures)
@@ -73,7 +115,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _tell(directory: Path, failures: Any) -> None:
+def _tell(directory: Path, failures: Mapping[int, ProcessFailure]) -> None:
     """Adds a sentence to the message of each failure with a conclusion."""
     sentences = verdict_sentences(_inspect(directory), socket.gethostname())
     for failure in failures.values():
@@ -82,7 +124,8 @@ def _tell(directory: Path, failures: Any) -> None:
             continue
         message = failure.message
         if isinstance(message, dict):
-            extra = message.get("extraInfo") or {}
+            given = message.get("extraInfo")
+            extra = given if isinstance(given, dict) else {}
             stack = str(extra.get("py_callstack") or message.get("message") or "").rstrip()
             failure.message = {**message, "extraInfo": {**extra, "py_callstack": f"{stack}\n{sentence}"}}
         else:
@@ -90,7 +133,7 @@ def _tell(directory: Path, failures: Any) -> None:
             _leave_error_file(failure, sentence)
 
 
-def _inspect(directory: Path) -> Any:
+def _inspect(directory: Path) -> ReportJson:
     """The report about the last attempt as it is recorded so far, created by an untraced process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTRACER_")}
     # Removes our core only: the job needs its other preloads.
@@ -105,10 +148,11 @@ def _inspect(directory: Path) -> Any:
     if done.returncode != 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise RuntimeError(words[-1] if words else f"`pytracer inspect` exited with status {done.returncode}")
-    return json.loads(done.stdout)
+    report: ReportJson = json.loads(done.stdout)
+    return report
 
 
-def verdict_sentences(report: Any, host: str) -> dict[int, str]:
+def verdict_sentences(report: ReportJson, host: str) -> dict[int, str]:
     """One sentence for each process of this host that the verdict names, by pid."""
     verdict = report.get("verdict") or {}
     summary = str(verdict.get("summary") or "").strip()
@@ -129,16 +173,16 @@ def verdict_sentences(report: Any, host: str) -> dict[int, str]:
     return {pid: one_line(sentence) for pid, sentence in told.items()}  # torchrun prints them unchanged
 
 
-def _python_place(process: Any) -> str | None:
+def _python_place(process: ProcessJson) -> str | None:
     """`train.py:12 in step`: the innermost line of the program itself."""
     frames = process.get("python_stack") or (process.get("exception") or {}).get("python_stack") or []
-    own = [frame for frame in frames if frame.get("file") and not _LIBRARY.search(frame["file"])]
+    own = [frame for frame in frames if (file := frame.get("file")) and not _LIBRARY.search(file)]
     for frame in [*own, *frames][:1]:
         return f"{os.path.basename(frame.get('file') or '?')}:{frame.get('line')} in {frame.get('function')}"
     return None
 
 
-def _leave_error_file(failure: Any, sentence: str) -> None:
+def _leave_error_file(failure: ProcessFailure, sentence: str) -> None:
     """Writes the file that the worker could not write, as torch's ErrorHandler would have."""
     path = _error_files.get(failure.pid, "")
     if not path or path == os.devnull or os.path.exists(path) or not os.path.isdir(os.path.dirname(path)):

@@ -8,13 +8,16 @@ from __future__ import annotations
 import functools
 import importlib
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.record.bootstrap.dynamo import is_compiling
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch.fsdp_common import Unit, best_effort, root_name, storage_addr
 from pytracer.record.torch.scopes import within
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import FlatParamHandle, Module
 
 _SUBJECT = "the units of FullyShardedDataParallel"
 _WRAPPED = "_fsdp_wrapped_module"
@@ -32,12 +35,12 @@ def install(box: Core) -> None:
     init, unshard, reduce_grad = _ExecOrderData.init, FlatParamHandle.unshard, runtime._reduce_grad
 
     @functools.wraps(init)
-    def init_and_name(self: Any, state: Any, root_module: Any, *args: object, **kwargs: object) -> object:
+    def init_and_name(self: object, state: object, root_module: Module, *args: object, **kwargs: object) -> object:
         best_effort(box, _SUBJECT, _name_units, root_module)
         return init(self, state, root_module, *args, **kwargs)
 
     @functools.wraps(unshard)
-    def unshard_in_scope(self: Any, *args: object, **kwargs: object) -> object:
+    def unshard_in_scope(self: FlatParamHandle, *args: object, **kwargs: object) -> object:
         if is_compiling():
             return unshard(self, *args, **kwargs)
         unit = best_effort(box, _SUBJECT, _unit_of, box, self)
@@ -46,7 +49,7 @@ def install(box: Core) -> None:
         return within(box, unit.scope("FSDP::all_gather", box), unshard, self, *args, **kwargs)
 
     @functools.wraps(reduce_grad)
-    def reduce_grad_in_scope(state: Any, handle: Any, *args: object, **kwargs: object) -> object:
+    def reduce_grad_in_scope(state: object, handle: FlatParamHandle, *args: object, **kwargs: object) -> object:
         unit = None if is_compiling() else _units.get(handle)
         if unit is None:
             return reduce_grad(state, handle, *args, **kwargs)
@@ -58,7 +61,7 @@ def install(box: Core) -> None:
     patches.replace(runtime, "_reduce_grad", reduce_grad_in_scope)
 
 
-def _name_units(root_module: Any) -> None:
+def _name_units(root_module: Module) -> None:
     inner = getattr(root_module, _WRAPPED, root_module)
     root = root_name(type(inner).__name__)
     for name, module in root_module.named_modules():
@@ -71,7 +74,7 @@ def _plain(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in ("", _WRAPPED, "_checkpoint_wrapped_module"))
 
 
-def _unit_of(box: Core, handle: Any) -> Unit:
+def _unit_of(box: Core, handle: FlatParamHandle) -> Unit:
     unit = _units.get(handle)
     if unit is None:  # wrapped before enable(), and after its root's first forward
         unit = _units[handle] = Unit("?", type(handle._fully_sharded_module).__name__)
@@ -80,7 +83,7 @@ def _unit_of(box: Core, handle: Any) -> Unit:
     return unit
 
 
-def _describe(handle: Any, unit: Unit) -> dict[str, object]:
+def _describe(handle: FlatParamHandle, unit: Unit) -> dict[str, object]:
     flat = handle.flat_param
     shard = getattr(flat, "_local_shard", flat)
     parameters, offset, names = [], 0, iter(flat._fqns)

@@ -9,13 +9,16 @@ import ctypes
 import math
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.numbers import TensorRole
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch.fsdp_common import Unit, best_effort, root_name, storage_addr
 from pytracer.record.torch.scopes import within
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import FsdpParam, FsdpParamGroup, FsdpState
 
 _SUBJECT = "the units of fully_shard"
 
@@ -39,11 +42,11 @@ def install(box: Core) -> None:
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
     from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 
-    def note_root(state: Any) -> None:
+    def note_root(state: FsdpState) -> None:
         if getattr(state, "_is_root", False):
             best_effort(box, _SUBJECT, _note_root, box, state)
 
-    def note_unsharded(group: Any) -> None:
+    def note_unsharded(group: FsdpParamGroup) -> None:
         unit = _units.get(group)
         if unit is not None and unit.by_hand:
             best_effort(box, _SUBJECT, _note_unsharded, box, group, unit)
@@ -52,7 +55,7 @@ def install(box: Core) -> None:
     patches.after(FSDPParamGroup, "wait_for_unshard", note_unsharded)
 
 
-def _note_root(box: Core, state: Any) -> None:
+def _note_root(box: Core, state: FsdpState) -> None:
     root = _roots.get(state)
     if root is None:
         root = _roots[state] = root_name(type(state._modules[0]).__name__.removeprefix("FSDP"))
@@ -64,7 +67,7 @@ def _note_root(box: Core, state: Any) -> None:
             _note_unit(box, group, unit)
 
 
-def _groups(state: Any) -> Iterator[Any]:
+def _groups(state: FsdpState) -> Iterator[FsdpParamGroup]:
     for each in state._state_ctx.all_states:
         groups = getattr(each, "_fsdp_param_groups", None)  # torch 2.13, 2.14
         if groups is None:
@@ -73,7 +76,7 @@ def _groups(state: Any) -> Iterator[Any]:
         yield from groups
 
 
-def _note_unit(box: Core, group: Any, unit: Unit) -> None:
+def _note_unit(box: Core, group: FsdpParamGroup, unit: Unit) -> None:
     mesh = group.mesh_info
     world = getattr(mesh, "shard_mesh_size", 1)
     params = group.fsdp_params
@@ -91,7 +94,7 @@ def _note_unit(box: Core, group: Any, unit: Unit) -> None:
     )
 
 
-def _describe(param: Any) -> dict[str, object]:
+def _describe(param: FsdpParam) -> dict[str, object]:
     data = param._sharded_param_data
     return {
         "fqn": param._param_fqn or "?",
@@ -103,7 +106,7 @@ def _describe(param: Any) -> dict[str, object]:
     }
 
 
-def _note_unsharded(box: Core, group: Any, unit: Unit) -> None:
+def _note_unsharded(box: Core, group: FsdpParamGroup, unit: Unit) -> None:
     tensors = [output for param in group.fsdp_params for output in param.all_gather_outputs]
     found = (_Tensor * len(tensors))()
     for place, tensor in zip(found, tensors, strict=True):

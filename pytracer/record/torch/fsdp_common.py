@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.best_effort import BestEffort
@@ -10,6 +10,9 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.core import Core
 from pytracer.record.torch import process_groups
 from pytracer.record.torch.scopes import scope
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import Tensor
 
 CLOSE_CALLS = 3  # names and shards rarely change after the first steps
 LATER_EVERY = 64
@@ -55,6 +58,6 @@ class Unit:
         box.journal(Entry.UNIT, {"module": self.module, "unit": self.fqn, "generation": self._generation, **described})
 
 
-def storage_addr(tensor: Any) -> int:
+def storage_addr(tensor: Tensor) -> int:
     """Address of its storage; 0 if it has none at the moment."""
     return int(tensor.data_ptr()) if tensor.untyped_storage().nbytes() else 0

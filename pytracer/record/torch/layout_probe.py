@@ -5,19 +5,22 @@ Each version of torch has its own layout. Two probes: the second has to confirm 
 
 from __future__ import annotations
 
+import functools
 import struct
-from typing import Any
+from types import ModuleType
+
+from pytracer.record.core import Core
 
 # Old memory behind a pointer may look like what is searched for (seen once in 2000 tries): other objects lie elsewhere.
 _TRIES = 3
 
 
-def learn(box: Any) -> bool:
+def learn(box: Core) -> bool:
     """Lets the core probe; False if the layout of this torch is unknown."""
     return any(_try(box) for _ in range(_TRIES))
 
 
-def _try(box: Any) -> bool:
+def _try(box: Core) -> bool:
     import torch
 
     if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():  # never at the end of `import torch`
@@ -26,7 +29,7 @@ def _try(box: Any) -> bool:
     return _try_here(box, torch)
 
 
-def _try_here(box: Any, torch: Any) -> bool:
+def _try_here(box: Core, torch: ModuleType) -> bool:
     first, alive = _probe(torch, offset=91, shape=(3, 413))
     second, alive_too = _probe(torch, offset=67, shape=(7, 83))
     known = bool(box.lib.pytracer_probe_torch_layout(first, second))
@@ -34,10 +37,8 @@ def _try_here(box: Any, torch: Any) -> bool:
     return known
 
 
-def _probe(torch: Any, offset: int, shape: tuple[int, int]) -> tuple[bytes, list[Any]]:
-    def empty(*sizes: int, requires_grad: bool = False) -> Any:
-        return torch.empty(sizes, dtype=torch.float32, device="cpu", requires_grad=requires_grad)
-
+def _probe(torch: ModuleType, offset: int, shape: tuple[int, int]) -> tuple[bytes, list[object]]:
+    empty = functools.partial(torch.empty, dtype=torch.float32, device="cpu")
     tensor = empty(2048).as_strided(shape, (shape[1], 1), offset)
     storage = tensor.untyped_storage()
     leaf, gradient = empty(3, requires_grad=True), empty(3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
@@ -19,6 +19,7 @@ from pytracer.record.torch import layout_probe
 
 if TYPE_CHECKING:
     from pytracer.record.torch.name_table import NameTable
+    from pytracer.record.torch_objects import Hook, Module, Optimizer, Tensor
 
 SHARE = 1000  # recording everything again takes at most one part in this many of the time
 DEEPEST, MOST_NAMED = 4, 4096  # tensors of one call of name()
@@ -28,7 +29,7 @@ NEVER = (1 << 63) - 1
 T = TypeVar("T")
 
 _patches = Patches()
-_handles: list[Any] = []
+_handles: list[Hook] = []
 _table: NameTable | None = None
 _recorder: _Recorder | None = None
 
@@ -77,7 +78,7 @@ def name(tensors: T, text: str) -> T:
     return tensors
 
 
-def attend(optimizer: Any) -> int:
+def attend(optimizer: Optimizer) -> int:
     """After a step: records a new optimizer, or everything when it is time. Returns when to be called again, in ns."""
     recorder = _recorder
     return recorder.attend(optimizer) if recorder is not None else NEVER
@@ -136,13 +137,14 @@ class _Recorder:
         for thing in objects:
             kind = type(thing)  # not isinstance: proxies report other types by __class__
             if issubclass(kind, module) and "_parameters" in thing.__dict__:
-                self._table.module(thing)
+                self._table.module(cast("Module", thing))
             elif issubclass(kind, optimizer):
-                self._note_state(thing)
+                self._note_state(cast("Optimizer", thing))
 
-    def name(self, tensors: Any, text: str) -> None:
+    def name(self, tensors: object, text: str) -> None:
         """See the function of that name."""
-        todo, left = [(text, tensors, 0)], MOST_NAMED
+        todo: list[tuple[str, object, int]] = [(text, tensors, 0)]
+        left = MOST_NAMED
         while todo and left:
             said, value, depth = todo.pop()
             left -= 1
@@ -153,29 +155,29 @@ class _Recorder:
             elif depth < DEEPEST and isinstance(value, dict):
                 todo += [(f"{said}[{key!r}]", item, depth + 1) for key, item in value.items()]
 
-    def _after(self, owner: object, attribute: str, note: Callable[[Any], None]) -> None:
+    def _after(self, owner: object, attribute: str, note: Callable[[T], None]) -> None:
         _patches.after(owner, attribute, lambda thing: self.guarded(note, thing))
 
     @unseen
-    def _on_parameter(self, module: Any, key: str, tensor: Any) -> None:
+    def _on_parameter(self, module: Module, key: str, tensor: Tensor | None) -> None:
         if not is_compiling():
             self.guarded(self._register, module, key, tensor, True)
 
     @unseen
-    def _on_buffer(self, module: Any, key: str, tensor: Any) -> None:
+    def _on_buffer(self, module: Module, key: str, tensor: Tensor | None) -> None:
         if not is_compiling():
             self.guarded(self._register, module, key, tensor, False)
 
-    def _register(self, module: Any, key: str, tensor: Any, parameter: bool) -> None:
+    def _register(self, module: Module, key: str, tensor: Tensor | None, parameter: bool) -> None:
         if tensor is not None:
             self._table.registered(module, key, tensor, parameter=parameter)
 
     @unseen
-    def _on_module(self, module: Any, key: str, child: Any) -> None:
+    def _on_module(self, module: Module, key: str, child: Module | None) -> None:
         if child is not None and not is_compiling():
             self.guarded(self._note_child, module, key, child)
 
-    def attend(self, optimizer: Any) -> int:
+    def attend(self, optimizer: Optimizer) -> int:
         """See the function of that name."""
         start = time.monotonic_ns()
         if start >= self._noted_ns:
@@ -186,25 +188,25 @@ class _Recorder:
             self.guarded(self._note_new, optimizer)
         return self._noted_ns
 
-    def _note_all(self, optimizer: Any) -> None:
+    def _note_all(self, optimizer: Optimizer) -> None:
         for module in self._table.modules():
             self._table.contents(module)
         for one in {id(one): one for one in (optimizer, *self._table.optimizers())}.values():
             self._note_state(one)
 
-    def _note_state(self, optimizer: Any) -> None:
-        self._table.optimizer_state(optimizer, lambda value: isinstance(value, self._torch.Tensor))
+    def _note_state(self, optimizer: Optimizer) -> None:
+        self._table.optimizer_state(optimizer, self._torch.Tensor)
 
-    def _note_new(self, optimizer: Any) -> None:
+    def _note_new(self, optimizer: Optimizer) -> None:
         if not self._table.knows(optimizer):
             self._note_state(optimizer)
 
-    def _note_child(self, module: Any, key: str, child: Any) -> None:
+    def _note_child(self, module: Module, key: str, child: Module) -> None:
         self._table.child(module, key, child)
 
-    def _note_contents(self, module: Any) -> None:
+    def _note_contents(self, module: Module) -> None:
         self._table.contents(module)
 
-    def _note_tree(self, module: Any) -> None:
+    def _note_tree(self, module: Module) -> None:
         for part in module.modules():
             self._table.contents(part)

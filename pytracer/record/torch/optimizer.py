@@ -10,29 +10,32 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.record.bootstrap.dynamo import unseen
 
-_handle: Any = None
-_native: Any = None
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import Hook, Optimizer
+
+_handle: Hook | None = None
+_native: ModuleType | None = None
 _followed: dict[int, weakref.ref[object]] = {}
 
 
-def install(native: ModuleType, attend: Callable[[Any], int]) -> None:
+def install(native: ModuleType, attend: Callable[[Optimizer], int]) -> None:
     """Registers torch's global post-step hook. `attend` gets an optimizer, and returns when to be called again (ns)."""
     global _handle, _native
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     @unseen
-    def follow_and_attend(optimizer: Any) -> int:
+    def follow_and_attend(optimizer: Optimizer) -> int:
         _follow(native, optimizer)
         return attend(optimizer)
 
     steps = native.optimizer_steps()
 
     @unseen
-    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
         steps.last = optimizer  # calls; a call is what dynamo could not compile
 
     _native = native
@@ -44,14 +47,14 @@ def install(native: ModuleType, attend: Callable[[Any], int]) -> None:
 def uninstall() -> None:
     """Removes the hook."""
     global _handle
-    if _handle is not None:
+    if _handle is not None and _native is not None:
         _handle.remove()
         _native.attend_steps(None)
         _followed.clear()
         _handle = None
 
 
-def _follow(native: ModuleType, optimizer: Any) -> None:
+def _follow(native: ModuleType, optimizer: Optimizer) -> None:
     """The hook identifies optimizers by address: a destroyed one is removed before another one gets its address."""
     key = id(optimizer)
     known = _followed.get(key)

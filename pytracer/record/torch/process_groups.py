@@ -11,8 +11,9 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
@@ -20,6 +21,9 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch import exceptions
+
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import ProcessGroup
 
 _patches = Patches()
 _noted: tuple[int, int] | None = None  # pid and rank of the last entry: a forked child writes its own
@@ -66,9 +70,9 @@ def install(box: Core, native: ModuleType) -> None:
     wrap = spawn._wrap
 
     @functools.wraps(wrap)
-    def wrap_and_record(fn: Any, *args: object) -> object:
+    def wrap_and_record(fn: Callable[..., object], *args: object) -> object:
         @functools.wraps(fn)
-        def recorded(*inner: object, **kwargs: object) -> Any:
+        def recorded(*inner: object, **kwargs: object) -> object:
             try:
                 return fn(*inner, **kwargs)
             except Exception as error:
@@ -134,7 +138,7 @@ def _rank() -> dict[str, object]:
 
 
 @unseen
-def note_group(box: Core, group: Any, ranks: list[int] | None) -> None:
+def note_group(box: Core, group: ProcessGroup, ranks: list[int] | None) -> None:
     """Writes GROUP; for GroupMember.NON_GROUP_MEMBER without a name. Never raises."""
     try:
         import torch.distributed as dist

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from pytracer.record.cuda.nccl import reached
 
-COMPLETED = "last_completed_collective"
+if TYPE_CHECKING:
+    from pytracer.record.torch_objects import GroupStatus, TraceEntry
+
+COMPLETED: Literal["last_completed_collective"] = "last_completed_collective"
 
 
-def status(queued: int, completed: int) -> dict[str, Any]:
+def status(queued: int, completed: int) -> GroupStatus:
     return {"last_enqueued_collective": queued, COMPLETED: completed, "last_started_collective": -1}
 
 
-def entry(number: int, name: str = "nccl:all_reduce", *, p2p: bool = False) -> dict[str, Any]:
+def entry(number: int, name: str = "nccl:all_reduce", *, p2p: bool = False) -> TraceEntry:
     return {"collective_seq_id": number, "profiling_name": name, "is_p2p": p2p, "process_group": ("0", "default_pg")}
 
 

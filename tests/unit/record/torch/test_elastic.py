@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pytracer.record.torch import elastic
 
 
-def report(*processes: dict[str, Any], **verdict: Any) -> dict[str, Any]:
-    return {"verdict": verdict, "processes": [{"host": "h", **p} for p in processes]}
+def report(*processes: dict[str, Any], **verdict: Any) -> elastic.ReportJson:
+    return cast("elastic.ReportJson", {"verdict": verdict, "processes": [{"host": "h", **p} for p in processes]})
 
 
 FRAMES = [
@@ -50,7 +50,7 @@ def test_a_place_that_the_summary_says_is_not_said_again() -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {"verdict": None, "processes": None}, report({"pid": None})])
-def test_a_report_that_says_nothing_adds_nothing(content: dict[str, Any]) -> None:
+def test_a_report_that_says_nothing_adds_nothing(content: elastic.ReportJson) -> None:
     """As of a job of which nothing was recorded."""
     assert elastic.verdict_sentences(content, "h") == {}
 
