@@ -13,7 +13,7 @@ Standard library only, and little of it: traced processes import this file.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
 _Part = TypeVar("_Part")
@@ -88,7 +88,7 @@ def ascii_json(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _json_escape, text)
 
 
-def _printable(value: Any, paragraphs: Collection[str], lines: bool) -> Any:
+def _printable(value: object, paragraphs: Collection[str], lines: bool) -> object:
     if isinstance(value, str):
         return paragraph(value) if lines else one_line(value)
     if isinstance(value, Mapping):
@@ -98,7 +98,8 @@ def _printable(value: Any, paragraphs: Collection[str], lines: bool) -> Any:
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         items = [_printable(item, paragraphs, lines) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        kind: Callable[..., object] = type(value)  # a NamedTuple takes its fields one by one
+        return kind(*items) if hasattr(value, "_fields") else kind(items)
     names = getattr(value, "__struct_fields__", None) or getattr(value, "__dataclass_fields__", None)
     if names is None or isinstance(value, type):
         return value
@@ -113,7 +114,7 @@ def _printable(value: Any, paragraphs: Collection[str], lines: bool) -> Any:
     return _replaced(value, changed) if changed else value
 
 
-def _replaced(value: Any, changed: dict[str, Any]) -> Any:
+def _replaced(value: Any, changed: dict[str, object]) -> object:
     if hasattr(value, "__struct_fields__"):
         import msgspec  # imported here: traced processes have no structs
 

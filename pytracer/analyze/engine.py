@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.rules import RULES
-from pytracer.analyze.rules.base import Description, Judgement, NoFinding, Rule, finding
+from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
@@ -127,7 +127,7 @@ def _recovered(concluded: dict[int | None, Concluded], failed: Sequence[int]) ->
     )
 
 
-Conclusion = tuple[Rule[Any], Judgement[Any]]  # a rule, and one of its judgements
+Conclusion = tuple[AnyRule, AnyJudgement]  # a rule, and one of its judgements
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def conclude(job: JobView) -> Concluded:
     return Concluded(job, sorted(conclusions, key=lambda item: _weight(job, item)), checked)
 
 
-def _with_cause(job: JobView, judgement: Judgement[Any]) -> JobView:
+def _with_cause(job: JobView, judgement: AnyJudgement) -> JobView:
     """The job with the deaths that a finding of another process's or of no process's doing explains: consequences."""
     reasons = {view.index: why for view, why in judgement.explains}
     if not judgement.leads or not reasons:
@@ -221,7 +221,7 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
     return finding(rule.id, judgement, _recognized(judgement, words) if _is_cause(item) else words)
 
 
-def _recognized(judgement: Judgement[Any], words: Description) -> Description:
+def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     """The words about a cause, with what is known about such a crash; class and culprit stay those of the rule.
 
     The advice of a known crash replaces the general one; a mere possibility is added to it.

@@ -42,12 +42,12 @@ SECTIONS = (
     *("header", "regions", "counters", "threads", "journal", "records", "storages", "guard", "guarded"),
     *("crash", "mappings", "damage"),
 )
-LISTS = frozenset({"regions", "threads", "journal", "records", "storages", "guarded", "mappings", "damage"})
 MOST_ITEMS = 1 << 16
 OF_COLLECTIVES = (
     *("op", "sequence_nr", "group", "state", "sizes", "dtype", "nbytes", "buffer_addr", "storage_addr"),
     *("root", "peer", "tag", "reduce_op"),
 )
+_Object = Mapping[str, object]  # one of JSON
 ON_REQUEST = frozenset({"mappings", "guarded"})  # hundreds of lines that few readers need
 ADDRESSES = frozenset(
     {
@@ -115,12 +115,16 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
     """
     snapshot = symbolize([read_box(path)])[0]
     box = BoxFile(path)
-    makers: dict[str, Callable[[], Any]] = {
+    blocks: dict[str, Callable[[], object]] = {
         "header": lambda: {
             k: v for k, v in msgspec.structs.asdict(box.header).items() if not k.startswith(("reserved", "magic"))
         },
-        "regions": lambda: list(_regions(box)),
         "counters": lambda: snapshot.counts,
+        "guard": lambda: _guard(snapshot),
+        "crash": lambda: _crash(snapshot),
+    }
+    lists: dict[str, Callable[[], Sequence[object]]] = {
+        "regions": lambda: list(_regions(box)),
         "threads": lambda: [dataclasses.asdict(t) for t in snapshot.threads],
         "journal": lambda: list(_journal(box, snapshot)),
         "records": lambda: [
@@ -134,26 +138,26 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
             for e in snapshot.events
         ],
         "storages": lambda: [_storage(s, snapshot.created_mono_ns) for s in _last(snapshot.storages, limit)],
-        "guard": lambda: _guard(snapshot),
         "guarded": lambda: (
             [_guarded(g, snapshot.created_mono_ns) for g in snapshot.guard.storages] if snapshot.guard else []
         ),
-        "crash": lambda: _crash(snapshot),
         "mappings": lambda: [dataclasses.asdict(m) for m in (snapshot.crash.mappings if snapshot.crash else ())],
         "damage": lambda: [dataclasses.asdict(d) for d in snapshot.damage],
     }
-    out: dict[str, Any] = {"schema": "pytracer-dump", "version": 1, "file": os.path.basename(path)}
+    out: dict[str, object] = {"schema": "pytracer-dump", "version": 1, "file": os.path.basename(path)}
     left_out: dict[str, int] = {}
     for kind in SECTIONS:
         if kind not in kinds:
             continue
-        value = makers[kind]()
-        if kind in LISTS:
-            count = len(snapshot.storages) if kind == "storages" else len(value)
-            value = value[max(0, len(value) - limit) :]
-            if count > len(value):
-                left_out[kind] = count - len(value)
-        out[kind] = _plain(value)
+        if kind in blocks:
+            out[kind] = _plain(blocks[kind]())
+            continue
+        items = lists[kind]()
+        count = len(snapshot.storages) if kind == "storages" else len(items)
+        items = items[max(0, len(items) - limit) :]
+        if count > len(items):
+            left_out[kind] = count - len(items)
+        out[kind] = _plain(items)
     return {**out, "left_out": left_out}
 
 
@@ -163,14 +167,14 @@ def _data(event: Event) -> dict[str, object]:
     return msgspec.structs.asdict(event.data)
 
 
-def _regions(box: BoxFile) -> Iterator[dict[str, Any]]:
+def _regions(box: BoxFile) -> Iterator[dict[str, object]]:
     known = {r.value: r.name for r in Region}
     for e in box.extents:
         item = {"kind": known.get(e.kind, f"UNKNOWN_{e.kind}"), "offset": e.offset, "nbytes": e.nbytes}
         yield {**item, "item_bytes": e.item_bytes, "item_count": e.item_count, "first_thread": e.first_thread}
 
 
-def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, object]]:
     journal = Journal(box)
     facts = iter(journal.facts())
     fact = next(facts, None)
@@ -178,7 +182,7 @@ def _journal(box: BoxFile, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     for entry in journal.entries.values():
         kind = known.get(entry.kind, f"UNKNOWN_{entry.kind}")
         site_id = entry.offset // 8
-        data: Any = None
+        data: object = None
         if entry.kind == Entry.CODE:
             code = journal.code(site_id)
             data = code and {"function": code.function, "file": code.file, "first_line": code.first_line}
@@ -208,15 +212,15 @@ def _frame(frame: PythonFrame | None) -> str | None:
     return None if frame is None else f"{frame.function} ({frame.file}:{'?' if frame.line is None else frame.line})"
 
 
-def _site(site: CallSite) -> dict[str, Any]:
-    found: dict[str, Any] = {"python": _frame(site.python), "caller": _frame(site.caller), "node": site.node}
+def _site(site: CallSite) -> dict[str, object]:
+    found: dict[str, object] = {"python": _frame(site.python), "caller": _frame(site.caller), "node": site.node}
     found["node_sequence_nr"] = site.node_sequence_nr
     found["stack"] = [_frame(frame) for frame in site.stack] or None
     return {k: v for k, v in found.items() if v is not None}
 
 
-def _storage(s: Storage, created_ns: int) -> dict[str, Any]:
-    def end(moment: Moment | None, site: CallSite | None, tid: int | None) -> dict[str, Any] | None:
+def _storage(s: Storage, created_ns: int) -> dict[str, object]:
+    def end(moment: Moment | None, site: CallSite | None, tid: int | None) -> dict[str, object] | None:
         if moment is None or site is None:
             return None
         time_ns = None if moment.mono_ns is None else moment.mono_ns - created_ns
@@ -231,7 +235,7 @@ def _storage(s: Storage, created_ns: int) -> dict[str, Any]:
     }
 
 
-def _guard(snapshot: Snapshot) -> dict[str, Any] | None:
+def _guard(snapshot: Snapshot) -> dict[str, object] | None:
     guard = snapshot.guard
     if guard is None:
         return None
@@ -239,14 +243,14 @@ def _guard(snapshot: Snapshot) -> dict[str, Any] | None:
     return {**found, "damaged": [_guarded(item, snapshot.created_mono_ns) for item in guard.damaged]}
 
 
-def _guarded(item: Guarded, created_ns: int) -> dict[str, Any]:
+def _guarded(item: Guarded, created_ns: int) -> dict[str, object]:
     found = {"number": item.number, "low": item.low, "high": item.high, **_storage(item.storage, created_ns)}
     if item.damage is not None:
         found["damage"] = {f.name: getattr(item.damage, f.name) for f in dataclasses.fields(item.damage)}
     return found
 
 
-def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
+def _crash(snapshot: Snapshot) -> dict[str, object] | None:
     crash = snapshot.crash
     if crash is None:
         return None
@@ -277,11 +281,11 @@ def _crash(snapshot: Snapshot) -> dict[str, Any] | None:
     return found
 
 
-def _native(f: NativeFrame) -> dict[str, Any]:
+def _native(f: NativeFrame) -> dict[str, object]:
     return {"pc": f.pc, "image": f.image, "offset_in_image": f.offset, "function": f.function, "found": f.found}
 
 
-def _plain(value: Any, key: str = "") -> Any:
+def _plain(value: object, key: str = "") -> object:
     """Dataclasses to dicts, bytes to hex, addresses to "0x..."."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
@@ -306,17 +310,18 @@ def text(content: Mapping[str, Any]) -> Iterator[str]:
             continue
         value, left_out = content[kind], content["left_out"].get(kind, 0)
         yield ""
-        yield f"{kind} ({len(value) + left_out})" if kind in LISTS else kind
+        if not isinstance(value, list):
+            yield kind
+            yield from ("  " + one_line(line) for line in _block(value))
+            continue
+        yield f"{kind} ({len(value) + left_out})"
         if left_out:
             yield f"  ... {left_out} before these"
-        if kind in LISTS:
-            for item in value:
-                yield "  " + one_line(_LINES.get(kind, _pairs)(item))
-        else:
-            yield from ("  " + one_line(line) for line in _block(kind, value))
+        for item in value:
+            yield "  " + one_line(_LINES.get(kind, _pairs)(item))
 
 
-def _block(kind: str, value: Any) -> Iterator[str]:
+def _block(value: _Object | None) -> Iterator[str]:
     if value is None:
         yield "none"
         return
@@ -324,17 +329,17 @@ def _block(kind: str, value: Any) -> Iterator[str]:
         if isinstance(item, list) and item:
             yield f"{name}:"
             yield from ("  " + (i if isinstance(i, str) else _short(i)) for i in item)
-        elif name.endswith("_wall_ns") and item:
+        elif name.endswith("_wall_ns") and isinstance(item, int) and item:
             yield f"{name} {item} ({datetime.fromtimestamp(item / 1e9, timezone.utc):%Y-%m-%d %H:%M:%S} UTC)"
         elif item not in (None, "", [], {}):
             yield f"{name} {_short(item)}"
 
 
-def _pairs(item: Mapping[str, Any]) -> str:
+def _pairs(item: _Object) -> str:
     return " ".join(f"{k}={_short(v)}" for k, v in item.items() if v not in (None, "", [], {}))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items() if v is not None) + "}"
     if isinstance(value, list):
@@ -342,38 +347,39 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _time(ns: int | None) -> str:
-    return f"{'?':>14}" if ns is None else f"{ns / 1e6:+14.3f}"
+def _time(ns: object) -> str:
+    return f"{ns / 1e6:+14.3f}" if isinstance(ns, int) else f"{'?':>14}"
 
 
-def _record(item: Mapping[str, Any]) -> str:
+def _record(item: _Object) -> str:
     rest = {k: v for k, v in item.items() if k not in ("time_ns", "tid", "thread", "kind")}
     return f"{_time(item['time_ns'])} ms  {item['tid']} {item['thread']}  {item['kind']}  {_pairs(rest)}"
 
 
-def _entry(item: Mapping[str, Any]) -> str:
+def _entry(item: _Object) -> str:
     data = "unreadable" if item["data"] is None else _short(item["data"])
     return f"{_time(item['time_ns'])} ms  #{item['site_id']} epoch {item['epoch']}  {item['kind']}  {data}"
 
 
-def _life(item: Mapping[str, Any]) -> str:
+def _life(item: _Object) -> str:
     line = f"{item['base']} {item['nbytes']:>12} {item['state']:<5}"
-    for end in ("allocated", "freed"):
-        if item[end]:
-            step = "" if item[end]["step"] is None else f" step {item[end]['step']}"
-            line += f"  {end}{_time(item[end]['time_ns'])} ms{step} by {_pairs(item[end]['by']) or 'unknown'}"
+    for name in ("allocated", "freed"):
+        end = item[name]
+        if isinstance(end, dict):
+            step = "" if end["step"] is None else f" step {end['step']}"
+            line += f"  {name}{_time(end['time_ns'])} ms{step} by {_pairs(end['by']) or 'unknown'}"
     return line
 
 
-def _mapping(item: Mapping[str, Any]) -> str:
+def _mapping(item: _Object) -> str:
     return f"{item['start']}-{item['end']} {item['permissions']} {item['offset']:#x} {item['path']}"
 
 
-def _damage(item: Mapping[str, Any]) -> str:
+def _damage(item: _Object) -> str:
     return f"{item['file']} at byte {item['offset']}: {item['what']}"
 
 
-_LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_LINES: dict[str, Callable[[_Object], str]] = {
     "records": _record,
     "journal": _entry,
     "storages": _life,

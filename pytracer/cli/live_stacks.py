@@ -14,7 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from pytracer.analyze.platform.system_calls import system_call_name
 from pytracer.report.live import LiveFrame, LiveProcess, LiveThread
@@ -25,6 +25,20 @@ _STATES = {"R": "running", "S": "sleeping", "D": "waiting for a device", "T": "s
 _PYSTACK_THREAD = re.compile(r"^Traceback for thread (\d+)(?: \((.*)\))? \[(.*?)\]")
 _PYSTACK_FRAME = re.compile(r'^\s+\((Python|C)\) File "(.*)", line (\d+), in (.+?)(?: \((/.*)\))?$')
 HINT = "the extra `pytracer[stacks]` (py-spy, pystack) sees those that are not recorded"
+
+
+class _PySpyFrame(TypedDict, total=False):
+    name: str | None
+    filename: str | None
+    line: int | None
+    module: str | None  # of native frames
+
+
+class _PySpyThread(TypedDict, total=False):
+    os_thread_id: int | None
+    thread_name: str | None
+    owns_gil: bool
+    frames: list[_PySpyFrame] | None
 
 
 def take_stacks(processes: list[LiveProcess], *, native: bool) -> list[str]:
@@ -68,7 +82,7 @@ def rss_bytes(pid: int) -> int | None:
 def py_spy_threads(text: str) -> dict[int, LiveThread]:
     """The JSON of `py-spy dump`, by kernel thread id."""
     found: dict[int, LiveThread] = {}
-    items: list[dict[str, Any]] = json.loads(text)
+    items: list[_PySpyThread] = json.loads(text)
     for item in items:
         tid = item.get("os_thread_id")
         if not isinstance(tid, int):

@@ -8,9 +8,10 @@ like "null plus a small offset" although the base register holds 0x281. Decoding
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 from pytracer._text import hex_addr
 
@@ -21,6 +22,38 @@ _GENERAL = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"}
 _GENERAL |= {f"r{number}" for number in range(8, 16)} | {f"x{number}" for number in range(31)}
 _ERROR_WRITE = 1 << 1
 _ERROR_EXECUTE = 1 << 4
+
+
+class _Memory(Protocol):
+    """capstone's X86OpMem: numbers of registers, 0 for none."""
+
+    base: int
+    index: int
+    segment: int
+    scale: int
+    disp: int
+
+
+class _Operand(Protocol):
+    """capstone's X86Op."""
+
+    type: int
+    mem: _Memory
+    size: int
+    access: int
+
+
+class _Decoded(Protocol):
+    """capstone's CsInsn."""
+
+    address: int
+    size: int
+    mnemonic: str
+    op_str: str
+    operands: Sequence[_Operand]
+
+    def reg_name(self, number: int) -> str | None:
+        """The name of a register by its number."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +125,7 @@ def address_expression(
     return name + displacement_words(displacement), "guessed"
 
 
-def disassembler() -> Any | None:
+def disassembler() -> ModuleType | None:
     """The capstone module, or None when it is not installed."""
     try:
         return importlib.import_module("capstone")
@@ -130,7 +163,7 @@ def decode_instruction(
         return None
     engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     engine.detail = True
-    decoded = next(iter(engine.disasm(bytes(code), pc, 1)), None)
+    decoded: _Decoded | None = next(iter(engine.disasm(bytes(code), pc, 1)), None)
     if decoded is None:
         return None
     candidates = [
@@ -150,7 +183,7 @@ def _misfit(item: Instruction, fault_addr: int | None) -> int:
     return abs(item.addr - fault_addr)
 
 
-def _operand(capstone: Any, decoded: Any, operand: Any, registers: Mapping[str, int]) -> Instruction:
+def _operand(capstone: ModuleType, decoded: _Decoded, operand: _Operand, registers: Mapping[str, int]) -> Instruction:
     memory = operand.mem
     base = decoded.reg_name(memory.base) if memory.base else None
     index = decoded.reg_name(memory.index) if memory.index else None
@@ -168,11 +201,11 @@ def _operand(capstone: Any, decoded: Any, operand: Any, registers: Mapping[str, 
     )
 
 
-def _value(name: str | None, registers: Mapping[str, int], decoded: Any) -> int | None:
+def _value(name: str | None, registers: Mapping[str, int], decoded: _Decoded) -> int | None:
     if name is None:
         return None
     if name == "rip":
-        return int(decoded.address + decoded.size)
+        return decoded.address + decoded.size
     if name in registers:
         return registers[name]
     wide = {"e": "r"}.get(name[0])

@@ -5,9 +5,7 @@ accompany.
 
 from __future__ import annotations
 
-from typing import Any
-
-from pytracer.analyze.rules.base import Rule
+from pytracer.analyze.rules.base import AnyRule
 from pytracer.analyze.rules.collectives.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collectives.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collectives.collective_wait import CollectiveWait
@@ -60,7 +58,7 @@ from pytracer.analyze.rules.signals.sigkill import Sigkill
 from pytracer.analyze.rules.signals.trap import Trap
 
 # Each rule has a type of its own for what it found.
-RULES: tuple[Rule[Any], ...] = (
+RULES: tuple[AnyRule, ...] = (
     MemoryHardwareError(),
     StackOverflow(),
     StaleGrad(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, Evidence, Finding, VerdictClass
@@ -74,6 +74,11 @@ class Rule(Protocol[F]):
 
     def describe(self, job: JobView, judgement: Judgement[F]) -> Description:
         """One of its judgements in words."""
+
+
+# Of any kind of facts: a list of rules, and what the engine does with all of them.
+AnyJudgement: TypeAlias = Judgement[Any]
+AnyRule: TypeAlias = Rule[Any]
 
 
 def not_found(why: str) -> NoFinding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -31,9 +31,9 @@ class _RunFile(msgspec.Struct):
     child_pid: _Number | None = None
     exit_code: _Number | None = None
     signal: _Number | None = None
-    usage: Any = None
-    witness: Any = None
-    gpu_core: Any = None
+    usage: object = None
+    witness: object = None
+    gpu_core: object = None
     redacted: int = 0
 
 

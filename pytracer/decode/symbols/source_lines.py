@@ -15,8 +15,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 _CPU_SECONDS = 4  # of all images of a job; 100 MB of debug information take about one
 _ADDRESS_BYTES = 1 << 30  # beside the image itself
@@ -24,6 +24,21 @@ _WAIT_SECONDS = 30.0  # for a machine that is busy with other things
 _MOST_INLINED = 64
 _Row = tuple[str, "str | None", "int | None"]  # function, file, line
 Rows = dict[int, tuple[_Row, ...]]
+
+
+class _Place(Protocol):
+    """symbolic's SourceLocation."""
+
+    symbol: str
+    full_path: str
+    line: int
+
+
+class _Cache(Protocol):
+    """symbolic's SymCache."""
+
+    def lookup(self, addr: int) -> Sequence[_Place]:
+        """The functions at an address, the innermost first."""
 
 
 def is_available() -> bool:
@@ -88,13 +103,14 @@ def _serve(fd: int, seconds: int) -> None:
     json.dump(found, sys.stdout)
 
 
-def parsed(fd: int) -> Any:
+def parsed(fd: int) -> _Cache:
     """All debug information of an open image, as symbolic's SymCache; in memory, so that the file may change."""
-    Archive: Any = importlib.import_module("symbolic.debuginfo").Archive  # noqa: N806  # half of it is typed
-    return next(iter(Archive.open(f"/proc/self/fd/{fd}").iter_objects())).make_symcache()
+    archive = importlib.import_module("symbolic.debuginfo").Archive.open(f"/proc/self/fd/{fd}")
+    cache: _Cache = next(iter(archive.iter_objects())).make_symcache()
+    return cache
 
 
-def rows_at(cache: Any, addresses: Iterable[int]) -> Rows:
+def rows_at(cache: _Cache, addresses: Iterable[int]) -> Rows:
     """What `SourceLines.of` returns, of a SymCache."""
     found: Rows = {}
     for address in addresses:

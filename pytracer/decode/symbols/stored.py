@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,7 +69,7 @@ def read_symbols(path: Path, damage: list[Damage]) -> Known:
     return Known(names, {k: v for k, v in stored.items() if v is not None})
 
 
-def _stored_lines(value: Any) -> Lines | None:
+def _stored_lines(value: object) -> Lines | None:
     """None for what is no list of [function, file, line]."""
     try:
         rows = msgspec.convert(value, list[tuple[str, str | None, int | None]])
