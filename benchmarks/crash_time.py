@@ -5,14 +5,14 @@
     python benchmarks/crash_time.py --quick                  a minute: two rounds, 1 GB instead of 8
     python benchmarks/crash_time.py --only "100 threads"     one scenario; may be repeated
 
-Each victim is a new Python process that stores the time, then writes to address 0. All ways of looking at its death
-take turns, in changing order. The memory is really written, and in pages of 4 KiB unless the machine gives larger ones.
+Each victim is a new Python process that stores the time, then writes to address 0. All ways of recording its death
+take turns, in changing order. The memory is really written, in pages of 4 KiB unless the machine gives larger ones.
 
     report       the minimal report is complete: pytracer's steps up to the memory map are in its file; faulthandler's
                  last byte has been read from the pipe; the core file has been written
     all threads  pytracer has the stacks of all other threads, too
     ended        the parent's wait returned
-    readable     a text with stacks has come out: on faulthandler's stderr, from `pytracer run`, from `pystack core`
+    readable     a text with stacks has been printed: on faulthandler's stderr, by `pytracer run`, by `pystack core`
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SPARE_BYTES = 4 * GB  # left to the rest of the machine
 
 @dataclass
 class Row:
-    """All trials of one scenario in one way; `skipped` says why there are none, or not all."""
+    """All trials of one scenario in one way; `skipped` is the reason why there are none, or not all."""
 
     scenario: str
     way: str
@@ -83,7 +83,7 @@ def free_memory() -> int:
 
 
 def fitting(scenario: Scenario, free: int, quick: bool) -> Scenario:
-    """The scenario, or one as large as the machine has room for."""
+    """The scenario, or a smaller one that fits the machine."""
     wanted = min(scenario.resident_bytes, GB) if quick else scenario.resident_bytes
     nbytes = min(wanted, max(free - SPARE_BYTES, 0) // GB * GB) if wanted >= GB else wanted
     if nbytes == scenario.resident_bytes:
@@ -104,7 +104,7 @@ def obstacle(scenario: Scenario, way: str) -> str:
 
 
 def core_obstacle(scenario: Scenario) -> str:
-    """Why no core file would come to lie beside the victim, or could not be read."""
+    """Why no core file would be written beside the victim, or could not be read."""
     import resource
 
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8", errors="replace").strip()
@@ -129,7 +129,7 @@ def rounds_of(scenario: Scenario, way: str, rounds: int) -> int:
 
 
 def measure(scenarios: list[Scenario], rounds: int) -> list[Row]:
-    """Everything takes turns: one round of each, then the next."""
+    """All trials take turns: one round of each, then the next."""
     rows = {(one.name, way): Row(one.name, way) for one in scenarios for way in WAYS}
     for turn in range(rounds):
         for scenario in scenarios:
@@ -166,7 +166,7 @@ def table(rows: list[dict[str, Any]]) -> output.Table:
 
 
 def notes(rows: list[dict[str, Any]]) -> list[str]:
-    """What the table has no column for."""
+    """Notes below the table."""
     found = []
     for row in rows:
         which = f"{row['scenario']}, {row['way']}"
@@ -185,7 +185,7 @@ def resident(rows: list[dict[str, Any]], scenario: str) -> int:
 
 
 def cell(values: dict[str, float] | None) -> str:
-    """Median and the middle half, with as many digits as mean something."""
+    """Median and the middle half, with the significant digits."""
     if values is None:
         return "-"
     digits = 2 if values["median"] < 10 else 1 if values["median"] < 100 else 0

@@ -1,4 +1,4 @@
-"""What do names of buckets, units and buffers cost? One process, no group: each row is one thing that a step does.
+"""What do names of buckets, units and buffers cost? One process, no group: each row is one operation of a step.
 
     python benchmarks/groups.py            table
     python benchmarks/groups.py --json     JSON on stdout
@@ -72,7 +72,7 @@ def timed(act: Callable[[], Any]) -> float:
 
 
 def hook_wrapper() -> float:
-    """What is around a communication hook, in ns, beside calling it."""
+    """The overhead around a communication hook, in ns, without its call."""
     from pytracer.record.core import core
     from pytracer.record.torch import ddp
 

@@ -7,7 +7,7 @@
 Steps: one worker process per variant, preloaded as by `pytracer run --guard=...`, taking turns in changing order; every
 generation starts new processes. "untraced again" is the noise. All variants train with the same seeds: their losses are
 compared bit for bit. Pairs: `torch.empty(n)`, touched and freed, in one process per mechanism. Times are those of the
-one thread that works, on the processor and in the kernel: what else runs on the machine does not count.
+one working thread, on the processor and in the kernel: other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def environment(guard: str | None, traced: bool, directory: Path) -> dict[str, s
 
 
 def check_guarded(directory: Path) -> None:
-    """Numbers of a mode that was not on would be worse than none."""
+    """Fails when guard mode is not on: such numbers would be wrong."""
     from pytracer.decode.recording.reader import read_box
 
     for path in (directory / "boxes").glob("*.blackbox"):

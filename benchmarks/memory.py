@@ -3,7 +3,7 @@
     python benchmarks/memory.py                   a minute or two
     python benchmarks/memory.py --json            JSON on stdout
 
-Resident memory at the end, in parts (/proc/self/smaps_rollup): anonymous memory, which nobody can take back, and mapped
+Resident memory at the end, in parts (/proc/self/smaps_rollup): anonymous memory, which cannot be reclaimed, and mapped
 files, of which the black box is one. The recording counts with the blocks that it takes on disk.
 """
 
@@ -28,7 +28,7 @@ STEPS, QUICK_STEPS = 60, 20
 
 
 def worker(steps: int, switch: str) -> None:
-    """Trains, then prints what it holds, in KiB."""
+    """Trains, then prints its memory, in KiB."""
     set_threads()
     import torch
     from torch import nn

@@ -63,7 +63,7 @@ class Row:
 
 
 def measure(ranks: int, rounds: int, parent: str | None) -> Row:
-    """Makes the job, explains it `rounds` times, and deletes it."""
+    """Creates the job, explains it `rounds` times, and deletes it."""
     row = Row(ranks)
     with tempfile.TemporaryDirectory(prefix="pytracer-bench-", dir=parent) as name:
         directory = Path(name)

@@ -1,4 +1,4 @@
-"""What do names cost? Making a model, an optimizer's step, looking where the tensors lie, noting them all again.
+"""What do names cost? Creating a model, an optimizer's step, an update of the tensors' addresses, naming all again.
 
     python benchmarks/names.py                 table
     python benchmarks/names.py --tensors 1000  another size of the model
@@ -80,7 +80,7 @@ def measure(tensors: int) -> list[tuple[str, str]]:
     steps()
     stepped: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(2 * ROUNDS):
-        optimizer.step()  # notes everything, once after the hooks were put back
+        optimizer.step()  # names everything, once after the hooks were restored
         stepped[True].append(median_of(steps, 1) / 20)
         stepped[False].append(without(steps) / 20)
     looks = [box.held.pytracer_refresh_names() / 1000 for _ in range(ROUNDS)]

@@ -6,8 +6,8 @@
     python benchmarks/overhead.py --only levels       without other tools
     python benchmarks/overhead.py --workload "MLP step"
 
-CPU time is that of the process and of its ended children; on a machine with other work it tells more than the clock.
-Only the clock sees what stops a process from outside (py-spy). torch.profiler is started and stopped around each round,
+CPU time is that of the process and of its ended children; on a busy machine it is more reliable than the clock.
+Only the clock includes stops from outside (py-spy). torch.profiler is started and stopped around each round,
 outside of the time that is taken.
 """
 

@@ -40,7 +40,7 @@ JOB = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a rank, by itself."""
+    """One sample of a rank, taken by itself."""
 
     seconds: float
     steps: int
@@ -118,7 +118,7 @@ def losses(run: Path) -> dict[str, int]:
 
 
 def judge(samples: list[Sample], control: list[Sample]) -> dict[str, Any]:
-    """First quarter of the time against last; the first two samples, in which things are made, are left out.
+    """First quarter of the time against last; the first two samples, during initialization, are left out.
 
     Args:
         samples: of a rank.
@@ -153,7 +153,7 @@ def _cpu(samples: list[Sample]) -> float:
 
 
 def job(words: list[str], place: Path) -> subprocess.Popen[bytes]:
-    """Starts Python with those words; its ranks write into `place`."""
+    """Starts Python with those arguments; its ranks write into `place`."""
     place.mkdir()
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, *words, str(place)], env=environment, stdout=sys.stderr)

@@ -6,7 +6,7 @@
 
 CPU time of the process (user and system), and time by the clock. pytracer is preloaded, as `pytracer run` does it for
 each process of a job. For `import torch`, whose own time varies by more than that, also what pytracer's part in it
-takes of its thread's CPU time. Bytecode is there, as in an installed package.
+takes of its thread's CPU time. Bytecode is cached, as in an installed package.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROGRAMS = {
     "import torch.distributed": [sys.executable, "-c", "import torch.distributed as d; d.is_available()"],
 }
 INSIDE = [sys.executable, str(Path(__file__).resolve().parent / "support" / "inside_import.py")]
-# What can be had instead; for Python programs only.
+# Alternative tools; for Python programs only.
 FAULTHANDLER = Variant("faulthandler", environment={"PYTHONFAULTHANDLER": "1"})
 
 

@@ -3,9 +3,9 @@
     python benchmarks/steady.py                  half a minute; needs strace
     python benchmarks/steady.py --json           JSON on stdout
 
-Each loop runs warm, then N times and 2N times: what a start costs is in both, and the difference belongs to N
-iterations. strace writes down every system call of all threads; the loops are told apart by a file name that does not
-exist. A hook that locks shows as futex calls as soon as threads meet.
+Each loop runs warm, then N times and 2N times: the start-up cost is in both, and the difference belongs to N
+iterations. strace lists every system call of all threads; the loops are separated by a call with a file name that does
+not exist. A hook that locks shows as futex calls as soon as threads contend.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _part(times: list[float], at: int) -> list[float]:
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row for people."""
+    """A row of the text table."""
     parts = f"{row['parts'][0]:.3f} - {row['parts'][-1]:.3f}"
     extra, plain = f"{row['extra_cpu_ns'] / 1000:.3f} us", f"{row['untraced_cpu_ns'] / 1000:.2f} us"
     return (row["workload"], row["variant"], f"{row['ratio']:.3f}x", parts, f"{row['median_ratio']:.3f}x", extra, plain)

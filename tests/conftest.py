@@ -1,4 +1,4 @@
-"""What every test starts from."""
+"""Set-up of every test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-# Below nohup, and in the background of a script, these are ignored, and children would inherit that: no program of ours
-# would end by them, traced or not.
+# Under nohup, and in the background of a script, these are ignored, and children would inherit that: programs of the
+# tests would not end by them, traced or not.
 for _number, _action in (
     (signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)
 ):  # fmt: skip
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`quick(n)`: of the parameters of a test, n that lie apart stay in `make test`, the last first."""
+    """`quick(n)`: of the parameters of a test, n that are spread evenly stay in `make test`, the last first."""
     tests = defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("quick")

@@ -95,7 +95,7 @@ class Worker:
         self.directory = directory
 
     def begin(self) -> None:
-        """Waits until it is warm."""
+        """Waits until it has warmed up."""
         self._answer()
         if self.variant.sampler:
             self.sampler = Sampler(self.variant, self.processes[0].pid, self.directory / "samples")
@@ -264,7 +264,7 @@ def split(variants: Sequence[Variant]) -> tuple[list[Variant], list[str]]:
 
 
 def set_threads() -> None:
-    """One thread to a process, as OMP_NUM_THREADS says; and this tree's package, whatever is installed."""
+    """One thread per process, by OMP_NUM_THREADS; and this tree's package, whatever is installed."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch
 

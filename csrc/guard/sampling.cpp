@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<uint64_t> every_{1}, min_bytes_{0};
 
-// Plain values: an initial-exec thread-local of a loaded library comes out of a small static reserve.
+// Plain values: initial-exec thread-locals of a loaded library are allocated from a small static reserve.
 constinit thread_local uint64_t t_left __attribute__((tls_model("initial-exec"))) = 0;
 constinit thread_local uint64_t t_random __attribute__((tls_model("initial-exec"))) = 0;
 

@@ -83,7 +83,7 @@ def test_faulthandler_before_enable_prints_once_and_the_fault_is_recorded(run: P
 @WAYS
 @pytest.mark.parametrize("how", ["barrier", "jump"])
 def test_repaired_fault_is_no_death(how: str, way: str, run: Path) -> None:
-    """A handler that repairs the fault, or jumps out of it, leaves no report, and the program goes on."""
+    """A handler that repairs the fault, or jumps out of it, leaves no report, and the program continues."""
     plain = victim("repaired_fault.py", how, run=run, way="untraced")
     done = victim("repaired_fault.py", how, run=run, way=way)
     assert (

@@ -1,4 +1,4 @@
-"""Where CUDA comes from: the fake runtime that `make test-cuda` built, or a real device (PYTRACER_REAL_CUDA=1)."""
+"""Selects CUDA: the fake runtime built by `make test-cuda`, or a real device (PYTRACER_REAL_CUDA=1)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_worker_is_named_with_rank_and_samples(function: str, run: Path) -> None
 
 
 def test_loader_that_gave_up_names_worker_samples_and_line(run: Path) -> None:
-    """Sample 13 never comes: the worker's stack is of when its rank ended it. The other rank only lost its peer."""
+    """Sample 13 is never loaded: the worker's stack is that when its rank ended it. The other rank lost its peer."""
     done = traced_run(*torchrun(PROGRAMS / "workers.py", "slow"), run=run)
     verdict = done.report.verdict
     assert verdict is not None

@@ -142,7 +142,7 @@ def test_collectives_of_ddp(run: Path) -> None:
 
 @pytest.mark.every_job
 def test_forked_child_has_none_of_its_parents(run: Path) -> None:
-    """The child of a rank starts with no collective; the rank goes on counting."""
+    """The child of a rank starts with no collective; the rank continues counting."""
     job = spawned("forked", run)
     for items in both(job):
         assert [item.sequence_nr for item in items] == [1, 2]

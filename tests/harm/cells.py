@@ -74,7 +74,7 @@ def check(cell: Cell) -> Result:
     """Runs the cell. Skips the test where this machine cannot run it.
 
     Raises:
-        AssertionError: the untraced program does not end as its row says.
+        AssertionError: the untraced program does not end as specified in its row.
     """
     why = _why_not(cell)
     if why:

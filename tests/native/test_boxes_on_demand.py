@@ -107,7 +107,7 @@ def test_commands_below_a_lowered_limit_run(native: Native) -> None:
 
 
 def test_forked_child_without_memory_goes_on_unrecorded(native: Native) -> None:
-    """Its parent's tables cannot be copied: it runs on, counted, and writes nothing into the parent's recording."""
+    """The parent's tables cannot be copied: it continues, is counted, and writes nothing to the parent's recording."""
     done = native.child("""
 import resource
 t.testing_hold(1, 0, U64(100), 0)

@@ -1,4 +1,4 @@
-"""How a signal that reached our handler goes on: csrc/crashsafe/signals/decision.h, and the same in real programs."""
+"""Decisions about signals that reach our handler: csrc/crashsafe/signals/decision.h, and real programs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_signal_is_decided_as_by_the_kernel(decisions: ctypes.CDLL) -> None:
 def test_handled_signal_is_reported_once(
     decisions: ctypes.CDLL, handler: int, may_be_abort: int, expected: int
 ) -> None:
-    """A running handler keeps its report; one left by a jump has repaired its signal, unless abort() goes on."""
+    """A running handler keeps its report; one left by a jump has repaired its signal, unless abort() continues."""
     assert decisions.testing_report_of_handled(handler, may_be_abort) == expected
 
 
@@ -108,7 +108,7 @@ def test_death_keeps_the_report_of_its_cause(decisions: ctypes.CDLL, handler: in
 def test_return_of_a_handler(
     decisions: ctypes.CDLL, preloaded: int, is_default: int, fault: int, raised: int, expected: int
 ) -> None:
-    """The process goes on, or the signal is raised again; in every case abort() goes on to end the process."""
+    """The process continues, or the signal is raised again; abort() ends the process in every case."""
     assert decisions.testing_after_handler(0, preloaded, is_default, fault, raised) == expected
     assert decisions.testing_after_handler(1, preloaded, is_default, fault, raised) == ABORT_GOES_ON
 

@@ -216,7 +216,7 @@ def steps_us(box: Snapshot) -> dict[str, int]:
     ],
 )
 def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, faulted: set[str]) -> None:
-    """A fault inside a step is survived and marked; every other step is done, and the signal goes on unchanged."""
+    """A fault inside a step is survived and marked; every other step completes, and the signal is unchanged."""
     crash = crash_of(native.child(f"{how}\nt.testing_read(U64(0x12345678))"))
     assert set(crash.steps_faulted) == faulted
     assert set(crash.steps_done) == STEPS - faulted

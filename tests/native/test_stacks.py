@@ -136,7 +136,7 @@ print(*[after - before for after, before in zip(mapped(), start)])
 
 
 def enabled(native: Native, code: str) -> Ended:
-    """A child that was not started under the launcher; `t.testing_overflow` runs where `code` says."""
+    """A child that was not started under the launcher; `code` calls `t.testing_overflow`."""
     native.run.parent.mkdir(parents=True, exist_ok=True)
     start = f"import ctypes, os, sys, pytracer\npytracer.enable({str(native.run)!r})\n"
     start += f"t = ctypes.CDLL({str(native.built / 'libpytracer_testing.so')!r})\n"

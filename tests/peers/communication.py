@@ -1,4 +1,4 @@
-"""What jobs talk through beside torch: gRPC, with threads and forks, and UCX, which handles SIGSEGV."""
+"""Communication libraries besides torch: gRPC, with threads and forks, and UCX, which handles SIGSEGV."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ wait $server
 
 
 def _reported(at: Setting, signal: str) -> str:
-    """Whether the report names the signal; untraced there is nothing to ask for."""
+    """Whether the report names the signal; untraced there is no report."""
     if at.way == UNTRACED:
         return "True"
     words = [sys.executable, "-m", "pytracer", "inspect", str(at.run_directory), "--json"]
@@ -35,7 +35,7 @@ def _reported(at: Setting, signal: str) -> str:
 
 
 def _grpc(at: Setting) -> Results:
-    """Answers and statuses of a client and a server; of crashes, our report, too."""
+    """Answers and statuses of a client and a server; for crashes, our report, too."""
     program = PROGRAMS / "grpc_calls.py"
     results: Results = {}
     for mode in ("calls", "fork", *GRPC_CRASHES):
@@ -72,7 +72,7 @@ def _transfer(at: Setting, transport: str, test: str) -> Results:
     port = str(_free_port())
     server = at.start(["ucx_perftest", "-p", port], **environment)
     words = ["ucx_perftest", "-p", port, "-t", test, "-n", "2000", "-s", "4096", "-v", "-f", "127.0.0.1"]
-    # The client comes before the server listens, or not: it is tried again, as people do.
+    # The client may start before the server listens: it is retried.
     for _ in range(20):
         client = at.run(words, seconds=120, **environment)
         if client.status == 0 or server.poll() is not None:
@@ -86,7 +86,7 @@ def _transfer(at: Setting, transport: str, test: str) -> Results:
 
 
 def _crash(name: str, done: Done) -> Results:
-    """The status, and what UCX and faulthandler have written."""
+    """The status, and the output of UCX and faulthandler."""
     caught = [line.partition("] ")[2].partition(" at address")[0] for line in done.lines if "Caught signal" in line]
     return {
         f"{name}: status": str(done.status),
@@ -111,6 +111,6 @@ def _no_ucx() -> str:
 
 
 def peers() -> Iterator[Peer]:
-    """Both."""
+    """Both peers."""
     yield Peer("gRPC", _grpc, _no_grpc)
     yield Peer("UCX", _ucx, _no_ucx)

@@ -1,4 +1,4 @@
-"""What a peer is: other people's code, run untraced and traced, with results that have names.
+"""A peer: code of another project, run untraced and traced, with named results.
 
 A result is a string, which must be equal, or an int, which must be within a fifth: the number of lines of a crash log.
 """
@@ -40,13 +40,13 @@ class Done:
 
     @property
     def lines(self) -> list[str]:
-        """Lines on stderr that are not ours."""
+        """Lines on stderr that are not the recorder's."""
         return [line for line in self.stderr.splitlines() if not line.startswith("pytracer: ")]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One run of a peer: a directory of its own and a way to trace."""
+    """One run of a peer: its own directory and a way to trace."""
 
     way: str
     directory: Path
@@ -60,14 +60,14 @@ class Setting:
 
     @property
     def work(self) -> Path:
-        """The current directory of what is run."""
+        """The current directory of the command."""
         return self.directory / "work"
 
     def command(self, words: Sequence[str | Path]) -> list[str]:
         """The command of `words` in this way."""
         plain = [str(word) for word in words]
         if self.way == ENVIRONMENT:
-            # PYTRACER_LAUNCHER: without the line on stderr for each crash, which suites take for their programs' own.
+            # PYTRACER_LAUNCHER: without the line on stderr for each crash, which suites take for program output.
             return ["env", f"LD_PRELOAD={CORE}", f"PYTRACER_DIR={self.run_directory}", "PYTRACER_LAUNCHER=1", *plain]
         if self.way == LAUNCHER:
             start = [sys.executable, "-m", "pytracer", "run", "--no-report", "--force", "-o", str(self.run_directory)]
@@ -75,7 +75,7 @@ class Setting:
         return plain
 
     def start(self, words: Sequence[str | Path], **env: str) -> subprocess.Popen[str]:
-        """Starts a command in a session of its own."""
+        """Starts a command in its own session."""
         return subprocess.Popen(
             self.command(words), cwd=self.work, env=_environment(self.work, env), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
@@ -115,7 +115,7 @@ def _environment(work: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Peer:
-    """Other people's code. `why_not()` is empty where it can be run, `act` runs it."""
+    """Code of another project. `why_not()` is empty where it can be run, `act` runs it."""
 
     name: str
     act: Callable[[Setting], Results]
@@ -148,7 +148,7 @@ def needs(*programs: str) -> Callable[[], str]:
 
 
 def source_tree(name: str) -> Path | None:
-    """A source tree below PYTRACER_PEER_SOURCES: what `apt-get source` has unpacked there."""
+    """A source tree in PYTRACER_PEER_SOURCES, unpacked there by `apt-get source`."""
     found = sorted(Path(os.environ.get("PYTRACER_PEER_SOURCES", "/nowhere")).glob(f"{name}*/"))
     return found[0] if found else None
 

@@ -53,7 +53,7 @@ def interpreters() -> dict[str, str]:
 
 
 def _names(python: str, file: str) -> list[str]:
-    """The file, or what it consists of: packages of tests have no tests of their own."""
+    """The file, or the files of a package: packages of tests contain no tests themselves."""
     show = (
         "import importlib.util, os, sys\n"
         "spec = importlib.util.find_spec('test.' + sys.argv[1])\n"

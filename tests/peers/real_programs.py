@@ -1,4 +1,4 @@
-"""Real programs that handle their own faults or start many others, each with what it must do as untraced."""
+"""Real programs that handle their own faults or start many others, each with the behaviour that must not change."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _sigsegv(at: Setting) -> Results:
 
 
 def peers() -> Iterator[Peer]:
-    """All of them."""
+    """All peers of this file."""
     yield Peer("bash", _bash, needs("bash"), quick=True)
     yield Peer("OpenJDK", _java, needs("java", "javac"))
     yield Peer("node", _node, needs("node"))

@@ -1,4 +1,4 @@
-"""Servers: started, asked, and ended; with what their clients and their logs say."""
+"""Servers: started, queried, and ended; with the output of their clients and their logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUERIES = (
 
 
 def _answer(words: Sequence[str]) -> str:
-    """What an untraced client gets."""
+    """The result of an untraced client."""
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
@@ -65,7 +65,7 @@ def _redis_until(at: Setting, how: str, last: list[str]) -> Results:
 
 
 def _nginx(at: Setting) -> Results:
-    """A master and its workers; the configuration is loaded again, which makes new workers."""
+    """A master and its workers; the configuration is reloaded, which starts new workers."""
     (at.work / "index.html").write_text("hello\n", encoding="utf-8")
     user = "user root;" if os.geteuid() == 0 else ""
     (at.work / "nginx.conf").write_text(NGINX.format(user=user, work=at.work), encoding="utf-8")
@@ -112,7 +112,7 @@ def _postgres(at: Setting) -> Results:
 
 
 def peers() -> Iterator[Peer]:
-    """All of them."""
+    """All peers of this file."""
     yield Peer("redis", _redis, needs("redis-server", "redis-cli"))
     yield Peer("nginx", _nginx, needs("nginx", "curl"))
     yield Peer("postgres", _postgres, needs("postgres", "initdb", "psql", "setpriv"))

@@ -85,7 +85,7 @@ def _sweep(every: int, at: Setting) -> Results:
 
 
 def peers() -> Iterator[Peer]:
-    """All of them; a thirtieth of the sweep is quick."""
+    """All peers of this file; a thirtieth of the sweep is quick."""
     yield Peer("torch operators, a part", functools.partial(_sweep, 30), _no_torch_tests, quick=True, modes=SWEEP_MODES)
     yield Peer("torch operators", functools.partial(_sweep, 1), _no_torch_tests, slow=True, modes=SWEEP_MODES)
     yield Peer("torch multiprocessing", _multiprocessing, lambda: _no_torch_tests() or no_source("pytorch"), slow=True)

@@ -290,7 +290,7 @@ class Box:
         return self.entry(60, text.encode())
 
     def unit(self, unit: str, parameters: Iterable[Mapping[str, Any]], **more: Any) -> Box:
-        """A UNIT entry: fully_shard over two ranks, unless `more` says otherwise."""
+        """A UNIT entry: fully_shard over two ranks, unless changed by `more`."""
         about = {"module": "Net", "wrapper": "fully_shard", "world_size": 2, "shard_rank": 1, "generation": 0}
         return self._json(61, {**about, "unit": unit, "parameters": list(parameters), **more})
 
@@ -508,7 +508,7 @@ class Box:
         output_storage_addr: int | None = None,
         ended_ns: int | None = None,
     ) -> Box:
-        """A collective, called now; it starts at once and ends one millisecond later, as far as `state` says.
+        """A collective, called now; it starts at once and ends one millisecond later, as far as `state` requires.
 
         `output`: address, elements, bytes. `group`: what `group_seen()` returned; `scope`: what `scope()` did.
         """

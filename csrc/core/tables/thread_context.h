@@ -16,7 +16,7 @@ struct alignas(128) ThreadContext {
   uint16_t index = 0;
 };
 
-/// One pointer: an initial-exec thread-local of a loaded library comes out of a small static reserve.
+/// One pointer: initial-exec thread-locals of a loaded library are allocated from a small static reserve.
 extern constinit thread_local ThreadContext* t_context __attribute__((tls_model("initial-exec")));
 
 /// Gives the calling thread a context. When none is left, a shared one whose records reach no file; that is counted.

@@ -32,7 +32,7 @@ bool preallocate(int descriptor, uint64_t from, uint64_t nbytes, Failure& failur
 void* map_box(int descriptor, void* at, uint64_t from, uint64_t nbytes) noexcept;
 
 /// A store found no page behind a mapping of ours: the file was truncated, or its disk is full. Puts private memory there, so that the
-/// program goes on; what was in the page is lost to the reader. False when `addr` is not ours.
+/// program continues; the contents of the page are lost to the reader. False when `addr` is not ours.
 bool replace_lost_page(uint64_t addr) noexcept;
 
 }  // namespace pytracer::crashsafe

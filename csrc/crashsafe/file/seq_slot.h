@@ -8,8 +8,8 @@
 //   3  number = n             release               c  number == n?       relaxed     no: changed meanwhile
 //
 // - The release in 3 with the acquire in a: a reader that sees n sees the bytes that were stored before it.
-// - The fence after 1 with the fence before c: a reader that saw a byte of 2 sees, in c, the 0 of 1 or what came later, so never the old number with
-//   new bytes. A release store in 1 would not do: it keeps what comes before it from moving down, and nothing from moving up.
+// - The fence after 1 with the fence before c: a reader that saw a byte of 2 sees, in c, the 0 of 1 or a later number, so never the old number with
+//   new bytes. A release store in 1 would not suffice: it keeps earlier accesses from moving down, but none from moving up.
 // - 1 itself and c are relaxed: the fences beside them order them.
 // - The stores of 2 are plain. Between 1 and 3 a compiler may tear, repeat or invent them as it likes: no reader uses the bytes while the
 //   number is 0. The loads of b are relaxed atomics, since what they get may be half of anything.

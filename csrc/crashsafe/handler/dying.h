@@ -1,4 +1,4 @@
-// Once a process is sure to die, no other thread may run on: it could end the process in order, and a crash would be exit status 0.
+// Once a process is sure to die, no other thread may continue: it could exit normally, and a crash would be exit status 0.
 #pragma once
 
 namespace pytracer::crashsafe {
@@ -7,7 +7,7 @@ namespace pytracer::crashsafe {
 void begin_dying(int tid) noexcept;
 bool dying() noexcept;
 
-/// A thread that would end the process, or run on, while another one dies: waits until the process is gone, within bounds.
+/// A thread that would end the process, or continue, while another one dies: waits until the process is gone, within bounds.
 /// Returns at once while no thread dies, and on the dying thread.
 void wait_while_dying() noexcept;
 

@@ -45,7 +45,7 @@ uint64_t mask_of(const ucontext_t* context) {
   return mask;
 }
 
-// abort() raises the signal and goes on dying when the handler returns: only the exit shows that it was another raise().
+// abort() raises the signal and continues to end the process when the handler returns: only the exit shows that it was another raise().
 bool may_be_abort(int signal, const siginfo_t* info) { return signal == SIGABRT && info->si_code == SI_TKILL && info->si_pid == g_box_pid; }
 
 // Another thread: true when the mask of enter_handler is gone from it, so it has left the handler, or has ended.
@@ -176,7 +176,7 @@ void handle_for_program(int tid, int signal, siginfo_t* info, ucontext_t* contex
   if (reported) release_claim();
 }
 
-// The handler of the signal that was reported returns: the process goes on, or it dies now.
+// The handler of the reported signal returns: the process continues, or it dies now.
 void on_handler_returned(ucontext_t* context) noexcept {
   if (noted.tid.load(std::memory_order_acquire) != sys_gettid() || !claim_at_once()) return;
   CrashHeader& crash = *g_box.crash.data;

@@ -94,7 +94,7 @@ struct HandlerReturn {
 
 enum class AfterHandler {
   kAbortGoesOn,  ///< abort() decides
-  kRepaired,     ///< the process goes on
+  kRepaired,     ///< the process continues
   kEndsSoon,     ///< the signal is raised once more, to our handler
   kEndsNow,      ///< it is raised once more, without our handler: the last moment to act
 };

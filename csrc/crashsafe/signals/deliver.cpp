@@ -191,7 +191,7 @@ bool write_bytes(uint64_t to, const void* from, size_t nbytes) {
 }
 
 #if defined(__x86_64__)
-// Registers beyond the general ones: XSAVE's area and its size, when its header says that it is one (asm/sigcontext.h).
+// Registers beyond the general ones: XSAVE's area and its size, when its header has the magic number (asm/sigcontext.h).
 bool copy_wide_registers(const ucontext_t* from, uint64_t& top, ucontext_t& to) {
   const char* area = reinterpret_cast<const char*>(from->uc_mcontext.fpregs);
   if (area == nullptr) return true;

@@ -39,7 +39,7 @@ bool frame_at(uint64_t base, DeliveredFrame& frame) noexcept;
 /// True when `sp` is that of code called by the handler whose frame is at `base`; `alternate`: the program's alternate stack.
 bool runs_inside(uint64_t sp, uint64_t base, const stack_t& alternate) noexcept;
 
-/// A handler that was noted has returned; on the own stack, before the interrupted code goes on. Defined by the handler.
+/// A handler that was noted has returned; on the own stack, before the interrupted code continues. Defined by the handler.
 void on_handler_returned(ucontext_t* context) noexcept;
 
 /// The restorer that libc's sigaction gives the kernel; null: the kernel's own. To be set before anything is delivered.

@@ -147,7 +147,7 @@ struct Entry {
 };
 
 // All but the calling thread. That is the crashed one, unless it dies while the report of another thread is kept: then that thread is
-// listed, too, and does not run on.
+// listed, too, and stays stopped.
 void list_thread(int tid) {
   CrashHeader& crash = *g_box.crash.data;
   if (tid <= 0 || tid == sys_gettid()) return;

@@ -1,4 +1,4 @@
-"""Forks while threads run; the child reads through a null pointer at once, its parent goes on."""
+"""Forks while threads run; the child reads through a null pointer at once, its parent continues."""
 
 import ctypes
 import os

@@ -11,7 +11,7 @@ seen = []
 
 
 def wait_in_native_code():
-    # usleep is not restarted after a signal handler, whatever SA_RESTART says (signal(7)).
+    # usleep is not restarted after a signal handler, whatever SA_RESTART is (signal(7)).
     seen.append((libc.usleep(1_000_000), ctypes.get_errno()))
 
 

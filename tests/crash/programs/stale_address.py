@@ -1,6 +1,6 @@
 """Native code keeps the address of a tensor's memory; Python replaces or releases that memory; the address is read.
 
-The argument says how. 64 MiB at a time, so that the C library unmaps what is freed.
+The argument is the way. 64 MiB at a time, so that the C library unmaps what is freed.
 """
 
 import ctypes

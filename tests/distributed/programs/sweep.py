@@ -1,6 +1,6 @@
 """Two jobs, one after the other, by torch.multiprocessing: a sweep over dtypes. `sweep.py [fail]`.
 
-With `fail`, rank 1 of the first job raises, and the script goes on to the second one.
+With `fail`, rank 1 of the first job raises, and the script continues with the second one.
 """
 
 import os

@@ -1,7 +1,7 @@
 // Flags and masks of sigaction, and what programs do with the previous action.
 //
 // reset          SA_RESETHAND: the first fault goes to the handler, the second ends the process
-// reraise        the handler restores SIG_DFL and returns: the fault comes again and kills (faulthandler, Abseil, glog)
+// reraise        the handler restores SIG_DFL and returns: the fault recurs and kills (faulthandler, Abseil, glog)
 // raise-default  the handler restores SIG_DFL and raises the signal itself
 // chain          the handler installs the previous one and returns (as ASan, Breakpad and Go do)
 // leaves         the handler ends the process with its own status
@@ -12,7 +12,7 @@
 // query          sigaction() answers what the program has set, for every signal
 // masks          inside a handler exactly its own signal and sa_mask are blocked
 // nodefer        a handler that raises its own signal nests with SA_NODEFER and does not without
-// restart        a read is restarted or fails with EINTR, as SA_RESTART says, for every signal that we watch
+// restart        a read is restarted or fails with EINTR, according to SA_RESTART, for every signal that we watch
 // abort-returns  abort() ends the process although its handler returns
 // abort-jumps    unless the handler jumps
 // defaults       the default action of each signal: one child each

@@ -2,7 +2,7 @@
 //
 // sigaltstack  made by a signal on an alternate stack, and left by jumps: GNU Pth, QEMU's coroutine-sigaltstack.c
 // context      made by makecontext: a fault on each of them is repaired: PHP's and Ruby's fibers
-// crash        the same, and a fault that nobody repairs
+// crash        the same, and a fault that is not repaired
 #include <setjmp.h>
 #include <ucontext.h>
 

@@ -1,12 +1,12 @@
 // A program can use its resources up to the same limits under the tracer.
 //
-// descriptors N      with RLIMIT_NOFILE N: the number of the first one, how many can be opened, and that it goes on without any
-// all-closed         closes every descriptor that it did not open, and goes on: daemons
+// descriptors N      with RLIMIT_NOFILE N: the number of the first one, how many can be opened, and that it continues without any
+// all-closed         closes every descriptor that it did not open, and continues: daemons
 // file-size          with RLIMIT_FSIZE 4 KiB: writes up to there, then gets SIGXFSZ, then EFBIG
 // memory-lock        mlockall of what is and what will be, within RLIMIT_MEMLOCK
 // lock-limited       the same where the limit is too low for more than a page
 // threads N          so many threads at the same time
-// processes          with RLIMIT_NPROC at what it has: fork fails, and so the program says
+// processes          with RLIMIT_NPROC at the current number: fork fails, and the program reports it
 // stack              with RLIMIT_STACK 256 KiB over exec
 // cpu                RLIMIT_CPU: SIGXCPU, handled
 // mappings           how many mappings fit below vm.max_map_count, to the next 100

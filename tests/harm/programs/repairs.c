@@ -7,7 +7,7 @@
 // skip       a privileged instruction is skipped: user-mode emulators; si_code is printed
 // step       single-stepping through itself by the trap flag: tracers, instruction counters
 // breakpoint int3 in its own code, skipped: probes, hot patching
-// registers  what the handler changes in the context is what the program goes on with, vector registers too
+// registers  the program continues with the handler's changes to the context, vector registers too
 // vectors    what the program had in its vector registers survives a handler that uses them
 // mask       the signal mask that the handler puts into the context holds after it
 // alarm      timer signals arrive between the faults

@@ -2,10 +2,10 @@
 //
 // info       kill, tgkill, sigqueue, a timer, a child: code, value and sender
 // queue      each real-time signal is queued with its value, in order: MPI libraries, POSIX timers, JVMs use them
-// pending    a blocked SIGSEGV is pending, is seen, and comes when it is unblocked
+// pending    a blocked SIGSEGV is pending, is reported as such, and is delivered when it is unblocked
 // sigwait    blocked signals that we watch are taken by sigwait, sigtimedwait and signalfd
 // thread     a signal for one thread reaches that thread, one for the process any that does not block it
-// children   SIGCHLD comes once for each child, and wait finds these children and no others
+// children   SIGCHLD is delivered once for each child, and wait finds these children and no others
 // kill NAME  dies of it
 #include <errno.h>
 #include <pthread.h>

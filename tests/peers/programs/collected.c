@@ -1,4 +1,4 @@
-// Lists that grow and are dropped, below Boehm's collector. collected incremental|threads
+// Lists that grow and are dropped, with Boehm's collector. collected incremental|threads
 #define GC_THREADS
 #include <gc.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-"""CPython's tests of multiprocessing, started as CPYTHON_START_METHOD says.
+"""CPython's tests of multiprocessing, with the start method in CPYTHON_START_METHOD.
 
-Not every build installs the modules that CPython has for this.
+Not every build installs CPython's modules for this.
 """
 
 import os

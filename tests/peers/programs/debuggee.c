@@ -1,4 +1,4 @@
-// What gdb runs.
+// The program that gdb runs.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

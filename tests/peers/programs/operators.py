@@ -1,6 +1,6 @@
 """operators.py FILE EVERY: each EVERY-th operator of torch's OpInfo database on its samples.
 
-Writes a line of JSON for each sample, with a hash of the bits that came out.
+Writes a line of JSON for each sample, with a hash of the result's bits.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 MOST_SAMPLES = 12
-# What they give is not determined by their input.
+# Their results are not determined by their input.
 RANDOM = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
 

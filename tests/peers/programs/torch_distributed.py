@@ -1,4 +1,4 @@
-"""torch's DistributedTest, as PyTorch's test/distributed/test_distributed_spawn.py (v2.13) makes tests of it.
+"""torch's DistributedTest, as PyTorch's test/distributed/test_distributed_spawn.py (v2.13) generates tests from it.
 
 PEER_START=fork starts the ranks by fork: seconds less for each test, since torch is imported once.
 """

@@ -1,6 +1,6 @@
 """PyTorch's test/test_multiprocessing.py and test_multiprocessing_spawn.py, from a source tree that is on PYTHONPATH.
 
-Loaded by name they refuse to run: torch's load_tests wants them to be the script that was started.
+Loaded by name they refuse to run: torch's load_tests requires them to be the main script.
 """
 
 import unittest

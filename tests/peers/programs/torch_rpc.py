@@ -1,5 +1,5 @@
 """torch's RPC tests over TensorPipe, as PyTorch's test/distributed/rpc/test_tensorpipe_agent.py and
-test_faulty_agent.py (v2.13) make tests of them; PEER_START as in torch_distributed.py.
+test_faulty_agent.py (v2.13) generate tests from them; PEER_START as in torch_distributed.py.
 """
 
 import os

@@ -34,7 +34,7 @@ def allocate():
 
 def sees_memory():
     events = ctypes.CDLL("libucm.so.0")
-    callback = ctypes.CDLL(None).getppid  # a callback in Python would need the GIL below its own allocator
+    callback = ctypes.CDLL(None).getppid  # a callback in Python would need the GIL inside its own allocator
     print("installed", events.ucm_set_event_handler(VM_UNMAPPED, 0, callback, None) == 0, flush=True)
     allocate()
 

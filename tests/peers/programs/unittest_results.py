@@ -1,4 +1,4 @@
-"""unittest_results.py FILE EVERY NAME...: runs tests by name, of all of them each EVERY-th.
+"""unittest_results.py FILE EVERY NAME...: runs every EVERY-th of the named tests.
 
 Appends a line of JSON as each begins and ends.
 """

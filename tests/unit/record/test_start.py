@@ -60,7 +60,7 @@ def test_levels_are_defined_once() -> None:
 
 @needs_native
 def test_importing_torch_loads_what_every_process_needs(tmp_path: Path) -> None:
-    """What only some programs use comes with its first use: modules, process groups, loaders, enable() itself."""
+    """What only some programs use is imported at its first use: modules, process groups, loaders, enable() itself."""
     directories = [place for place in sys.path if place]
     code = f"import sys; sys.path[:0] = {directories!r}\nimport torch\n"
     code += "print(*(name for name in sys.modules if name.startswith('pytracer.record.')))"

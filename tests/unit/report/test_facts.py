@@ -69,7 +69,7 @@ def test_evidence_becomes_a_fact_and_a_sentence() -> None:
 
 
 def test_every_kind_is_used() -> None:
-    """The vocabulary has nothing that no rule says."""
+    """The vocabulary has no kind that no rule uses."""
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "pytracer" / "analyze").rglob("*.py"))
     assert set(_MADE.findall(source)) == set(get_args(FactKind))
 

@@ -140,7 +140,7 @@ def test_end_that_nobody_saw_after_a_handled_signal_is_only_likely(run: Path) ->
 
 
 def test_process_that_worked_on_did_not_die_of_the_signal(run: Path) -> None:
-    """The look-alike: pid 1 ignores what it does not handle; so the signal is long past when the end comes."""
+    """The look-alike: pid 1 ignores what it does not handle; so the signal is much earlier than the end."""
     report = build_report(s.load(run, unseen().at(60_500).mark("step 900")))
     assert verdict(report)[1] != "certain"
 

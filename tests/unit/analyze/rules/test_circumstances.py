@@ -1,4 +1,4 @@
-"""Findings that accompany a verdict: they are told, and never become it."""
+"""Findings that accompany a verdict: they are reported, and never become it."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_first_cause_leads_when_restarts_are_used_up(run: Path) -> None:
 
 
 def test_attempt_without_a_cause_does_not_lead(run: Path) -> None:
-    """The look-alike: somebody ended the first attempt; the second one failed by itself."""
+    """The look-alike: the first attempt was ended from outside; the second one failed by itself."""
     ended = worker(0).at(100).signal_seen(15, 7, ["kill"])
     report = build_report(s.load(run, s.agent((200, {"signal": 15})), ended, raised(worker(1), "no such bucket")))
     assert report.verdict is not None and report.verdict.attempt == 1

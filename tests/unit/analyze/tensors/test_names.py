@@ -95,7 +95,7 @@ def test_holders_are_ordered_by_how_much_they_tell(tmp_path: Path) -> None:
 
 
 def test_nothing_looked_for_is_not_nothing_found(tmp_path: Path) -> None:
-    """A recording of a handler that has no such step says null."""
+    """A recording by a handler without that step has null."""
     box = crash(Box(pid=101).alloc(BASE, 4096, SITE).later(1), BASE + 64)
     assert storage_of(tmp_path / "old", box).holders is None
     assert storage_of(tmp_path / "new", add_holders(box, [])).holders == []

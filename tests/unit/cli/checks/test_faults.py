@@ -31,7 +31,7 @@ def look(check: str, *flags: str, **options: Any) -> str:
 
 
 def test_glibc_before_2_35_makes_the_unwinder_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """_dl_find_object came with 2.35; the version is a number, not a text: 2.4 is older than 2.35."""
+    """_dl_find_object was added in 2.35; versions are compared as numbers, not as text: 2.4 is older than 2.35."""
     for version, result in {
         "glibc 2.34": LIMITED,
         "glibc 2.4": LIMITED,

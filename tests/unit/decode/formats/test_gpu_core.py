@@ -31,7 +31,7 @@ def test_kernel_place_and_thread(tmp_path: Path) -> None:
 
 
 def test_rows_of_newer_drivers_are_longer(tmp_path: Path) -> None:
-    """Members are appended; sh_entsize says where the next row begins."""
+    """Members are appended; sh_entsize is the distance of rows."""
     (old,) = read_gpu_core(faulting(9).write(tmp_path / "old")).exceptions
     (new,) = read_gpu_core(faulting(9, tail=24).write(tmp_path / "new")).exceptions
     assert old == new

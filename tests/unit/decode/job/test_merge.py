@@ -69,7 +69,7 @@ def test_shell_around_a_rank_is_not_the_rank(tmp_path: Path) -> None:
 
 
 def test_spawned_ranks_without_environment_are_ranks(tmp_path: Path) -> None:
-    """mp.spawn sets no RANK; the RANK entry of the process itself says it. The parent launched them."""
+    """mp.spawn sets no RANK; the process's own RANK entry has it. The parent launched them."""
     parent = Box(pid=100, ppid=1)
     job = load_job(write_run(tmp_path, parent, *(Box(pid=101 + i, ppid=100).rank(i) for i in range(2))))
     assert roles(job) == {100: ("launcher", None), 101: ("rank", 0), 102: ("rank", 1)}
@@ -192,7 +192,7 @@ def test_exit_is_known_from_the_box_itself(tmp_path: Path) -> None:
 
 
 def test_uncaught_exception_names_the_end(tmp_path: Path) -> None:
-    """An EXCEPTION entry and an exit code that is not 0; the main thread's comes first."""
+    """An EXCEPTION entry and an exit code that is not 0; the main thread's is first."""
     box = Box(pid=101).exception("ValueError", "bad", [("f", "t.py", 3)]).exception("KeyError", "k", thread="Thread-1")
     p = process(load_job(write_run(tmp_path, box.exit(1))), 101)
     assert (p.status_kind, p.exit_code) == ("exception", 1)
@@ -243,7 +243,7 @@ def test_no_readable_box_is_an_error(tmp_path: Path) -> None:
 
 
 def test_empty_directory_says_what_makes_a_run(tmp_path: Path) -> None:
-    """And a directory of runs says to name one."""
+    """For a directory of runs the error asks to name one."""
     with pytest.raises(InputError, match=r"no black boxes in .*pytracer run -- COMMAND"):
         load_job(tmp_path)
     write_run(tmp_path / "runs" / "one", Box())
@@ -388,7 +388,7 @@ def test_exception_that_was_caught_after_all_is_none(tmp_path: Path) -> None:
 
 
 def test_what_a_process_used_is_known_from_its_parent(tmp_path: Path) -> None:
-    """Processor time and memory from the parent's wait; a waitid() does not say."""
+    """Processor time and memory from the parent's wait; waitid() does not return them."""
     parent = Box(pid=100, ppid=1).at(900).wait(101, exit_code=0).wait(102, signal=9, waitid=True)
     job = load_job(write_run(tmp_path, parent, Box(pid=101, ppid=100), Box(pid=102, ppid=100)))
     used = {process.snapshot.pid: process.usage for process in job.processes}
