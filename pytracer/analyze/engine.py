@@ -257,7 +257,7 @@ def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
 
 
 def _no_cause(job: JobView) -> r.Verdict:
-    if job.deaths:  # every death was judged a consequence of another one: a contradiction, so say nothing more
+    if job.deaths:  # every death was judged a consequence of another one: a contradiction, so conclude nothing more
         return r.Verdict(
             class_="unknown",
             confidence="unknown",

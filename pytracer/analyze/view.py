@@ -168,8 +168,8 @@ class Death:
     """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
 
     `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit", "left" or "vanished"; "left" is an end that
-    is known by what it did to others: they waited for the process in a collective, and it never came.
-    `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it says about its end
+    is known by what it did to others: they waited for the process in a collective, and it never entered.
+    `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it reports about its end
     speaks of another process. `cleanup`: it had begun to leave the job before.
     `primary`, `kind` and `why` are the judgement of `deaths/order.py`. `by_finding`: a finding about the whole job
     accounts for it, and the process itself is among those that the finding names.
@@ -213,7 +213,7 @@ class Death:
 class JobView:
     """The whole job. `explained`: indices of processes for which an earlier rule has a finding (for the last rule).
 
-    `matches` and `waiting`: what the ranks' collectives say together.
+    `matches` and `waiting`: the result of matching the ranks' collectives.
     """
 
     job: Job

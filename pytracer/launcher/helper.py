@@ -60,7 +60,7 @@ def _end(pid: int, descriptor: int) -> None:
 
 
 def _start(run: Run) -> tuple[int, str]:
-    """Its pid, or 0 and the reason. Returns once it listens, so that no death comes too early."""
+    """Its pid, or 0 and the reason. Returns once it listens, so that no death is missed."""
     if not PROGRAM.is_file():
         return 0, f"{PROGRAM} is not built: stacks of other threads are taken by a signal instead of ptrace"
     read_end, write_end = os.pipe()

@@ -1,7 +1,7 @@
 """enable, disable, is_enabled, mark, step: recording of this process.
 
 No machine problem raises into the training program: with an unwritable directory or a missing library, one line is
-printed on stderr and the program goes on untraced.
+printed on stderr and the program continues untraced.
 """
 
 from __future__ import annotations

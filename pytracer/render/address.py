@@ -18,7 +18,7 @@ _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
 
 
 def memory_text(subject: r.ProcessReport) -> Text | None:
-    """What the fault address was; None if the verdict's evidence says it better."""
+    """What the fault address was; None if the verdict's evidence is more specific."""
     fault, thread = subject.fault, subject.thread.name if subject.thread else None
     if fault is None:
         return None

@@ -196,7 +196,7 @@ def _function(name: str | None, full: bool) -> str:
 
 
 def _narrow(name: str) -> str:
-    """A name that is too wide without its outer namespaces, of one that runs a kernel the kernel: that says most."""
+    """A name that is too wide without its outer namespaces, of one that runs a kernel the kernel."""
     while len(name) > _FUNCTION_WIDTH and "::" in name.partition("<")[0]:
         name = name.partition("::")[2]
     if len(name) > _FUNCTION_WIDTH and name.endswith(">"):

@@ -159,7 +159,7 @@ def _has_row(fact: r.Fact, subject: r.ProcessReport, calls: Collection[Call]) ->
 
 
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
-    """The program's own messages: an exception, the C library's last text; nothing that the verdict already says."""
+    """The program's own messages: an exception, the C library's last text; nothing that is in the verdict."""
     exception, status = subject.exception, subject.status
     raised = status is not None and status.kind == "exception"
     if exception is not None and not verdict.quotes_exception and (raised or exception.language == "C++"):

@@ -1,4 +1,4 @@
-"""What a finding rests on: facts, each of a kind, with data; and the sentence that says it.
+"""What a finding rests on: facts, each of a kind, with data; and the sentence about it.
 
 A rule makes `Evidence`. The report has its sentence in `evidence` and the rest, a `Fact`, at the same place of `facts`,
 so that neither a program nor a view of the report searches a sentence.
@@ -12,7 +12,7 @@ from pytracer.report.process import Part, PythonFrame
 
 FactKind = Literal[
     # Signals and instructions
-    "signal",  #: the signal that ended the process, or that came later
+    "signal",  #: the signal that ended the process, or a later one
     "access",  #: a refused memory access, and its signal
     "jump",  #: the target of a call or return that no code lies at
     "instruction",  #: the bytes or the text of the instruction
@@ -38,7 +38,7 @@ FactKind = Literal[
     "tensor",  #: a tensor that the function was given
     "index",  #: a value that an address was computed from
     "address-sum",  #: address = storage + scale * index
-    "address-bits",  #: what the bits of an address say: no canonical address, one bit beside a known one
+    "address-bits",  #: the bits of an address: no canonical address, one bit beside a known one
     "overrun",  #: an access that ran on from a storage without a gap
     "neighbor",  #: what lies beside the storage
     "guard",  #: what guard mode saw
@@ -70,7 +70,7 @@ FactKind = Literal[
     "cuda-graph",  #: a CUDA graph and its inputs
     "cuda-launch",  #: how far a line of Python and a kernel are apart
     "xid",  #: the driver's message about an error of a device
-    "gpu-core",  #: what the device's core dump says
+    "gpu-core",  #: contents of the device's core dump
     # Circumstances
     "library",  #: a loaded library
     "environment",  #: an environment variable

@@ -90,7 +90,7 @@ class StorageReport(Part, frozen=True):
     found: str | None = None
     earlier: list[str] | None = None  #: names of older storages at the same address, the latest first
     stream: str | None = None  #: CUDA: stream it was allocated for
-    pool: str | None = None  #: CUDA: pool it came from; null for the default pool
+    pool: str | None = None  #: CUDA: its memory pool; null for the default pool
     awaited: bool | None = None  #: CUDA: the program has freed it and other streams still use it
     #: kind of memory: "cpu-allocator", "default-allocator", "torch-load", "before-enable", "pinned", "shared-memory",
     #: "mapped-file", "numpy", "buffer", "dlpack" or "blob"

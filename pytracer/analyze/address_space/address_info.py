@@ -59,7 +59,7 @@ class UnitLife:
 
     @property
     def is_of_one(self) -> bool:
-        """Whether the storage belongs to one parameter, which its name says."""
+        """Whether the storage belongs to one parameter, by its name."""
         return self.what in _OF_ONE
 
     @property

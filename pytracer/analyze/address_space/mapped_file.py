@@ -58,7 +58,7 @@ class MappedFile:
 
 
 def mapped_file(view: ProcessView) -> MappedFile | None:
-    """The file behind the address of a SIGBUS that says "no page here" (BUS_ADRERR); None for all other faults."""
+    """The mapped file at the address of a SIGBUS with BUS_ADRERR (no page); None for all other faults."""
     crash, place = view.crash, view.place
     if crash is None or place is None or place.mapping is None or (crash.signal, crash.code) != (SIGBUS, BUS_ADRERR):
         return None
@@ -98,7 +98,7 @@ def room_confidence(file: MappedFile) -> Confidence | None:
         return "likely" if long_enough else "possible"
     if file.room_bytes < file.page_bytes:
         return "certain" if long_enough else "likely"
-    # What was free a moment later says less: others may have given memory back meanwhile.
+    # Free space a moment later is weaker evidence: other processes may have released memory meanwhile.
     return "possible" if long_enough and file.room_bytes < LITTLE_ROOM_BYTES else None
 
 

@@ -28,7 +28,7 @@ _LENGTH = "rcx"
 def find_overrun(
     space: AddressSpace, crash: Crash, addr: int, access: str | None, instruction: Instruction | None
 ) -> Overrun | None:
-    """Where an access that ran upwards into refused memory had begun; None when nothing says that it did.
+    """The start of an access that ran upwards into inaccessible memory; None without evidence of one.
 
     Args:
         space: the process.

@@ -1,6 +1,6 @@
 """What the registers of the crashed thread, and the words at the top of its stack, point at.
 
-A register that holds a pointer into a tensor's storage often says more than the address that was refused.
+A register with a pointer into a tensor's storage is often more informative than the address of the fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Job -> what the report says about communication: last collectives, DDP buckets, process groups."""
+"""Job -> the report about communication: last collectives, DDP buckets, process groups."""
 
 from __future__ import annotations
 

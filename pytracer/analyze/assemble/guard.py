@@ -57,7 +57,7 @@ def _damage_report(item: Guarded, storages: StorageReports) -> r.GuardDamage:
 
 
 def guard_notes(guard: Guard | None) -> Sequence[str]:
-    """What guard mode could not do: a report that finds nothing must say what it did not look at."""
+    """What guard mode could not check: a report without a finding must state it."""
     if guard is None:
         return ()
     notes = []

@@ -28,7 +28,7 @@ def process_report(
     Args:
         view: its facts.
         death: how its end was judged; None for a process whose end does not matter.
-        gpu_core: what a core dump of a device says about it.
+        gpu_core: what a core dump of a device shows about it.
     """
     process, snapshot, crash, clock = view.process, view.process.snapshot, view.crash, view.clock
     uses = view.space.uses

@@ -1,4 +1,4 @@
-"""Job -> what the report says about the run as a whole: command, versions, damage, counters."""
+"""Job -> the report about the run as a whole: command, versions, damage, counters."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def freed_in_flight(snapshot: Snapshot) -> Iterator[FreedInFlight]:
 
 
 def bad_address(view: ProcessView) -> FreedInFlight | None:
-    """The collective behind an exception that says "Bad address": the system was given memory that had been freed."""
+    """The collective behind a "Bad address" exception: the kernel got the address of memory that had been freed."""
     exception = view.exception
     if exception is None or _BAD_ADDRESS not in (exception.message or ""):
         return None

@@ -41,7 +41,7 @@ def is_watchdog_abort(view: ProcessView) -> bool:
 
 
 def is_symptom(death: Death) -> bool:
-    """Whether this death says no more than that another rank was gone, silent, or sent something unexpected."""
+    """Whether this death shows only that another rank was gone, silent, or sent something unexpected."""
     if death.nature == "exception":
         return death.lost_peer
     return death.nature == "abort" and (abort_words(death.view) is not None or is_watchdog_abort(death.view))

@@ -191,7 +191,7 @@ class Followers:
 
     @staticmethod
     def _explains(other: Death, death: Death) -> bool:
-        """Whether another death, by itself and not later, may be why everybody ended."""
+        """Whether another death, by itself and not later, may be why all processes ended."""
         symptom = other.lost_peer or other.nature in ("left", "vanished") or other.view.process.role == "launcher"
         signal = other.view.process.signal if other.nature == "sent" else None
         return not symptom and signal != SIGTERM and other.maybe_before(death)

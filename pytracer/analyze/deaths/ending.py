@@ -13,7 +13,7 @@ _ORDERLY = ("ray::QuickExit",)
 
 
 def ending_in_mid_work(ending: Crash | None) -> Crash | None:
-    """The stacks of exit() or _exit(), if work was going on.
+    """The stacks of exit() or _exit(), if work was in progress.
 
     A child of multiprocessing whose work has ended calls os._exit(), too, and has frames of its parent.
     """

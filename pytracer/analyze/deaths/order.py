@@ -168,13 +168,13 @@ def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missin
 
 
 def _as_leaver(death: Death, came_first: dict[int, Absence], views: Sequence[ProcessView]) -> Death:
-    """A death as what it did to others, where its own end says less: a signal that came when all was over."""
+    """A death by its effect on others, where its own end is less informative: a signal after all was over."""
     absence = came_first.get(death.view.index)
     if absence is None or death.nature not in ("sent", "left"):
         return death
     by_index = {view.index: view for view in views}
     if death.nature == "sent" and any(peer_gone(by_index[i]) for i in absence.waiting) and not _had_left(death):
-        return death  # nothing but its end can have closed the connections: the signal came first
+        return death  # only its end can have closed the connections: the signal was first
     return replace(death, nature="left", why=_absence_words(absence, views))
 
 

@@ -1,4 +1,4 @@
-"""CUDA errors in what a process said last: an exception of torch's, or the C++ exception of a thread of NCCL's."""
+"""CUDA errors in the last messages of a process: torch's exception, or the C++ exception of one of NCCL's threads."""
 
 from __future__ import annotations
 

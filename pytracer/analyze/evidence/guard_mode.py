@@ -11,7 +11,7 @@ from pytracer.report.job import Confidence, Evidence
 def guard_confidence(view: ProcessView) -> Confidence | None:
     """How sure a finding in the pool is: "certain", or "likely" when a register points into a storage that is alive.
 
-    None for a place that guard mode says nothing about.
+    None for an address outside guard mode.
     """
     place, instruction = view.place, view.instruction
     if place is None or place.found != FOUND or place.storage is None:

@@ -14,7 +14,7 @@ def own_frames(view: ProcessView) -> list[NativeFrame]:
 
 
 def calls_python_without_gil(view: ProcessView) -> bool:
-    """Whether CPython's own function met a null thread state: on a thread that no Python code runs on."""
+    """Whether one of CPython's functions used a null thread state: on a thread without Python code."""
     frame, crash = next(iter(own_frames(view)), None), view.crash
     if frame is None or crash is None or crash.python_matched or crash.python_stack:
         return False

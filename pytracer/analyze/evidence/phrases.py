@@ -1,4 +1,4 @@
-"""Phrases that several rules use, so that the same fact is always said the same way."""
+"""Phrases that several rules use, so that the same fact is always worded the same way."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def collective_state(call: LastCollective, sentence: str) -> Evidence:
 
 
 def _records_collectives(view: ProcessView) -> bool:
-    """Some were recorded, or torch was seen and no hook complained: only then does their absence say something."""
+    """Some were recorded, or torch was in use and no hook failed: only then is their absence evidence."""
     snapshot = view.process.snapshot
     silent = bool(snapshot.versions.torch) and not snapshot.lacks_collectives
     return view.last_collective is not None or silent

@@ -1,7 +1,7 @@
 """Why memory had been released: evidence from the frames that freed it, DDP's layouts and open collectives.
 
 `Release.kind` decides which rule the fault belongs to; no release at all means that nothing is known but the line
-that freed it. `release_words.py` says it.
+that freed it. `release_words.py` has the sentences.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Traced:
-    """What the function that released the memory did: completes "memory, which ...". `line`: where its text says so."""
+    """What the function that released the memory did: completes "memory, which ...". `line`: its source line for it."""
 
     did: str
     line: tuple[PythonFrame, str] | None = None

@@ -50,7 +50,7 @@ class _Scheduler:
 def elimination(job: JobView, view: ProcessView, trace: OomTrace | None) -> list[Evidence]:
     """All that was searched about one killed process: the kernel's OOM killer first, then who else could have sent it.
 
-    Each begins with what came of it: found, not found or not readable.
+    Each begins with the result: found, not found or not readable.
     """
     kernel = oom_evidence(view, trace) if trace is not None else [_no_kernel(job)]
     return [*kernel, _agent_evidence(_agent(job, view)), _scheduler_evidence(job, view), *_killers(job, view)]

@@ -1,9 +1,9 @@
-"""Xid lines: what NVIDIA's driver says about faults of devices in the kernel's log.
+"""Xid lines: NVIDIA's driver's messages about faults of devices in the kernel's log.
 
     NVRM: Xid (PCI:0000:01:00): 31, pid=80798, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1
     GPCCLIENT_T1_3 faulted @ 0x7e9f_4f200000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ
 
-The pid is one of the first pid namespace: below a container it cannot be compared, and says nothing about whose fault
+The pid is one of the first pid namespace: in a container it cannot be compared, and does not show whose fault
 it was. Some lines have none, e.g. those about a device as a whole.
 """
 

@@ -1,4 +1,4 @@
-"""What the rules about collectives share: which deaths a finding accounts for, and why they may have nothing to say."""
+"""What the rules about collectives share: which deaths a finding accounts for, and why they may not apply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def account(
 
     `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
     cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
-    came after what they did. `absent`: ranks that ended well and are not to blame.
+    came after what they did. `absent`: ranks that exited normally and are not to blame.
     """
     stood = waited_ns >= STOOD_NS
     culprits = {view.index for view in (*(item.views if ends else ()), *absent)}
@@ -50,7 +50,7 @@ def account(
 
 
 def nothing_to_compare(job: JobView) -> NoFinding | None:
-    """Why there is nothing to say about collectives; None when there are groups."""
+    """Why rules about collectives do not apply; None when there are groups."""
     if job.matches.groups:
         return None
     blind = [process.rank for process in job.job.ranks if not records_collectives(process) and process.rank is not None]

@@ -68,7 +68,7 @@ def _wall_offsets(job: Job) -> dict[str, float]:
 
 @dataclass
 class _Met:
-    """One collective as one host saw it: when its last rank came, and when its first one was done."""
+    """One collective on one host: when its last rank entered, and when its first one was done."""
 
     came_ns: int = 0
     done_ns: float = _NO_BOUND
@@ -90,7 +90,7 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
         hub, *others = sorted(hosts)
         for other in others:
             for a, b in ((hub, other), (other, hub)):
-                # Host b's first rank was not done before host a's last one came, and the other way round.
+                # Host b's first rank was not done before host a's last one entered, and vice versa.
                 drift = _DRIFT * max(0, latest[a] - hosts[a].came_ns)
                 bound = hosts[a].done_ns - hosts[b].came_ns + drift
                 bounds[a, b] = min(bounds.get((a, b), _NO_BOUND), bound)

@@ -14,7 +14,7 @@ _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,
 
 
 class Places:
-    """Says which image a program counter lies in; one instance serves all stacks of a crash."""
+    """Finds the image that contains a program counter; one instance serves all stacks of a crash."""
 
     def __init__(self, images: Sequence[LoadedImage], mappings: Sequence[Mapping]) -> None:
         self._images = sorted((i for i in images if i.start < i.end), key=lambda i: i.start)

@@ -64,7 +64,7 @@ class NativeFrame:
     """One native frame. `pc` already points into the call; `offset` is the ELF virtual address in the image.
 
     `found` is "exact", "unwound", "frame-pointer" or "scanned". `function` is filled by `symbolize.py`;
-    `function_found` says how: "exact" (the address lies inside the symbol) or "guessed" (a symbol without a size lies
+    `function_found`: "exact" (the address lies inside the symbol) or "guessed" (a symbol without a size lies
     before it). `offset_is_file`: known from the memory map only, `offset` counts bytes of the file. `lines`: from debug
     information, functions inlined at that place, the innermost first, then the function itself.
     """

@@ -1,7 +1,7 @@
 """Run by the preloaded core during `import torch`: starts the Python half of recording.
 
 Executed by its path in whichever Python the job uses, so it relies on its location only. Errors are written into the
-recording, and the program goes on.
+recording, and the program continues.
 """
 
 import contextlib

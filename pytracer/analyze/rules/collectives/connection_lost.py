@@ -1,4 +1,4 @@
-"""connection-lost: ranks died of an exception that says no more than that a peer was gone or silent.
+"""connection-lost: ranks died of an exception that shows only that a peer was gone or silent.
 
 What: "Connection closed by peer", "Connection reset by peer", "Timed out waiting": written by gloo, NCCL and the store
 on a rank that noticed that another one was gone. It only accompanies what explains it.

@@ -44,7 +44,7 @@ class _Sides:
 
     @property
     def tie(self) -> bool:
-        """Whether no majority says which ranks are wrong."""
+        """Whether there is no majority to decide which ranks are wrong."""
         voters, most = sum(len(ranks) for _, ranks in self.sides), len(self.sides[0][1])
         return voters < VOTERS or most * 2 <= voters
 

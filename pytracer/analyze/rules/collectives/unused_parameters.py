@@ -1,10 +1,10 @@
 """unused-parameters: DistributedDataParallel waited for gradients of parameters that the loss did not use.
 
 What: the RuntimeError "Expected to have finished reduction in the prior iteration" names parameters by index; here they
-get their names. Where ranks left different parameters unused, that is said: such ranks go apart.
+get their names. Where ranks left different parameters unused, that is reported: such ranks diverge.
 
 Why it happens: a branch of forward that is not always taken, a head that is not part of the loss, a frozen part that
-still requires gradients. The error comes one iteration late, in the next forward.
+still requires gradients. The error is raised one iteration late, in the next forward.
 
 What to do: use all parameters, give them requires_grad_(False), or pass find_unused_parameters=True.
 

@@ -7,7 +7,7 @@ Why it happens: another rank did not enter the collective, or called it with oth
 
 What to do: look at the rank that was missing, at the time when the wait began: the time-out before the abort.
 
-How it can be wrong: the rank itself may be the one that was outside any collective; then it is said.
+How it can be wrong: the rank itself may be the one that was outside any collective, which is then reported.
 """
 
 from __future__ import annotations

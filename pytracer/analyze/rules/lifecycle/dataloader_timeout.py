@@ -3,7 +3,7 @@
 What: "DataLoader timed out after ... seconds": no worker delivered a batch within the loader's `timeout`. No peer is
 involved.
 
-Why it happens: one sample is slow or never comes - a file on a network file system, a download, a lock - or the workers
+Why it happens: one sample is slow or never ready - a file on a network file system, a download, a lock - or the workers
 get too little CPU time for a whole batch.
 
 What to do: look at the samples and the line of the named worker; a healthy but slow loader needs a larger `timeout`,

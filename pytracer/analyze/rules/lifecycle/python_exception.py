@@ -2,7 +2,7 @@
 
 What: an exception reached the top of the main program.
 
-Why it happens: whatever the exception says. Among ranks the first one counts: the others often follow with a lost
+Why it happens: by the exception's message. Among ranks the first one counts: the others often follow with a lost
 connection.
 
 What to do: read the exception and its innermost line outside torch.

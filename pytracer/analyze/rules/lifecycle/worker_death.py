@@ -1,7 +1,7 @@
 """worker-death: a rank reports that one of its DataLoader workers died.
 
 What: "DataLoader worker (pid ...) exited unexpectedly" or "is killed by signal": the rank only noticed. Where the
-worker's own record says how it died, that is the cause, and this accompanies it.
+worker's own record shows how it died, that is the cause, and this accompanies it.
 
 Why it happens: the worker crashed in the dataset's code, was killed for memory, or found no room in /dev/shm.
 
@@ -24,7 +24,7 @@ _DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (exited unexp
 
 @dataclass(frozen=True)
 class _Report:
-    """What a rank says of its worker, and that worker's own death, if it is recorded."""
+    """A rank's message about its worker, and that worker's own death, if it is recorded."""
 
     pids: str
     fate: str

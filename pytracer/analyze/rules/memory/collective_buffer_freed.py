@@ -1,6 +1,6 @@
 """collective-buffer-freed: a tensor's memory was released while a collective still worked on it.
 
-What: the process ended with an exception that says "Bad address", which is what the kernel answers when a system call
+What: the process ended with the exception "Bad address", the kernel's error when a system call
 is given memory that is not mapped; and a collective that did not complete had a tensor whose storage was freed after
 the call.
 

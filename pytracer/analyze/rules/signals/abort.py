@@ -42,7 +42,7 @@ _READ = "Read the last lines that the process printed before it died: they may h
 
 @dataclass(frozen=True)
 class _Way:
-    """How abort() came about, without subject, and what to do about it. `function` is one that `what` names.
+    """Why abort() was called, without subject, and what to do about it. `function` is one that `what` names.
 
     `quotes_exception`: `what` has all of the exception's type and message.
     """
@@ -87,7 +87,7 @@ _NOT_RETHROWN = _Way(
     "a catch (...) swallowed the unwinding by which pthread_exit() ends a thread",
     "Let the thread end by itself before the program ends: stop what it works for, and join it.",
 )
-# Functions that say how abort() came about, wherever on the stack they are.
+# Functions that show why abort() was called, anywhere on the stack.
 _CERTAIN_FUNCTIONS = (
     ("__cxa_pure_virtual", _PURE),
     ("__cxa_deleted_virtual", _PURE),

@@ -1,6 +1,6 @@
 """oom-kill: the kernel's OOM killer ended a process.
 
-What: SIGKILL, and a counter or the log of the kernel says that its OOM killer ended this process: the log names its
+What: SIGKILL, and a counter or the log of the kernel shows that its OOM killer ended this process: the log names its
 pid, or the kills counted in its memory cgroup went up while the job ran. The counters are noted by `pytracer run`
 before the job starts and after it ended.
 
