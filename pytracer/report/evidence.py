@@ -99,9 +99,10 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     nbytes: int | None = None  #: size of the access, storage, file or stack
     instruction: str | None = None
     register: str | None = None
-    value: int | None = None  #: of the register, word, index or divisor
+    value: int | None = None  #: of the register, word, index or divisor; number of an error
     base: str | None = None  #: first address of the storage
-    offset_bytes: int | None = None  #: from `base` to the address
+    #: of the address from `base`, or in a file; of an overrun, how far it ran; of the stack pointer from `addr`
+    offset_bytes: int | None = None
     scale: int | None = None  #: bytes of an element
     tensor: str | None = None  #: name of a tensor, parameter or gradient
     tensors: list[str] | None = None
@@ -121,7 +122,7 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     call: str | None = None  #: as in `MismatchVariant`
     count: int | None = None
     counts: list[int] | None = None  #: of each of `ranks`
-    limit: int | None = None  #: what `count` or `nbytes` may reach
+    limit: int | None = None  #: what `value`, `count` or `nbytes` may reach
     device: str | None = None
     stream: str | None = None
     cuda_graph: int | None = None
@@ -129,7 +130,10 @@ class Fact(Part, frozen=True, kw_only=True, omit_defaults=True):
     variable: str | None = None  #: of the environment
     command: list[str] | None = None
     text: str | None = None  #: quoted: a message, a line of a log or of source
-    id: str | None = None  #: of a known crash or library; type of an exception; name of a program or sampler
+    id: str | None = None  #: of a known crash (docs/reference/known-crashes.md)
+    name: str | None = None  #: of a program, scheduler or sampler
+    exception: str | None = None  #: type of an exception
+    build_id: str | None = None  #: of a library
     result: str | None = None  #: of a search: "found", "not found" or "not readable"
 
 

@@ -33,7 +33,7 @@ class Library:
     @property
     def evidence(self) -> Evidence:
         """That it was loaded."""
-        return Evidence("library", f"loaded: {self.words}", path=self.path, id=self.build_id)
+        return Evidence("library", f"loaded: {self.words}", path=self.path, build_id=self.build_id)
 
 
 def libraries(crash: Crash) -> list[Library]:

@@ -72,7 +72,7 @@ def exception_evidence(exception: ExceptionReport | None) -> Evidence | None:
     if exception is None:
         return None
     words = f"{exception.type}: {exception.message}"
-    return Evidence("exception", words, id=exception.type, text=exception.message)
+    return Evidence("exception", words, exception=exception.type, text=exception.message)
 
 
 def printed_evidence(text: str | None) -> Evidence | None:

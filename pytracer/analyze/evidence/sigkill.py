@@ -132,7 +132,7 @@ def _scheduler_evidence(job: JobView, view: ProcessView) -> Evidence:
         "scheduler",
         searched("found", words),
         result="found",
-        id=found.name,
+        name=found.name,
         variable=found.variable,
         text=found.question,
     )
@@ -146,7 +146,7 @@ def _killers(job: JobView, view: ProcessView) -> Iterator[Evidence]:
         question = shell_command("journalctl", "-t", killer.name)
         words = f"{killer.name} (process {killer.pid}) kills when memory gets short; ask `{question}`"
         found = searched("found", words)
-        yield Evidence("memory-killer", found, result="found", id=killer.name, pid=killer.pid, text=question)
+        yield Evidence("memory-killer", found, result="found", name=killer.name, pid=killer.pid, text=question)
     if witness.killers:
         return
     if witness.killers is None or witness.first_pid_namespace is False:

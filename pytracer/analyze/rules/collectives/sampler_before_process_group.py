@@ -75,7 +75,7 @@ class SamplerBeforeProcessGroup:
                 Evidence(
                     "data-loader",
                     f"a DataLoader of {loader.dataset} with {loader.samples} samples has a {loader.sampler}",
-                    id=loader.sampler,
+                    name=loader.sampler,
                     count=loader.samples,
                 ),
                 Evidence("data-loader", "no DataLoader of any rank has a DistributedSampler", ranks=ranks),

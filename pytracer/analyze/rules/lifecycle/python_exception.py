@@ -49,7 +49,7 @@ class PythonException:
                 Evidence(
                     "exception",
                     "the exception reached the top of the program and was not caught",
-                    id=view.exception.type if view.exception else None,
+                    exception=view.exception.type if view.exception else None,
                     text=view.exception.message if view.exception else None,
                     python=frame,
                 ),
