@@ -53,10 +53,10 @@ class _Place(NamedTuple):
 class _Found:
     """What is known of each location, and what has still to be looked up."""
 
-    def __init__(self, places: Iterable[_Place], known: Known) -> None:
+    def __init__(self, places: Iterable[_Place], known: Known, reader: SourceLines) -> None:
         self.names: dict[_Place, Name] = {}
         self.lines: dict[_Place, Lines] = {}
-        self.reader = SourceLines()
+        self.reader = reader
         self.budget = _Budget(_TABLES_IN_ALL)
         self._places: dict[tuple[str, str | None], list[_Place]] = {}
         for place in places:
@@ -84,12 +84,13 @@ def symbolize(snapshots: Sequence[Snapshot], known: Known | None = None) -> list
         The snapshots in the same order. An image that is not the recorded one is noted in their damage.
     """
     places = dict.fromkeys(place for snapshot in snapshots for place in _places(written(snapshot)))
-    found = _Found(places, known or Known())
     problems: dict[tuple[str, str | None], Damage] = {}
-    for (image, build_id), here in found.images():
-        problem = _look_up(image, build_id, here, found)
-        if problem:
-            problems[image, build_id] = Damage(os.path.basename(image), 0, problem)
+    with SourceLines() as reader:
+        found = _Found(places, known or Known(), reader)
+        for (image, build_id), here in found.images():
+            problem = _look_up(image, build_id, here, found)
+            if problem:
+                problems[image, build_id] = Damage(os.path.basename(image), 0, problem)
     return [_filled(s, found, problems) for s in snapshots]
 
 

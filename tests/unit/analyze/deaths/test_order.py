@@ -32,6 +32,8 @@ def test_lost_connection_is_a_consequence(run: Path) -> None:
     assert judged(report) == {1: (True, "first"), 0: (False, "lost the connection to rank 1")}
     agent = next(item for item in report.processes or [] if item.role == "launcher")
     assert (agent.primary, agent.why) == (False, "reports the failure of rank 1")
+    kinds = {item.rank: item.why_kind for item in report.processes or []}
+    assert kinds == {1: "first", 0: "network", None: "reported"}
 
 
 def test_lost_connection_that_came_first_is_not_blamed_on_a_later_crash(run: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -118,6 +120,41 @@ def test_damaged_debug_information_costs_only_the_lines(tmp_path: Path) -> None:
         frame = innermost(crashed(tmp_path, str(broken), offset, build_id).write(tmp_path / f"{section}.blackbox"))
         assert frame.function == "total"
         assert all(line.function for line in frame.lines)
+
+
+def test_one_child_answers_for_all_images(tmp_path: Path) -> None:
+    """Also after one that is no image at all; the descriptors stay open here, and are closed there."""
+    image, offset, _ = built(tmp_path, "-shared", "-fPIC")
+    (tmp_path / "none").write_bytes(b"\x7fELF" + bytes(1000))
+    with open(image, "rb") as good, open(tmp_path / "none", "rb") as bad, source_lines.SourceLines() as reader:
+        answers = [reader.of(file.fileno(), [offset]) for file in (good, bad, good)]
+        (child,) = children()
+        inside = [os.readlink(item) for item in Path(f"/proc/{child}/fd").iterdir()]
+    assert [rows_shown(rows) for rows in answers] == [[INLINED], [], [INLINED]]
+    assert not [path for path in inside if path.startswith(str(tmp_path))]
+    assert not children()
+
+
+def test_image_that_ends_the_child_costs_only_its_own_lines(tmp_path: Path) -> None:
+    """The next image gets another child, with the time that is left."""
+    image, offset, _ = built(tmp_path, "-shared", "-fPIC")
+    with open(image, "rb") as file, source_lines.SourceLines() as reader:
+        before = reader.of(file.fileno(), [offset])
+        os.kill(children()[0], signal.SIGKILL)
+        assert reader.of(file.fileno(), [offset]) == {}
+        assert reader.of(file.fileno(), [offset]) == before != {}
+        assert reader.wanted
+    assert not children()
+
+
+def children() -> list[int]:
+    return [int(word) for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
+def rows_shown(rows: source_lines.Rows) -> list[list[tuple[str, str, int | None]]]:
+    return [
+        [(name.partition("(")[0], Path(file or "").name, line) for name, file, line in found] for found in rows.values()
+    ]
 
 
 def test_child_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
