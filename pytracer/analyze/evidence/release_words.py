@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
 from pytracer.analyze.collectives.in_flight import FreedInFlight
-from pytracer.analyze.evidence.releases import Moved, Release
+from pytracer.analyze.evidence.releases import Moved, Release, ReleaseWay
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.fsdp_words import sharded_evidence, sharding_advice
@@ -21,6 +21,20 @@ _ADVICE = {
     "fsdp-reshard": "use the full parameters only between a unit's forward or backward and its reshard, or inside "
     "summon_full_params()",
     "swap": "take data_ptr() again after every change of the tensor, or change its values in place",
+}
+
+# Completes "memory, which ...".
+_DID: dict[ReleaseWay, str] = {
+    "zero_grad": "was a gradient that zero_grad() dropped",
+    "grad-none": "was a gradient: .grad was set to None",
+    "reshard": "FSDP released when it resharded the unit",
+    "module-to": "Module.to() or its like replaced",
+    "load-state-dict": "load_state_dict(assign=True) replaced",
+    "swap-tensors": "swap_tensors() exchanged",
+    "share-memory": "share_memory_() moved into shared memory",
+    "set": "set_() replaced by that of another tensor",
+    "resize": "resize_() replaced or released",
+    "data": "an assignment to .data replaced",
 }
 
 
@@ -48,7 +62,7 @@ def release_words(view: ProcessView, release: Release) -> ReleaseWords:
         now = hex_addr(by.now.addr)
         moved = Evidence("release", f"{by.tensor.name} lies at {now} since", tensor=by.tensor.name, addr=now)
         return ReleaseWords(_moved(by), (moved,), advice)
-    return ReleaseWords(by.did, (_line(*by.line),) if by.line is not None else (), advice)
+    return ReleaseWords(_DID[by.way], (_line(*by.line),) if by.line is not None else (), advice)
 
 
 def _line(frame: PythonFrame, text: str) -> Evidence:

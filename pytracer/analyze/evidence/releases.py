@@ -19,6 +19,18 @@ from pytracer.decode.types.snapshot import NamedTensor
 from pytracer.report.job import Origin, PythonFrame
 
 ReleaseKind = Literal["ddp-rebuild", "fsdp-reshard", "collective", "zero-grad", "swap"]
+ReleaseWay = Literal[
+    "zero_grad",
+    "grad-none",
+    "reshard",
+    "module-to",
+    "load-state-dict",
+    "swap-tensors",
+    "share-memory",
+    "set",
+    "resize",
+    "data",
+]
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class Traced:
-    """What the function that released the memory did: completes "memory, which ...". `line`: its source line for it."""
+    """The way in which a function or a line released the memory. `line`: its text, where that is how it is known."""
 
-    did: str
+    way: ReleaseWay
     line: tuple[PythonFrame, str] | None = None
 
 
@@ -45,28 +57,25 @@ class Release:
     by: BucketLife | UnitLife | FreedInFlight | Traced | Moved
 
 
-_DROPPED = "was a gradient that zero_grad() dropped"
-_RESHARDED = "FSDP released when it resharded the unit"
-_SHARED = "share_memory_() moved into shared memory"
-# Functions of torch 2.13: name, end of the file's path, kind, and what it did.
-_FUNCTIONS: tuple[tuple[str, str, ReleaseKind, str], ...] = (
-    ("zero_grad", "torch/optim/optimizer.py", "zero-grad", _DROPPED),
-    ("zero_grad", "torch/nn/modules/module.py", "zero-grad", _DROPPED),
-    ("_free_storage", "torch/distributed/utils.py", "fsdp-reshard", _RESHARDED),
-    ("free_storage", "torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "fsdp-reshard", _RESHARDED),
-    ("_apply", "torch/nn/modules/module.py", "swap", "Module.to() or its like replaced"),
-    ("_load_from_state_dict", "torch/nn/modules/module.py", "swap", "load_state_dict(assign=True) replaced"),
-    ("swap_tensors", "torch/utils/__init__.py", "swap", "swap_tensors() exchanged"),
-    ("share_memory_", "torch/storage.py", "swap", _SHARED),
+# Functions of torch 2.13: name, end of the file's path, kind, and way.
+_FUNCTIONS: tuple[tuple[str, str, ReleaseKind, ReleaseWay], ...] = (
+    ("zero_grad", "torch/optim/optimizer.py", "zero-grad", "zero_grad"),
+    ("zero_grad", "torch/nn/modules/module.py", "zero-grad", "zero_grad"),
+    ("_free_storage", "torch/distributed/utils.py", "fsdp-reshard", "reshard"),
+    ("free_storage", "torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "fsdp-reshard", "reshard"),
+    ("_apply", "torch/nn/modules/module.py", "swap", "module-to"),
+    ("_load_from_state_dict", "torch/nn/modules/module.py", "swap", "load-state-dict"),
+    ("swap_tensors", "torch/utils/__init__.py", "swap", "swap-tensors"),
+    ("share_memory_", "torch/storage.py", "swap", "share-memory"),
 )
-# Operators without a frame of their own: text of the line that called them, kind, and what they did.
-_TEXTS: tuple[tuple[str, ReleaseKind, str], ...] = (
-    (r"\.grad\s*=\s*None\b", "zero-grad", "was a gradient: .grad was set to None"),
-    (r"\.set_\(", "swap", "set_() replaced by that of another tensor"),
-    (r"\.resize_(as_)?\(", "swap", "resize_() replaced or released"),
-    (r"\.data\s*=(?!=)", "swap", "an assignment to .data replaced"),
-    (r"\bswap_tensors\(", "swap", "swap_tensors() exchanged"),
-    (r"\.share_memory_?\(", "swap", _SHARED),
+# Operators without a frame of their own: text of the line that called them, kind, and way.
+_TEXTS: tuple[tuple[str, ReleaseKind, ReleaseWay], ...] = (
+    (r"\.grad\s*=\s*None\b", "zero-grad", "grad-none"),
+    (r"\.set_\(", "swap", "set"),
+    (r"\.resize_(as_)?\(", "swap", "resize"),
+    (r"\.data\s*=(?!=)", "swap", "data"),
+    (r"\bswap_tensors\(", "swap", "swap-tensors"),
+    (r"\.share_memory_?\(", "swap", "share-memory"),
 )
 
 
@@ -95,16 +104,16 @@ def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
     """A way to release memory that the frames of the release betray."""
     if freed is None:
         return None
-    for function, file, kind, did in _FUNCTIONS:
+    for function, file, kind, way in _FUNCTIONS:
         if any(_is_in(frame, function, file) for frame in (freed.python, freed.caller)):
-            return Release(kind, Traced(did))
+            return Release(kind, Traced(way))
     frame = freed.caller or freed.python
     if frame is None or is_library_file(frame.file):
         return None
     text = line_text(view.process.snapshot, frame) or ""
-    for pattern, kind, did in _TEXTS:
+    for pattern, kind, way in _TEXTS:
         if re.search(pattern, text):
-            return Release(kind, Traced(did, (frame, text)))
+            return Release(kind, Traced(way, (frame, text)))
     return None
 
 
