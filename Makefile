@@ -66,7 +66,7 @@ demo: build
 test: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(ARGS)
 
-# What no target below runs by itself.
+# Tests that are not part of another target.
 test-slow: build
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "slow and $(ALL_TESTS)" $(ARGS)
 
@@ -108,9 +108,9 @@ $(CUDA_STAMP): | tools
 	$(CUDA_PIP) install --no-deps --upgrade --target $(CUDA_VENV)/headers $(CUDA_HEADERS)
 	@rm -f $(CUDA_VENV)/.torch-* && touch $@
 
-# The core below the sanitizers, without torch, in trees of their own: what is published without locks, worked on by real threads
+# The core under the sanitizers, without torch, in separate trees: lock-free publication, used by real threads
 # (csrc/testing/stress.cpp), and tests/native with a core whose undefined behaviour traps. On two cores 1 and 3 minutes, and one more
-# when they are built for the first time. Two tests that take a minute each are about how much the tables hold, not about other code.
+# when they are built for the first time. Two tests of a minute each only test the capacity of the tables.
 test-tsan: build
 	$(BIN)/python scripts/second_tree.py $(TSAN_TREE)
 	cd $(TSAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_PRESET=tsan $(abspath $(BIN))/python setup.py -q build_ext --inplace
@@ -131,7 +131,7 @@ build-aarch64: build
 	readelf -h build/aarch64/csrc/libpytracer_core.so | grep 'Machine: *AArch64'
 	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
 
-# Each input in a process with 5 s and 512 MiB. What fails lies in build/fuzz, with a line how to replay it.
+# Each input in a process with 5 s and 512 MiB. Failures are in build/fuzz, with the command to replay them.
 fuzz: build
 	$(BIN)/python tests/fuzz/fuzz.py $(ARGS)
 
@@ -161,8 +161,8 @@ docs: build
 	$(BIN)/python scripts/gen_docs.py
 	$(BIN)/python scripts/gen_schema.py
 
-# Other tools are measured beside: memray, py-spy. ARGS=--write puts the tables into docs/measurements/cost.md. soak.py is a job of
-# half an hour, and has a word of its own.
+# Other tools are measured for comparison: memray, py-spy. ARGS=--write writes the tables to docs/measurements/cost.md. soak.py is a
+# job of half an hour, and has its own target.
 bench: build $(VENV)/.bench
 	@for file in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/*.py)); do \
 	    echo "== $$file" >&2; begun=$$(date +%s); $(BIN)/python $$file $(ARGS) || exit 1; \
@@ -171,7 +171,7 @@ bench: build $(VENV)/.bench
 soak: build
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
-# Needs valgrind with its headers. Fails when a hot path got longer than docs/measurements/cost.md says.
+# Needs valgrind with its headers. Fails when a hot path is longer than in docs/measurements/cost.md.
 instructions: build
 	$(BIN)/python scripts/instruction_counts.py $(or $(ARGS),--check)
 

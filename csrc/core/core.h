@@ -18,7 +18,7 @@ PYTRACER_API void pytracer_stop(void);
 /// Continues in the same black box after pytracer_stop.
 PYTRACER_API void pytracer_resume(void);
 
-/// This process is one of many: when it exits normally, the disk blocks of its tables are released (docs/reference/blackbox.md).
+/// This process is one of many: when it exits with status 0, the disk blocks of its tables are released (docs/reference/blackbox.md).
 PYTRACER_API void pytracer_trim_at_exit(void);
 
 /// The process is about to end with `code`. Not needed where the library is preloaded, nor for exit().

@@ -15,7 +15,7 @@ PyObject* replayed(PyObject*, PyObject* number) {
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) return nullptr;
   return PyLong_FromUnsignedLong(pytracer_graph_replayed(static_cast<uint32_t>(value)));
 }
-PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A CUDA graph is launched. Returns how many of its inputs are not live any more."};
+PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A CUDA graph is launched. Returns how many of its inputs are no longer live."};
 
 }  // namespace
 

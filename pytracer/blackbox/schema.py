@@ -624,7 +624,7 @@ CUDA_GRAPH = Struct(
         _f("inputs", "u32", "entries of GRAPH_INPUTS", "count"),
         _f("inputs_dropped", "u32", "inputs that did not fit, or are unknown to the allocator", "count"),
         _f("collectives", "u32", "captured collectives", "count"),
-        _f("broken", "u32", "inputs that are not live any more", "count"),
+        _f("broken", "u32", "inputs that are no longer live", "count"),
         _f("broken_replays", "u64", "replays with such inputs", "count"),
         _f("broken_replayed_ns", "u64", "CLOCK_MONOTONIC of the first of these", "ns"),
         _f("capture_sequence", "u32", "last event of the devices before the capture"),

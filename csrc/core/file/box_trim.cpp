@@ -22,7 +22,7 @@ bool trims_when_done_ = false;
 enum class Trim {
   kNothing,
   kUnusedEnd,    ///< the journal, behind what was written
-  kUnusedPages,  ///< what a reader wants to know of a process that exited normally
+  kUnusedPages,  ///< what a reader wants to know of a process that exited with status 0
   kForCrash,     ///< all, but it stays mapped: the process may crash after all, and then its blocks are allocated again
   kTable,        ///< tables of live and freed storages
 };
@@ -46,7 +46,7 @@ Trim trim_of(RegionKind kind) {
   }
 }
 
-// Parts of the file that are given back, neighbours in one call.
+// Parts of the file that are released, adjacent ones in one call.
 struct Holes {
   int fd;
   size_t from = 0, to = 0, all = 0;

@@ -25,7 +25,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kQuietWaits = 1000;  // children that exited normally, recorded at most
+constexpr uint64_t kQuietWaits = 1000;  // children that exited with status 0, recorded at most
 
 std::atomic<uint64_t> quiet_waits{0};
 

@@ -200,7 +200,7 @@ class BoxFile:
             if extent is None:
                 continue
             if self.header.trimmed and extent.kind in _GIVEN_BACK:
-                continue  # what is still there was written while it was given back
+                continue  # what is still there was written while it was released
             if any(extent.offset < e.offset + e.nbytes and e.offset < extent.offset + extent.nbytes for e in found):
                 self.note(at, f"region {extent.kind} overlaps another one; skipped")
                 continue

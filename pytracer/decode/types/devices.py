@@ -17,7 +17,7 @@ DEFAULT_POOL: Pool = (0, 0)
 
 @dataclass(frozen=True)
 class DeviceSegment:
-    """Memory that the allocator has from the driver. `live`: not given back before the process died.
+    """Memory that the allocator has from the driver. `live`: not released before the process died.
 
     `mapped`: a mapped part of an expandable segment. `order` and `ended` number the events of all devices.
     """

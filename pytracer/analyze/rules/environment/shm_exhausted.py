@@ -9,10 +9,10 @@ put tensors and buffers there. torch itself reserves its pages and raises "No sp
 
 What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in
 Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system'). A tmpfs that is mounted
-elsewhere has a size of its own: make it larger, or keep the file on a disk.
+elsewhere has its own size: make it larger, or keep the file on a disk.
 
-How it can be wrong: the room is measured a moment after the fault; memory may have been given back by then. A limit
-of the memory cgroup can refuse a page, too, with room on the file system.
+How it can be wrong: the free space is measured a moment after the fault; memory may have been released by then. A limit
+of the memory cgroup can refuse a page, too, with space left on the file system.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Why it happens: the tensor was made of memory of others with wrong sizes or stri
 
 What to do: compare sizes, strides and dtype with the memory that the tensor was made of.
 
-How it can be wrong: a heap that was given back to the system at its end while the tensor lived looks the same; C
+How it can be wrong: a heap whose end was released to the system while the tensor was live looks the same; C
 libraries do that only with memory that was freed.
 """
 

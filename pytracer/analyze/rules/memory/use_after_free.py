@@ -1,6 +1,6 @@
 """use-after-free: memory of a storage was used after the storage had been released.
 
-What: the fault address lies in a storage that was freed, and in no live one; the memory has been given back to the
+What: the fault address is in a storage that was freed, and in no live one; the memory has been released to the
 system, so that the access faulted.
 
 Why it happens: native code, or a NumPy or ctypes view, kept an address without keeping the tensor. DDP's gradient
