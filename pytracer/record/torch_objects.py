@@ -180,7 +180,7 @@ class CudaEvent(Protocol):
 
 
 class Waiting(Protocol):
-    """Either."""
+    """torch.cuda.Stream or torch.cuda.Event."""
 
     def synchronize(self) -> object: ...
 
