@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.timeline.restarts import restarted, split_attempts
+from pytracer.analyze.timeline.restarts import beside_the_last, restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
@@ -56,7 +56,7 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
         job = parts[0][1]
     concluded = {number: conclude(job_view(part, clock)) for number, part in parts}
     failed = [number for number in restarted(job) if number in concluded and _has_failed(concluded[number])]
-    told = _leading(concluded, failed)
+    told = _leading(concluded, failed, beside_the_last(job))
     shown = concluded[told]
     return r.Report(
         run=build_run(job, clock),
@@ -87,14 +87,15 @@ def _part(parts: Sequence[tuple[int | None, Job]], attempt: int) -> tuple[int | 
     return found
 
 
-def _leading(concluded: dict[int | None, Concluded], failed: Sequence[int]) -> int | None:
+def _leading(concluded: dict[int | None, Concluded], failed: Sequence[int], beside: Sequence[int]) -> int | None:
     """The attempt that the report is about: the last one; when that failed as well, the first that has a cause.
 
     What fails after a restart often follows from the first crash: a port in use, a store or a checkpoint left behind.
+    Of jobs that ran at the same time, one that failed.
     """
     last = next(reversed(concluded))
     if not _has_failed(concluded[last]):
-        return last
+        return next((number for number in beside if number in concluded and _has_failed(concluded[number])), last)
     return next((number for number in failed if _has_cause(_verdict(concluded[number], number))), last)
 
 

@@ -42,8 +42,8 @@ def render_text(report: r.Report, style: Style | None = None, *, everything: boo
         everything: Also every process with its full stacks, and the rules that did not fire.
     """
     style = style or Style()
-    directory = report.run.directory if report.run else None
-    more = shell_command("pytracer", "inspect", short_file(directory)) if directory else None
+    directories = _directories(report)
+    more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
     return printed(Group(*_blocks(printable(report, _PARAGRAPHS), more, everything, style.width)), style)
 
 
@@ -62,6 +62,12 @@ def _blocks(report: r.Report, more: str | None, everything: bool, width: int) ->
         for process in report.processes or []:
             yield Text()
             yield process_details(process)
+
+
+def _directories(report: r.Report) -> list[str]:
+    """All run directories of the job."""
+    run = report.run or r.Run()
+    return run.directories or ([run.directory] if run.directory else [])
 
 
 def _headline(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
@@ -314,9 +320,9 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
         said = attempt.verdict.summary if attempt.verdict else None
         later = (attempt.attempt or 0) > (verdict.attempt or 0) and verdict.attempt is not None
         yield "later" if later else "earlier", Text(f"attempt {attempt.attempt}: {said or 'no verdict'}")
-    directory = report.run.directory if report.run else None
-    if directory and verdict.class_ != "clean":
-        yield "run", Text(short_file(directory))
+    directories = _directories(report)
+    if directories and verdict.class_ != "clean":
+        yield "run", Text(", ".join(map(short_file, directories)))
         yield "more", Text(f"{command} --all (every process, full stacks), or --json")
 
 

@@ -89,7 +89,8 @@ class Run(Part, frozen=True):
     """The run as a whole."""
 
     id: str | None = None
-    directory: str | None = None
+    directory: str | None = None  #: the first one, of a job that was recorded into several
+    directories: list[str] | None = None  #: all of them; null for one
     started: str | None = None  #: wall-clock time, ISO 8601, UTC
     launcher: str | None = None  #: "torchrun", "srun", "mpirun", "mp.spawn" or "kubernetes"; null when unknown
     command: list[str] | None = None

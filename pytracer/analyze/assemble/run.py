@@ -24,8 +24,9 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
     redacted = job.launcher.redacted if job.launcher else root.counts.get("redacted") if root else None
     sizes = [process.world_size for process in job.processes if process.world_size is not None]
     return r.Run(
-        id=os.path.basename(os.path.abspath(job.directory)),
+        id=", ".join(os.path.basename(os.path.abspath(path)) for path in job.directories or [job.directory]),
         directory=job.directory,
+        directories=list(job.directories) or None,
         started=started.isoformat(timespec="milliseconds") if started else None,
         launcher=launcher_name(job.processes),
         command=list(command),

@@ -45,6 +45,24 @@ def restarted(job: Job) -> tuple[int, ...]:
     return tuple(reversed(found[1:]))
 
 
+def beside_the_last(job: Job) -> tuple[int, ...]:
+    """The attempts that are jobs of their own and ran at the same time as the last one: one directory, several jobs."""
+    spans: dict[int, tuple[int, int]] = {}
+    for process in job.processes:
+        if process.role != "rank" or process.attempt is None:
+            continue
+        box = process.snapshot
+        last_ns = process.ended_mono_ns or box.last_mono_ns or box.created_mono_ns
+        begin, end = box.created_wall_ns, box.created_wall_ns + last_ns - box.created_mono_ns
+        first, last = spans.get(process.attempt, (begin, end))
+        spans[process.attempt] = (min(first, begin), max(last, end))
+    if len(spans) < 2:
+        return ()
+    begin = spans[max(spans)][0]
+    mine = restarted(job)
+    return tuple(number for number in sorted(spans)[:-1] if number not in mine and spans[number][1] > begin)
+
+
 def _only(job: Job, number: int, is_last: bool) -> Job:
     kept = [process for process in job.processes if process.attempt in (None, number)]
     seen = (process if is_last or process.attempt == number else _alive(process) for process in kept)

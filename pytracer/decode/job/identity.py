@@ -65,7 +65,9 @@ def job_keys(environment: Mapping[str, str]) -> frozenset[str]:
         keys.add(f"Slurm step {environment['SLURM_JOB_ID']}.{step}")
     if environment.get("PMIX_NAMESPACE"):
         keys.add(f"MPI job {environment['PMIX_NAMESPACE']}")
-    return frozenset(keys)
+    # Slurm requeues a job under its old number.
+    again = number(environment.get("SLURM_RESTART_COUNT"))
+    return frozenset(f"{key}, requeued {again} times" if again else key for key in keys)
 
 
 def restart_count(environment: Mapping[str, str]) -> int | None:

@@ -62,7 +62,14 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
     processes = sorted(found.values(), key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
     damage = dict.fromkeys(item for _, job in jobs for item in job.damage)
     cores = tuple(core for _, job in jobs for core in job.gpu_cores)
-    return replace(first, processes=tuple(processes), damage=tuple(damage), gpu_cores=cores)
+    directories = tuple(dict.fromkeys(job.directory for _, job in jobs))
+    return replace(
+        first,
+        processes=tuple(processes),
+        damage=tuple(damage),
+        gpu_cores=cores,
+        directories=directories if len(directories) > 1 else (),
+    )
 
 
 def _refuse_strangers(jobs: Sequence[tuple[str, Job]]) -> None:

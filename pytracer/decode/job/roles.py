@@ -10,11 +10,11 @@ rank existed before: TORCHELASTIC_RESTART_COUNT alone does not count restarts re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer.blackbox.run_counters import SeenProcess
-from pytracer.decode.job.identity import identity_of, is_agent, number, restart_count
+from pytracer.decode.job.identity import identity_of, is_agent, job_keys, number, restart_count
 from pytracer.decode.types.journal import Rank
 from pytracer.decode.types.snapshot import Role, Snapshot
 
@@ -187,36 +187,83 @@ def _count_attempts(nodes: Sequence[_Node]) -> None:
 
 
 def _count_jobs(ranks: Sequence[_Node]) -> None:
-    """Separates jobs that one script starts one after the other: a sweep that calls mp.spawn, or torchrun, in a loop.
+    """Separates jobs that were recorded into one directory.
 
-    A new job begins with a rank that existed before, if all processes of the previous job on its host had ended. Ranks
-    of simultaneous jobs are not separated: nothing identifies their job.
+    By what their launchers call them, if they repeat ranks: a job that Slurm requeued, two jobs with one PYTRACER_DIR.
+    By time: a new job begins with a rank that existed before, if all processes of the previous job had ended: a sweep
+    that calls mp.spawn, or torchrun, in a loop. Other simultaneous jobs are not separated: nothing identifies them.
     """
-    hosts: dict[tuple[str, str], list[_Node]] = {}
-    for node in ranks:
-        hosts.setdefault((node.box.host, node.box.boot_id), []).append(node)
-    for here in hosts.values():
-        jobs = _jobs_of(sorted(here, key=_birth))
-        first = 0
-        for job in jobs if len(jobs) > 1 else ():
-            for node in job:
-                node.standing.attempt = first + (node.standing.attempt or 0)
-            first = 1 + max(node.standing.attempt or 0 for node in job)
+    named = _jobs_by_name(ranks)
+    for job in named:
+        hosts: dict[tuple[str, str], list[_Node]] = {}
+        for node in job:
+            hosts.setdefault((node.box.host, node.box.boot_id), []).append(node)
+        for here in hosts.values():
+            _count_on(_jobs_of(sorted(here, key=_birth), _mono_ns))
+        if len(hosts) > 1:
+            _count_on(_jobs_of(sorted(job, key=lambda node: _wall_ns(node, node.boxes[0].created_mono_ns)), _wall_ns))
+    _count_on(named)
 
 
-def _jobs_of(ranks: Sequence[_Node]) -> list[list[_Node]]:
+def _count_on(jobs: Sequence[Sequence[_Node]]) -> None:
+    """Numbers the attempts of jobs one after the other; those of a single job stay as they are."""
+    first = 0
+    for job in jobs if len(jobs) > 1 else ():
+        for node in job:
+            node.standing.attempt = first + (node.standing.attempt or 0)
+        first = 1 + max(node.standing.attempt or 0 for node in job)
+
+
+def _jobs_by_name(ranks: Sequence[_Node]) -> list[list[_Node]]:
+    """Jobs whose launchers call them differently, the earliest first; one where nothing has to be separated.
+
+    What one recorded process started is one job: programs start groups of ranks side by side.
+    """
+    places = [(node.standing.rank, node.standing.attempt) for node in ranks]
+    if len(set(places)) == len(places):
+        return [list(ranks)]
+    known: list[tuple[set[object], list[_Node]]] = []
+    for node in sorted(ranks, key=_first_wall_ns):
+        names: set[object] = {*job_keys(node.box.environment)}
+        if not names:
+            return [list(ranks)]
+        top = next(reversed([*node.ancestors()]), None)
+        if top is not None:
+            names.add(top)
+        same = [item for item in known if item[0] & names]
+        merged = (names.union(*(item[0] for item in same)), [*(n for item in same for n in item[1]), node])
+        known = [item for item in known if item not in same] + [merged]
+    return sorted((nodes for _, nodes in known), key=lambda nodes: min(map(_first_wall_ns, nodes)))
+
+
+def _mono_ns(_: _Node, mono_ns: int) -> int:
+    return mono_ns
+
+
+def _wall_ns(node: _Node, mono_ns: int) -> int:
+    """A moment on the wall clock: between hosts, jobs in turn are further apart than clocks that are set."""
+    return mono_ns - node.box.created_mono_ns + node.box.created_wall_ns
+
+
+def _first_wall_ns(node: _Node) -> int:
+    return node.boxes[0].created_wall_ns
+
+
+def _jobs_of(ranks: Sequence[_Node], clock: Callable[[_Node, int], int]) -> list[list[_Node]]:
     jobs: list[list[_Node]] = []
     there: set[tuple[int | None, int | None]] = set()
     ended_ns = 0
     for node in ranks:
         place = node.standing.rank, node.standing.attempt
         again = node.standing.rank is not None and place in there
-        if not jobs or (again and node.boxes[0].created_mono_ns > ended_ns):
+        if not jobs or (again and clock(node, node.boxes[0].created_mono_ns) > ended_ns):
             jobs.append([])
             there = set()
         jobs[-1].append(node)
         there.add(place)
-        ended_ns = max(ended_ns, node.box.exit_mono_ns or 0, node.box.last_mono_ns or 0, node.box.created_mono_ns)
+        box = node.box
+        last_ns = max(box.exit_mono_ns or 0, box.last_mono_ns or 0, box.created_mono_ns)
+        ended_ns = max(ended_ns, clock(node, last_ns))
     return jobs
 
 

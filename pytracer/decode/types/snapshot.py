@@ -566,7 +566,7 @@ class FlightUse:
 
 @dataclass(frozen=True)
 class Job:
-    """All processes of one run directory."""
+    """All processes of one run directory, or of several that one job was recorded into."""
 
     directory: str
     launcher: LauncherRecord | None
@@ -575,6 +575,7 @@ class Job:
     replaced_by_exec: tuple[str, ...] = ()  # recordings of programs that executed another one
     flight: tuple[FlightUse, ...] = ()
     gpu_cores: tuple[GpuCore, ...] = ()
+    directories: tuple[str, ...] = ()  # all of them, of a job that was recorded into several
 
     @property
     def ranks(self) -> tuple[Process, ...]:

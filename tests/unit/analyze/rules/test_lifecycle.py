@@ -95,6 +95,10 @@ def crashed(box: Box) -> Box:
     return box.at(100).crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
 
 
+def crashed_at_once(box: Box) -> Box:
+    return box.crash(addr=0, python=s.BACKWARD[:1], native=s.NATIVE[:1])
+
+
 def raised(box: Box, message: str = "[Errno 111] Connection refused") -> Box:
     return box.at(100).exception("ConnectionRefusedError", message, TRAIN).exit(1)
 
@@ -127,6 +131,20 @@ def test_attempt_without_a_cause_does_not_lead(run: Path) -> None:
     report = build_report(s.load(run, s.agent((200, {"signal": 15})), ended, raised(worker(1), "no such bucket")))
     assert report.verdict is not None and report.verdict.attempt == 1
     assert verdict(report)[0] == "python-exception"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_job_that_failed_beside_another_one_leads(at_once: bool, run: Path) -> None:
+    """Two jobs with one PYTRACER_DIR; in turn, the last one counts."""
+    boxes = []
+    for job in (0, 1):
+        names = {"SLURM_JOB_ID": str(77 + job), "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+        created_ns = 5_000_000_000 + job * (10 if at_once else 100) * 10**9
+        box = Box(pid=201 + job, ppid=7, environment=names, created_ns=created_ns, start_ticks=created_ns // 10**7)
+        boxes.append(box.versions(python="3.11.7", torch="2.13.0").at(50_000))
+    report = build_report(s.load(run, crashed_at_once(boxes[0]), boxes[1].exit(0)))
+    assert verdict(report)[0] == ("null-dereference" if at_once else "clean")
+    assert len(report.attempts or []) == 1
 
 
 def test_jobs_of_a_sequence_are_no_restarts(run: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pytracer._errors import InputError
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.load import load_runs
+from pytracer.render.text import render_text
 from tests.support.synth import Box, write_run
 
 TORCHRUN = ("/env/bin/python", "/env/bin/torchrun", "train.py")
@@ -34,6 +35,18 @@ def test_two_agents_are_one_job(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert report.run is not None
     assert (report.run.hosts, report.run.world_size, report.run.launcher) == (["node0", "node1"], 2, "torchrun")
+
+
+def test_report_names_all_directories(tmp_path: Path) -> None:
+    """And so does the command that shows more: one of them alone is judged differently."""
+    report = build_report(load_runs([node(tmp_path / "a", 0), node(tmp_path / "b", 1)]))
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert report.run is not None
+    assert (report.run.id, report.run.directory, report.run.directories) == ("a, b", paths[0], paths)
+    text = " ".join(render_text(report, everything=False).split())
+    assert f"pytracer inspect {paths[0]} {paths[1]} --all" in text
+    alone = build_report(load_runs([tmp_path / "a"])).run
+    assert alone is not None and alone.directories is None and alone.id == "a"
 
 
 def test_hosts_of_one_name_are_told_apart_by_their_boot(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,55 @@ def test_jobs_in_turn_are_numbered(tmp_path: Path) -> None:
 def test_jobs_side_by_side_are_not_taken_apart(tmp_path: Path) -> None:
     """The second one began before the first had ended."""
     boxes = [spawned(101, 0, 0), spawned(102, 1, 0.1), spawned(103, 0, 0.5), spawned(104, 1, 0.6)]
+    assert set(attempts(*boxes, directory=tmp_path).values()) == {None}
+
+
+def srun_rank(pid: int, rank: int, at: float, host: str, lasts: float = 1, **variables: str) -> Box:
+    """A rank of srun, with nobody recorded above it."""
+    environment = {**SLURM, "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", **variables}
+    where: dict[str, Any] = {"host": host, "boot_id": f"000000{host[-1]}0-0000-4000-8000-000000000000"}
+    created_ns = 5_000_000_000 + int(at * 1e9)
+    box = Box(pid=pid, ppid=7, environment=environment, created_ns=created_ns, start_ticks=created_ns // 10**7, **where)
+    return box.versions(python="3.11.7").at(lasts * 1000).exit(0)
+
+
+@pytest.mark.parametrize("again", ["n0", "n2"])
+def test_requeued_job_is_a_job_of_its_own(again: str, tmp_path: Path) -> None:
+    """Slurm keeps the number, so both are recorded into one directory; the second one on the same or other hosts."""
+    first = [srun_rank(101, 0, 0, "n0"), srun_rank(102, 1, 0.1, "n1")]
+    second = [
+        srun_rank(201, 0, 60, again, SLURM_RESTART_COUNT="1"),
+        srun_rank(202, 1, 60.1, "n1", SLURM_RESTART_COUNT="1"),
+    ]
+    assert attempts(*first, *second, directory=tmp_path) == {101: 0, 102: 0, 201: 1, 202: 1}
+
+
+def test_job_of_the_same_name_on_other_hosts_is_told_apart_by_time(tmp_path: Path) -> None:
+    """Nothing says requeued; all of the first had ended."""
+    first = [srun_rank(101, 0, 0, "n0"), srun_rank(102, 1, 0.1, "n1")]
+    second = [srun_rank(201, 0, 60, "n2"), srun_rank(202, 1, 60.1, "n3")]
+    assert attempts(*first, *second, directory=tmp_path) == {101: 0, 102: 0, 201: 1, 202: 1}
+
+
+def test_two_jobs_at_once_in_one_directory_are_told_apart_by_name(tmp_path: Path) -> None:
+    """The same PYTRACER_DIR on purpose."""
+    first = [srun_rank(101, 0, 0, "n0", lasts=50), srun_rank(102, 1, 0.1, "n1", lasts=50)]
+    second = [srun_rank(201, 0, 20, "n2", SLURM_JOB_ID="78"), srun_rank(202, 1, 20.1, "n3", SLURM_JOB_ID="78")]
+    assert attempts(*first, *second, directory=tmp_path) == {101: 0, 102: 0, 201: 1, 202: 1}
+
+
+def test_one_job_on_several_hosts_is_not_taken_apart(tmp_path: Path) -> None:
+    """The look-alike: its ranks start a minute apart."""
+    boxes = [srun_rank(101, 0, 0, "n0", lasts=100), srun_rank(102, 1, 60, "n1", lasts=40)]
+    assert set(attempts(*boxes, directory=tmp_path).values()) == {None}
+
+
+def test_groups_of_ranks_below_one_program_are_one_job(tmp_path: Path) -> None:
+    """The look-alike: a trainer and its samplers, each with a rank 0 and a store of its own."""
+    boxes = [
+        Box(pid=pid, ppid=100, environment={"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "n0", "MASTER_PORT": port})
+        for pid, port in ((101, "29500"), (102, "29600"))
+    ]
     assert set(attempts(*boxes, directory=tmp_path).values()) == {None}
 
 
