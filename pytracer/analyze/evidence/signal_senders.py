@@ -92,6 +92,16 @@ def _sender(job: JobView, link: _Link) -> str:
     return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "")
 
 
+def from_time_limit(job: JobView, view: ProcessView) -> bool:
+    """Whether timeout(1) or a scheduler began the chain of senders: they end what takes too long."""
+    sent = deadly_signal(view)
+    if sent is None or not knows_sender(view):
+        return False
+    first = list(_senders(job, view, sent))[-1]
+    argv = first.sent.command or (first.sender.process.snapshot.argv if first.sender else ())
+    return scheduler_of(first.sent) is not None or program_name(argv) == "timeout"
+
+
 def scheduler_of(sent: Sent) -> str | None:
     """The scheduler whose own daemon sent a signal: Slurm's slurmstepd ends the steps of a job."""
     return "Slurm" if sent.command and _SLURMSTEPD.match(sent.command[0]) else None

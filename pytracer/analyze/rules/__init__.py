@@ -30,6 +30,7 @@ from pytracer.analyze.rules.lifecycle.ended_itself import EndedItself
 from pytracer.analyze.rules.lifecycle.first_death import FirstDeath
 from pytracer.analyze.rules.lifecycle.other_death import OtherDeath
 from pytracer.analyze.rules.lifecycle.python_exception import PythonException
+from pytracer.analyze.rules.lifecycle.standstill import Standstill
 from pytracer.analyze.rules.lifecycle.worker_death import WorkerDeath
 from pytracer.analyze.rules.memory.collective_buffer_freed import CollectiveBufferFreed
 from pytracer.analyze.rules.memory.flipped_bit import FlippedBit
@@ -102,6 +103,7 @@ RULES: tuple[AnyRule, ...] = (
     PythonException(),
     OomKill(),
     Sigkill(),
+    Standstill(),
     FirstDeath(),
     EndedItself(),
     OtherDeath(),

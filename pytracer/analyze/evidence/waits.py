@@ -1,0 +1,57 @@
+"""What a process waited for when a signal from outside ended it: from the stacks that were taken then."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from pytracer.analyze.evidence.native_stack import image_name, own_frames
+from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.report.job import PythonFrame
+
+WaitKind = Literal["forked-openmp", "lock", "child", "thread", "queue"]
+_LIBC = re.compile(r"(libc|libpthread)[.-]")
+_OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
+_CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
+_QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
+_LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
+_NEAR = 5  # frames
+
+
+@dataclass(frozen=True)
+class ProcessWait:
+    """What it waited for, and the line of the program itself."""
+
+    kind: WaitKind
+    at: PythonFrame | None
+
+
+def wait_of(view: ProcessView) -> ProcessWait | None:
+    """None where the stacks show work, or a wait that is normal in an idle process, such as for a connection."""
+    kind = _kind(view)
+    return ProcessWait(kind, view.python_frame) if kind is not None else None
+
+
+def _kind(view: ProcessView) -> WaitKind | None:
+    stack, native = view.python_stack or [], own_frames(view)
+    outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
+    if outside is not None and _OPENMP.match(image_name(outside.image)):
+        return "forked-openmp" if was_forked(view) else None
+    if not stack:
+        return None
+    inner, near = stack[0], stack[:_NEAR]
+    if _CHILD.search(inner.file or ""):
+        return "child"
+    if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
+        return "thread"
+    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
+        return "queue"
+    locked = any(frame.function == _LOCK for frame in native[:_NEAR])
+    return "lock" if locked and not is_library_file(inner.file) else None
+
+
+def was_forked(view: ProcessView) -> bool:
+    """Whether it is a copy of its parent, without an exec() since: it has entries that are older than itself."""
+    snapshot = view.process.snapshot
+    return any(fact.mono_ns < snapshot.created_mono_ns for fact in snapshot.facts)

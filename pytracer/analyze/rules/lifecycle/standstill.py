@@ -1,0 +1,157 @@
+"""standstill: a process that waited for something was ended from outside; the wait is the cause, the signal its end.
+
+What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
+cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty.
+
+Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
+the child, whose next parallel region waits for them for ever. Two threads that take two locks in different orders wait
+for each other. A worker that died or stands still leaves its parent waiting.
+
+What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
+of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
+
+How it can be wrong: the stacks are of one moment. A program that waits briefly and often may be met in a wait by
+chance; a service is idle by design. So all but OpenMP counts only where a time limit ended the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.waits import ProcessWait, WaitKind, wait_of
+from pytracer.analyze.naming import introduction, name_words, place_words
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence, Evidence
+
+_OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
+_FOR: dict[WaitKind, str] = {
+    "forked-openmp": "waited in the OpenMP runtime of a forked child",
+    "lock": "waited for a lock",
+    "child": "waited for a child process",
+    "thread": "waited for a thread",
+    "queue": "waited for a queue",
+}
+_CONFIDENCE: dict[WaitKind, Confidence] = {
+    "forked-openmp": "likely",
+    "lock": "likely",
+    "child": "possible",
+    "thread": "possible",
+    "queue": "possible",
+}
+_ADVICE: dict[WaitKind, str] = {
+    "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
+    "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
+    "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
+    "with it. `pytracer attach` shows all threads while the program stands.",
+    "child": "Look at the child: what it waits for, or whether it ever got its input. "
+    "`pytracer attach` shows it while it runs.",
+    "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
+}
+
+
+@dataclass(frozen=True)
+class _Standstill:
+    """The wait at the end of the chain, who waits for that process, and the process that the signal ended first."""
+
+    wait: ProcessWait
+    waiting: tuple[tuple[ProcessView, ProcessWait], ...]
+    ended: ProcessView
+
+
+class Standstill:
+    """Fires when all deaths that are not consequences were sent from outside, and one is at the end of a wait."""
+
+    id = "standstill"
+    needs = ("SIGNAL_SEEN",)
+
+    def check(self, job: JobView) -> tuple[Judgement[_Standstill], ...] | NoFinding:
+        """One judgement, which leads."""
+        suspects = [death for death in job.deaths if death.primary is not False]
+        if not suspects or not all(_from_outside(death.view) for death in suspects):
+            return not_found("no process was ended from outside")
+        for death in suspects:
+            chain = list(_chain(job, death.view))
+            if not chain:
+                continue
+            (view, wait), ended = chain[-1], death.view
+            if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
+                continue
+            found = _Standstill(wait, tuple(chain[:-1]), ended)
+            explains = tuple((item.view, "was ended while it stood still") for item in suspects)
+            return (Judgement("hang", _CONFIDENCE[wait.kind], (view,), found, leads=True, explains=explains),)
+        return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
+
+    def describe(self, job: JobView, judgement: Judgement[_Standstill]) -> Description:
+        """See Rule."""
+        view, found = judgement.views[0], judgement.found
+        sent = deadly_signal(found.ended)
+        name = signal_name(sent.signal) if sent is not None else "a signal"
+        by = sender_words(job, found.ended)
+        end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}"
+        return Description(
+            f"{introduction(judgement.views)} {_FOR[found.wait.kind]}{_at(found.wait)}; {end}.",
+            [_evidence(item, wait) for item, wait in found.waiting],
+            _ADVICE[found.wait.kind],
+            []
+            if found.wait.kind == "forked-openmp"
+            else ["how long it had waited: the stacks are of the moment of the signal"],
+        )
+
+
+def _ended_words(view: ProcessView, ended: ProcessView) -> str:
+    return "it" if ended.index == view.index else name_words([ended])
+
+
+def _at(wait: ProcessWait) -> str:
+    return f" at {place_words(wait.at)}" if wait.at is not None else ""
+
+
+def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
+    return Evidence(
+        "rank-state",
+        f"{name_words([view])} {_FOR[wait.kind]}{_at(wait)}",
+        pid=view.process.snapshot.pid,
+        rank=view.process.rank,
+        state=wait.kind,
+        python=wait.at,
+    )
+
+
+def _from_outside(view: ProcessView) -> bool:
+    """By a signal that asks a process to end; the program's own are no interruption from outside."""
+    sent = deadly_signal(view)
+    own = sent is not None and sent.sender_pid == view.process.snapshot.pid
+    return view.process.signal in _OUTSIDE and not view.raised and not own and not is_interrupt(view)
+
+
+def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
+    """A waiting process, then the child that it waits for, if that one waits, and so on."""
+    seen: set[int] = set()
+    current: ProcessView | None = view
+    while current is not None and current.index not in seen:
+        seen.add(current.index)
+        wait = wait_of(current)
+        if wait is None:
+            return
+        yield current, wait
+        current = _waiting_child(job, current) if wait.kind in ("child", "queue") else None
+
+
+def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
+    """A child that waits as well; what waits for OpenMP or a lock before what waits for another process."""
+    own = view.process.snapshot
+    children = [
+        (wait.kind not in ("forked-openmp", "lock"), item.index, item)
+        for item in job.views
+        if item.process.snapshot.ppid == own.pid
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and (wait := wait_of(item)) is not None
+    ]
+    return min(children, key=lambda entry: entry[:2])[2] if children else None

@@ -1,0 +1,12 @@
+"""slurmstepd at a time limit: starts a command, ends it by SIGTERM once it says ready, then by SIGKILL."""
+
+import signal
+import subprocess
+import sys
+import time
+
+with subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, text=True) as command:
+    assert command.stdout is not None and command.stdout.readline() == "ready\n"
+    command.send_signal(signal.SIGTERM)
+    time.sleep(float(sys.argv[1]))
+    command.send_signal(signal.SIGKILL)
