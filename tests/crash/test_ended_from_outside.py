@@ -1,4 +1,4 @@
-"""Jobs that a scheduler or a time limit ended: by whom is on record though nobody saw the end, and so is why it came."""
+"""Jobs that a scheduler or a time limit ended: by whom is on record, though nobody saw the end, and why it came."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.crash import PROGRAMS, Ended, environment, line_of, traced_ru
 pytestmark = [needs_core, needs_native]
 READY = "import time, torch; torch.ones(8).sum(); print('ready', flush=True); time.sleep(60)"
 HANDLES = "import signal; signal.signal(signal.SIGTERM, lambda *a: None)\n"
-DIES = "import os, time, torch; torch.ones(8).sum(); print('ready', flush=True); os.kill(os.getpid(), 9)"
+DIES = "import os, torch; torch.ones(8).sum(); os.kill(os.getpid(), 9)"
 FORKS = "forks_after_openmp.py"
 
 
