@@ -22,7 +22,8 @@ FORKS = "forks_after_openmp.py"
 def below_slurmstepd(run: Path, code: str) -> Ended:
     """As under srun: nothing above the program is traced, so that nobody records how it ends."""
     start = 'exec -a "slurmstepd: [4711.0]" "$0" "$@"'
-    command = ["bash", "-c", start, sys.executable, PROGRAMS / "stepd.py", "2", SCRIPT, sys.executable, "-c", code]
+    words = [sys.executable, PROGRAMS / "stepd.py", "2", SCRIPT, sys.executable, "-c", code]
+    command = ["bash", "-c", start, *map(str, words)]
     env = environment(PYTRACER_DIR=str(run), SLURM_JOB_ID="4711")
     subprocess.run(command, env=env, stderr=subprocess.DEVNULL, timeout=100, check=False)
     return Ended(0, 0, "", "", run)

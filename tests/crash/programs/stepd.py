@@ -1,4 +1,4 @@
-"""slurmstepd at a time limit: starts a command, ends it by SIGTERM once it prints a line or is gone, then by SIGKILL."""
+"""slurmstepd at a time limit: starts a command, ends it by SIGTERM once it prints a line or ends, then by SIGKILL."""
 
 import signal
 import subprocess
