@@ -21,6 +21,7 @@ from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.headline import with_line
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.timeline.clock import RunClock
@@ -219,7 +220,11 @@ def _weight(job: JobView, item: Conclusion) -> tuple[bool, bool, bool, bool, int
 def _finding(job: JobView, item: Conclusion) -> r.Finding:
     rule, judgement = item
     words = rule.describe(job, judgement)
-    return finding(rule.id, judgement, _recognized(judgement, words) if _is_cause(item) else words)
+    if _is_cause(item):
+        if judgement.verdict_class != "external-kill":  # there the line is where the process was, not what went wrong
+            words = replace(words, summary=with_line(words.summary, judgement.views))
+        words = _recognized(judgement, words)
+    return finding(rule.id, judgement, words)
 
 
 def _recognized(judgement: AnyJudgement, words: Description) -> Description:

@@ -39,7 +39,8 @@ def test_uncaught_cpp_exception_is_told_with_type_and_text(run: Path) -> None:
     report = died(run, **ABORT, stack_of=[*TERMINATE, READ], cpp_exceptions=[noted])
     assert verdict(report) == ("abort", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) aborted: nobody caught gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 40 vs 24, "
+        "Process 101 (train.py) aborted, at train.py:41 in Peek.backward: "
+        "nobody caught gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 40 vs 24, "
         "below gloo::transport::tcp::Pair::read."
     )
     found = finding(report, "abort")
@@ -76,7 +77,8 @@ def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
     text = "python: csrc/reshape.cpp:41: void reshape(const Shape&): Assertion `n > 0' failed.\n"
     report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "reshape")])
     assert summary(report) == (
-        "Process 101 (train.py) aborted: assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape."
+        "Process 101 (train.py) aborted, at train.py:41 in Peek.backward: "
+        "assertion `n > 0` failed at csrc/reshape.cpp:41 in reshape."
     )
 
 
@@ -146,7 +148,8 @@ def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> N
     report = died(run, box=rank, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert verdict(report) == ("abort", "certain")
     assert summary(report) == (
-        "Rank 0 aborted: a thread of the process group was ended while the interpreter was shutting down, "
+        "Rank 0 aborted, at train.py:41 in Peek.backward: "
+        "a thread of the process group was ended while the interpreter was shutting down, "
         "below PyEval_RestoreThread."
     )
     assert "pytorch/pytorch#190489" in evidence(report)
@@ -247,7 +250,8 @@ def test_heap_corruption_is_certain_by_the_text(run: Path) -> None:
     report = died(run, **ABORT, abort_text="free(): double free detected in tcache 2\n", stack_of=stack)
     assert verdict(report) == ("heap-corruption", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) aborted because the C library found its heap damaged: the same block was freed twice, "
+        "Process 101 (train.py) aborted because the C library found its heap damaged, at train.py:41 in Peek.backward: "
+        "the same block was freed twice, "
         "below Pool::release."
     )
     assert "the C library printed: free(): double free detected in tcache 2" in evidence(report)

@@ -49,7 +49,8 @@ def test_stack_overflow_names_the_native_cycle_depth_and_both_ends(run: Path) ->
     report = overflow(run, stack_of=frames, native_total=90_000)
     assert verdict(report) == ("stack-overflow", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) ran over the end of its stack in visit: recursion of descend_left and descend_right, "
+        "Process 101 (train.py) ran over the end of its stack in visit, at train.py:41 in Peek.backward: "
+        "recursion of descend_left and descend_right, "
         "90000 frames deep."
     )
     assert "the outermost are descend_right <- _PyEval_EvalFrameDefault <- main" in evidence(report)
@@ -77,7 +78,7 @@ def test_stack_overflow_by_one_large_frame_is_told_from_recursion(run: Path) -> 
         run, addr=LOW - 3 * MIB + 64, code=1, sp=LOW - 3 * MIB, stack_of=[(s.VICTIM, "solve"), (s.PYTHON, "main")]
     )
     assert verdict(report) == ("stack-overflow", "likely")
-    assert "only 2 frames deep: a frame reaches 3.0 MiB below it" in summary(report)
+    assert "only 2 frames deep, at train.py:41 in Peek.backward: a frame reaches 3.0 MiB below it" in summary(report)
     assert "large local arrays" in advice(report)
 
 
@@ -130,7 +131,10 @@ def test_truncated_mapping_is_certain_by_the_size_at_the_crash(run: Path) -> Non
     report = bus_error(run, offset=8200, file_nbytes=4100, file_room=1 << 30, file_system=EXT4)
     assert verdict(report) == ("truncated-mapping", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) touched byte 8200 of the mapped file /data/weights.bin in read_sum: "
+        "Process 101 (train.py) touched byte 8200 of the mapped file /data/weights.bin in read_sum"
+        ", at train.py:41 in Peek.backward: "
+        ""
+        ""
         "the file held 4100 bytes."
     )
     assert "mapped up to byte 69632, the page that was touched begins at byte 8192" in evidence(report)
@@ -156,7 +160,10 @@ def test_truncated_mapping_counts_whole_pages(run: Path, nbytes: int, expected: 
 def test_truncated_mapping_of_a_deleted_file_says_so(run: Path) -> None:
     """The map of the process calls it deleted; the name is shown without that mark."""
     report = bus_error(run, "/data/weights.bin (deleted)", file_nbytes=0)
-    assert "mapped file /data/weights.bin in read_sum: the file held 0 bytes" in summary(report)
+    assert (
+        "mapped file /data/weights.bin in read_sum, at train.py:41 in Peek.backward: the file held 0 bytes"
+        in summary(report)
+    )
     assert "deleted or replaced" in evidence(report)
 
 
@@ -190,7 +197,10 @@ def test_shm_exhausted_needs_a_long_file_and_no_room(run: Path) -> None:
     """A worker fills a tensor in /dev/shm, whose 64 MB are used up."""
     report = bus_error(run, "/dev/shm/torch_7 (deleted)", file_nbytes=65536 + 4096, file_room=0, file_system=TMPFS)
     assert verdict(report) == ("shm-exhausted", "certain")
-    assert "/dev/shm/torch_7 in read_sum: no shared memory was left behind it" in summary(report)
+    assert (
+        "/dev/shm/torch_7 in read_sum, at train.py:41 in Peek.backward: no shared memory was left behind it"
+        in summary(report)
+    )
     assert "its file system had 0 bytes free" in evidence(report)
     assert "--shm-size" in advice(report) and "set_sharing_strategy('file_system')" in advice(report)
     assert finding(report, "truncated-mapping") is None
@@ -343,7 +353,8 @@ def test_jump_to_data_is_told_from_a_read(run: Path) -> None:
     )
     assert verdict(report) == ("wild-pointer", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) called data at 0x7f5000000020: a function pointer or vtable was overwritten, "
+        "Process 101 (train.py) called data at 0x7f5000000020, at train.py:41 in Peek.backward: "
+        "a function pointer or vtable was overwritten, "
         "below dispatch."
     )
     assert "anonymous memory (rw-p), which cannot be executed" in evidence(report)
@@ -354,7 +365,10 @@ def test_return_to_garbage_is_a_smashed_stack(run: Path) -> None:
     target = 0x4141_4141
     report = jump(run, target, memory=(memory(HIGH - 264, target, 0x4141_4141_4141_4141),))
     assert verdict(report)[0] == "wild-pointer"
-    assert "returned to 0x41414141: the return address on its stack was overwritten" in summary(report)
+    assert (
+        "returned to 0x41414141, at train.py:41 in Peek.backward: the return address on its stack was overwritten"
+        in summary(report)
+    )
     assert "local array" in advice(report)
 
 
@@ -401,7 +415,10 @@ def test_call_through_a_garbage_register_is_refused_at_the_call(run: Path) -> No
         registers={"rax": 0xDEAD_BEEF_0000_0000, "rsp": HIGH - 256, "trapno": 13},
         mappings=[PROGRAM, STACK],
     )
-    assert "called 0xdeadbeef00000000: a function pointer or vtable was overwritten" in summary(report)
+    assert (
+        "called 0xdeadbeef00000000, at train.py:41 in Peek.backward: a function pointer or vtable was overwritten"
+        in summary(report)
+    )
 
 
 def test_jump_without_memory_names_all_that_it_may_have_been(run: Path) -> None:

@@ -50,7 +50,8 @@ def test_index_tensor_its_value_and_the_size_it_exceeds_are_named(run: Path) -> 
     )
     assert verdict(report) == ("out-of-bounds", "certain")
     assert summary(report) == (
-        "Process 101 (train.py) read out of bounds in at::native::gather_kernel: index 68719476736 of `idx` in step() "
+        "Process 101 (train.py) read out of bounds in at::native::gather_kernel, at train.py:41 in step: "
+        "index 68719476736 of `idx` in step() "
         "leads out of `table` in step(), with 256 elements of 4 bytes."
     )
     assert "68719476736 is an element of `idx` in step()" in evidence(report)
@@ -88,7 +89,10 @@ def test_memset_names_the_tensor_it_began_at_and_the_bytes_asked_for(run: Path) 
     assert verdict(report) == ("out-of-bounds", "certain")
     asked = HEAP[1] - BASE + 0x1000
     assert summary(report) == (
-        "Process 101 (train.py) wrote past the end of `small` in step() in __memset_avx2_unaligned_erms: it ran on for "
+        "Process 101 (train.py) wrote past the end of `small` in step() in __memset_avx2_unaligned_erms"
+        ", at train.py:41 in step: "
+        ""
+        "it ran on for "
         "2.0 MiB of 2.0 MiB that were asked for, to the end of accessible memory."
     )
     assert f"the instruction had 4096 bytes left of {asked}" in evidence(report)
@@ -138,7 +142,9 @@ def test_empty_tensor_behind_a_null_pointer_is_named(run: Path) -> None:
     """A torch kernel got a tensor of 0 elements."""
     report = faulted(run, Box(pid=101), 0, registers={"rdx": 0}, code_bytes=LOAD, holders=(local("weight", 0),))
     assert verdict(report) == ("null-dereference", "certain")
-    assert summary(report).endswith("in at::native::gather_kernel: `weight` in step() has 0 elements.")
+    assert summary(report).endswith(
+        "in at::native::gather_kernel, at train.py:41 in step: `weight` in step() has 0 elements."
+    )
     assert advice(report).startswith("Check the size of `weight` before train.py:41 in step")
 
 

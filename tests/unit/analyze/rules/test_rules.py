@@ -48,7 +48,8 @@ def test_use_after_free_names_bucket_parameter_and_places(run: Path) -> None:
     assert verdict(report) == ("use-after-free", "certain")
     assert report.verdict is not None and report.verdict.rank == 1
     assert report.verdict.summary == (
-        "Rank 1 read freed memory: 81920 bytes into DDP bucket 0 of model (generation 0), "
+        "Rank 1 read freed memory, at train.py:41 in Peek.backward: "
+        "81920 bytes into DDP bucket 0 of model (generation 0), "
         "which DDP released when it rebuilt its buckets."
     )
     victim = next(item for item in report.processes or [] if item.rank == 1)
@@ -93,7 +94,8 @@ def test_use_after_free_of_a_plain_storage_says_where_it_was_freed(run: Path) ->
     report = crash(run, box, addr=STORAGE + 64)
     assert report.verdict is not None
     assert report.verdict.summary == (
-        "Process 101 (train.py) touched freed memory: 64 bytes into a storage of 1.0 MiB, "
+        "Process 101 (train.py) touched freed memory, at train.py:41 in Peek.backward: "
+        "64 bytes into a storage of 1.0 MiB, "
         "which was released at train.py:20 in drop."
     )
 
@@ -109,8 +111,8 @@ def test_out_of_bounds_names_distance_and_tensor(run: Path) -> None:
     assert verdict(report) == ("out-of-bounds", "likely")
     assert report.verdict is not None
     assert (
-        report.verdict.summary
-        == "Process 101 (train.py) touched out of bounds: 15 bytes past the end of parameter w in read_sum."
+        report.verdict.summary == "Process 101 (train.py) touched out of bounds, at train.py:41 in Peek.backward: "
+        "15 bytes past the end of parameter w in read_sum."
     )
 
 
@@ -148,7 +150,10 @@ def test_null_dereference_is_certain_when_the_base_register_is_null(run: Path) -
     report = crash(run, addr=0xB0, code_bytes=s.LOAD_MEMBER, registers={"rdi": 0, "trapno": 14})
     assert verdict(report) == ("null-dereference", "certain")
     assert report.verdict is not None
-    assert report.verdict.summary == "Process 101 (train.py) read through a null pointer plus 176 bytes in read_sum."
+    assert (
+        report.verdict.summary == "Process 101 (train.py) read through a null pointer plus 176 bytes in read_sum"
+        ", at train.py:41 in Peek.backward."
+    )
 
 
 @needs_capstone
@@ -270,7 +275,8 @@ def test_abort_says_uncaught_exception_and_where(run: Path) -> None:
     assert verdict(report) == ("abort", "certain")
     assert report.verdict is not None
     assert report.verdict.summary == (
-        "Process 101 (train.py) aborted: a C++ exception was not caught, below gloo::transport::tcp::Pair::read."
+        "Process 101 (train.py) aborted, at train.py:41 in Peek.backward: "
+        "a C++ exception was not caught, below gloo::transport::tcp::Pair::read."
     )
 
 

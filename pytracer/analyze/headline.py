@@ -1,0 +1,34 @@
+"""The Python line of a crash, in the sentence that says what happened: the first thing that its reader looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.naming import introduction, place_words, short_file
+from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.report.job import PythonFrame
+
+
+def with_line(summary: str, views: Sequence[ProcessView]) -> str:
+    """`Rank 1 read freed memory, at train.py:12 in step: ...`; unchanged where it is known, or not the program's.
+
+    It comes before the explanation that follows a colon, so that it is not read as the place of something else.
+    """
+    frame = _line(views)
+    if frame is None or f"{short_file(frame.file)}:{frame.line} " in f"{summary.rstrip('.')} ":
+        return summary
+    head = introduction(views)
+    body = summary.removeprefix(head)
+    if body == summary:
+        return summary
+    what, colon, explanation = body.rstrip(".").partition(": ")
+    return f"{head}{what.rstrip(',')}, at {place_words(frame)}{colon}{explanation}."
+
+
+def _line(views: Sequence[ProcessView]) -> PythonFrame | None:
+    """The line of the program at which all of them crashed."""
+    frames = [view.python_frame for view in views if view.crash is not None]
+    if len(frames) < len(views) or any(frame != frames[0] for frame in frames):
+        return None
+    frame = frames[0]
+    return None if frame is None or frame.line is None or is_library_file(frame.file) else frame
