@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.view import ProcessView, is_library_file
 from pytracer.report.job import PythonFrame
 
+_OTHER_PLACE = re.compile(r" at \S+:\d")
+
 
 def with_line(summary: str, views: Sequence[ProcessView]) -> str:
     """`Rank 1 read freed memory, at train.py:12 in step: ...`; unchanged where it is known, or not the program's.
 
-    It comes before the explanation that follows a colon, so that it is not read as the place of something else.
+    It comes before the explanation that follows a colon, and before another place, so that it is not read as the place
+    of something else.
     """
     frame = _line(views)
     if frame is None or f"{short_file(frame.file)}:{frame.line} " in f"{summary.rstrip('.')} ":
@@ -22,6 +26,8 @@ def with_line(summary: str, views: Sequence[ProcessView]) -> str:
     if body == summary:
         return summary
     what, colon, explanation = body.rstrip(".").partition(": ")
+    if _OTHER_PLACE.search(what):
+        return f"{head.rstrip(',')}, at {place_words(frame)},{body}"
     return f"{head}{what.rstrip(',')}, at {place_words(frame)}{colon}{explanation}."
 
 
