@@ -10,7 +10,7 @@ import pytest
 from tests.support import scenarios as s
 from tests.support.deaths import died, summary
 
-FAULT = {"addr": 0x6_0000_0008, "code": 1}
+FAULT: dict[str, Any] = {"addr": 0x6_0000_0008, "code": 1}
 
 
 def test_line_stands_before_the_explanation(run: Path) -> None:
