@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from pytracer.analyze.naming import introduction, place_words, short_file
-from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _OTHER_PLACE = re.compile(r" at \S+:\d")

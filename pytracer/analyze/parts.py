@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 
 from pytracer._text import hex_addr
@@ -13,6 +14,8 @@ from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
+
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 
 
 class StorageReports:
@@ -78,9 +81,27 @@ class StorageReports:
             step=moment.step,
             python=python_frame(site.python) if site.python else None,
             caller=python_frame(site.caller) if site.caller else None,
+            now_below=self._now_below(site, tid),
             autograd_node=site.node,
             stack=[python_frame(frame) for frame in site.stack] or None,
         )
+
+    def _now_below(self, site: CallSite, tid: int | None) -> r.PythonFrame | None:
+        """The program's line that is in the same call of a library now, where only the library's was recorded."""
+        crash = self.space.snapshot.crash
+        if crash is None or tid != crash.tid or site.python is None or site.caller is not None:
+            return None
+        if not is_library_file(site.python.file):
+            return None
+        frames = crash.python_stack
+        at = next((n for n, frame in enumerate(frames) if frame == site.python), len(frames))
+        outside = next((frame for frame in frames[at:] if not is_library_file(frame.file)), None)
+        return python_frame(outside) if outside is not None else None
+
+
+def is_library_file(file: str | None) -> bool:
+    """Whether a Python file belongs to an installed package or to the standard library, not to the user's program."""
+    return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
 
 
 def bucket_report(place: Place) -> r.Bucket | None:

@@ -12,7 +12,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
-from pytracer.analyze.parts import StorageReports
+from pytracer.analyze.parts import StorageReports, is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.snapshot import Crash, Job, Process
@@ -30,7 +30,6 @@ from pytracer.report.job import (
     Thread,
 )
 
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
@@ -263,8 +262,3 @@ def is_handler_frame(frame: NativeFrame) -> bool:
     """Whether a native frame belongs to pytracer's crash handler or to the kernel's way into it."""
     image = (frame.image or "").rsplit("/", 1)[-1]
     return image.startswith(HANDLER_IMAGES) or (frame.function or "") in HANDLER_FUNCTIONS
-
-
-def is_library_file(file: str | None) -> bool:
-    """Whether a Python file belongs to an installed package or to the standard library, not to the user's program."""
-    return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")

@@ -166,6 +166,8 @@ def origin_words(origin: r.Origin, thread: str | None) -> str:
         parts.append(place_words(outer))
         if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
             parts[0] += f" ({position_words(origin.python)})"
+        elif origin.now_below is not None:
+            parts[0] += f" (now called from {place_words(origin.now_below)})"
     if origin.autograd_node:
         parts.append(f"autograd node {origin.autograd_node}")
     if not parts:

@@ -46,6 +46,9 @@ class Origin(Part, frozen=True):
     step: int | None = None  #: training step, as of `time`
     python: PythonFrame | None = None  #: innermost Python frame
     caller: PythonFrame | None = None  #: first Python frame outside torch, for large storages
+    #: when only a library's line is recorded, and the crashed thread is at that line: the program's line below it; the
+    #: storage may be older than this call
+    now_below: PythonFrame | None = None
     autograd_node: str | None = None  #: node that was running
     op: str | None = None
     stack: list[PythonFrame] | None = None  #: of guarded storages, innermost first

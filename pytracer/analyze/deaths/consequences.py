@@ -21,9 +21,10 @@ from pytracer._text import time_words
 from pytracer.analyze.evidence.cuda_errors import cuda_error
 from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
-from pytracer.analyze.view import Death, ProcessView, WhyKind, is_library_file
+from pytracer.analyze.view import Death, ProcessView, WhyKind
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_GONE = re.compile(

@@ -12,9 +12,10 @@ from typing import Literal
 
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
 from pytracer.analyze.collectives.in_flight import FreedInFlight, freed_in_flight
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.fsdp_words import sharded_unit
 from pytracer.analyze.tensors.source_lines import line_text
-from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NamedTensor
 from pytracer.report.job import Origin, PythonFrame
 

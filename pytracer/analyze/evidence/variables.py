@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import python_frame
-from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, PythonFrame
 
 _MOST_EMPTY = 3

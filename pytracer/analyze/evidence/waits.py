@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
-from pytracer.analyze.view import ProcessView, is_library_file
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 WaitKind = Literal["forked-openmp", "lock", "child", "thread", "queue"]
