@@ -5,9 +5,16 @@ from __future__ import annotations
 import compileall
 import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pytracer.analyze import engine
+from pytracer.analyze.rules.base import Description, Judgement, finding
+from pytracer.report.job import Finding
+from tests.support.facts import check_facts
 
 # Under nohup, and in the background of a script, these are ignored, and children would inherit that: programs of the
 # tests would not end by them, traced or not.
@@ -25,6 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compiles the package once: most tests start it in processes that keep no bytecode, each a third longer."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(__file__).resolve().parents[1] / "pytracer", quiet=2)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_sentence_has_its_fact() -> Iterator[None]:
+    """Of each finding of each report that a test makes, the facts are checked."""
+    made = finding
+
+    def checked(rule: str, judgement: Judgement[Any], words: Description) -> Finding:
+        found = made(rule, judgement, words)
+        check_facts(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "finding", checked)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,6 @@
 """Facts: what each sentence of a report is about, for programs, so that none has to search sentences.
 
-Whether every sentence has one is checked where reports are made: `check_facts` of `tests/support/report_schema.py`.
+Whether every sentence has one is checked for each finding that a test of this suite makes (`tests/conftest.py`).
 """
 
 from __future__ import annotations
