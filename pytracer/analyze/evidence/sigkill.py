@@ -86,8 +86,16 @@ def _agent(job: JobView, view: ProcessView) -> _Agent:
         return _Agent(agent, "sent-sigterm")
     if is_interrupt(agent):
         return _Agent(agent, "stopped")
-    earlier = next((death for death in job.deaths if _before(death.late_ns, view)), None)
+    earlier = next((death for death in job.deaths if _is_reason(death, view)), None)
     return _Agent(agent, "saw-death" if earlier is not None else None, earlier)
+
+
+def _is_reason(death: Death, view: ProcessView) -> bool:
+    """Whether the agent may have ended a process for that death: an earlier one that is no consequence.
+
+    The end of a killed process is known from its parent, later than its peers noticed it.
+    """
+    return death.primary is not False and death.view.index != view.index and _before(death.late_ns, view)
 
 
 def _before(late_ns: int | None, view: ProcessView) -> bool:
@@ -106,7 +114,9 @@ def _agent_evidence(found: _Agent) -> Evidence:
     elif found.earlier is not None:
         words = f"{name_words([found.earlier.view])} had died before, after which torchrun's agent ends the others"
     else:
-        words = "torchrun's agent had no reason to end it: nothing else had died, nothing asked it to stop"
+        words = (
+            "torchrun's agent had no reason to end it: no other worker had failed on its own, nothing asked it to stop"
+        )
     return Evidence("agent", searched(result, words), result=result, pid=pid, state=found.reason)
 
 

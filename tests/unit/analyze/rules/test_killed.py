@@ -174,6 +174,23 @@ def test_agent_that_was_told_to_stop_is_a_candidate(run: Path) -> None:
     assert not findings or any("was asked to stop" in item for item in evidence)
 
 
+def test_rank_that_only_noticed_the_kill_is_no_reason_for_the_agent(run: Path) -> None:
+    """Its error comes at once, while the end of the killed rank is known when its parent waits for it."""
+    peer = s.lost_peer(s.rank(0).at(600))
+    agent = s.agent((101, {"exit_code": 1}), at=700).at(900).wait(102, signal=9)
+    report = build_report(s.load(run, agent, peer, s.rank(1).at(500).mark("x"), launcher={"witness": witness()}))
+    assert report.verdict is not None and report.verdict.rank == 1
+    assert "had no reason to end it" in line(report, "torchrun's agent")
+
+
+def test_rank_that_failed_on_its_own_leads_over_a_later_sigkill(run: Path) -> None:
+    """torchrun's agent killed the rest."""
+    failed = s.rank(0).at(600).exception("ValueError", "bad", [("main", s.SCRIPT, 9)]).exit(1)
+    agent = s.agent((101, {"exit_code": 1}), at=700).at(31000).wait(102, signal=9)
+    report = build_report(s.load(run, agent, failed, s.rank(1).at(500).mark("x"), launcher={"witness": witness()}))
+    assert report.verdict is not None and report.verdict.rank == 0
+
+
 def test_memory_killers_and_kubernetes_are_named_with_a_question(run: Path) -> None:
     """Each with the command that checks it."""
     scheduler = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-0"}
