@@ -29,7 +29,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-harm test-peers test-distributed test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -38,6 +38,7 @@ help:
 	@echo "make test-slow  the tests that make test leaves out      (the same); make test-all: both"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
+	@echo "make test-generated  2,000 crashes with known cause       (ARGS='--seeds 17', ARGS='--write docs/measurements/calibration.md')"
 	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
@@ -75,6 +76,11 @@ test-all: test test-slow
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
+
+# 2,000 crashes with known cause: how sure the reports were, and how often they were right. Half an hour to an hour. ARGS='--seeds 17'
+# runs one, ARGS='--write docs/measurements/calibration.md' writes the tables.
+test-generated: build
+	$(BIN)/python scripts/generated_crashes.py -n $(JOBS) $(ARGS)
 
 # Every program x way to trace x set of powers against the same program untraced. 1,000 crashes for each kind of wait, an hour:
 # ARGS='-k test_waits --times 1000'.

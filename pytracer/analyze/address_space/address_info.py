@@ -127,12 +127,12 @@ class Formation:
     """How an address was computed: `storage.base + within_bytes + scale * index`, modulo 2**64.
 
     `pointer` and `index_at` are registers or words of the stack; `index_at` is None when the index was found in memory
-    only. `index_storage` is the live storage whose memory holds the index. `exact`: what `pointer` held was the other
-    part of the sum, not only some place in the same storage.
+    only, `pointer` when it was overwritten. `index_storage` is the live storage whose memory holds the index. `exact`:
+    what `pointer` held was the other part of the sum, not only some place in the same storage.
     """
 
     storage: Storage
-    pointer: str
+    pointer: str | None
     index: int
     scale: int
     within_bytes: int
@@ -148,15 +148,17 @@ class Formation:
 
 @dataclass(frozen=True)
 class Overrun:
-    """An access that ran on without a gap: `span_bytes` from `start` to the fault.
+    """An access that ran on without a gap: `span_bytes` from `start` to the fault, above it or below.
 
-    `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register` pointed
-    into it. `left_bytes`: what a string instruction had not done yet. `through_recording`: the process's own recording
-    lay on the way. `sole`: no register pointed into another storage on the way; `majority`: at least two into this one.
+    `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register`, or that
+    word of the stack, pointed into it. `left_bytes`: what a string instruction had not done yet. `through_recording`:
+    the process's own recording lay on the way. `sole`: no register pointed into another storage on the way; `majority`:
+    at least two into this one.
     """
 
     start: int
     span_bytes: int
+    downwards: bool
     register: str
     storage: Storage | None
     holders: tuple[Holder, ...]

@@ -22,10 +22,12 @@ _SCALES = (1, 2, 4, 8, 16)
 _MODULUS = 1 << 64
 _CODE_POINTERS = ("rip", "pc")
 # Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
-# must be the first byte of the storage; above the third the pointer may have moved on inside the storage.
+# must be the first byte of the storage; above the third the pointer may have moved on inside the storage. A number of
+# bytes that is no element of a tensor counts above the last one, from the first byte of the storage.
 _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
+_LEAST_UNSCALED_BYTES = 1 << 32
 _NEAR_ADDRESS_BYTES = 1 << 16
 # What a handler keeps is less: 1 KiB of the stack, 128 bytes for each register. A hostile recording may have more.
 _MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
@@ -49,8 +51,6 @@ def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | 
         addr: the fault address, which lies in no live storage; may be non-canonical.
     """
     pointers = dict(_pointers(space, crash, addr))
-    if not pointers:
-        return None
     values = _values(space, crash, addr)
     found = list(_exact(pointers, values, addr)) or list(_within(space, pointers, values, addr))
     best = {(item.storage, item.index): item for item in reversed(found)}
@@ -130,23 +130,28 @@ def _exact(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr:
 def _is_telling(scale: int, item: _Value, pointer: int, storage: Storage) -> bool:
     """Whether such a sum is no accident; an unscaled number may be the difference of two pointers."""
     nbytes = abs(scale * item.number)
-    if nbytes < _LEAST_BYTES or (scale == 1 and item.storage is None):
+    if nbytes < _LEAST_BYTES:
         return False
+    if scale == 1 and item.storage is None:
+        return nbytes >= _LEAST_UNSCALED_BYTES and pointer == storage.base
     return nbytes >= _LEAST_ANYWHERE_BYTES or pointer == storage.base
 
 
 def _within(
     space: AddressSpace, pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int
 ) -> Iterator[Formation]:
-    """The pointer had moved on, to a row or a worker's part: some place in a storage + scale * value."""
+    """The pointer had moved on, to a row or a worker's part: some place in a storage + scale * value. Or it was
+    overwritten by the sum, which began at the first byte of a storage.
+    """
     names = {storage: name for name, storage in reversed(list(pointers.values()))}
     for item in values:
         for scale in _SCALES:
-            if abs(scale * item.number) < _LEAST_WITHIN_BYTES or (scale == 1 and item.storage is None):
+            if abs(scale * item.number) < _LEAST_WITHIN_BYTES:
                 continue
             start = (addr - scale * item.number) % _MODULUS
             storage = space.live_around(start)
-            if storage is not None and storage in names:
+            first = storage is not None and start == storage.base
+            if storage is not None and (first or (storage in names and (scale != 1 or item.storage is not None))):
                 yield Formation(
-                    storage, names[storage], item.number, scale, start - storage.base, item.at, item.storage, False
+                    storage, names.get(storage), item.number, scale, start - storage.base, item.at, item.storage, False
                 )

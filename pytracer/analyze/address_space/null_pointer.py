@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import wild_jump
@@ -12,6 +13,7 @@ from pytracer.report.job import Confidence
 
 POINTER_ALIGNMENT = 4
 _SAME_LOOP_BYTES = 4096  # between the instructions of two threads in one parallel region
+_LARGEST_ACCESS_BYTES = 64
 _FARTHEST_BYTES = 1 << 32  # a worker's part of a tensor without memory begins below
 
 
@@ -32,6 +34,26 @@ def has_constant_address(view: ProcessView) -> bool:
     return instruction.base is None and instruction.index is None
 
 
+def _is_null_indexed(view: ProcessView) -> bool:
+    """Whether null was indexed. A register that the instruction multiplies is no pointer, so the other one is."""
+    place, instruction = view.place, view.instruction
+    if place is None or instruction is None or instruction.addr is None or instruction.scale == 1:
+        return False
+    is_address = 0 <= place.addr - instruction.addr < _LARGEST_ACCESS_BYTES
+    return is_address and instruction.base is not None and instruction.base_value == 0 and bool(instruction.index_value)
+
+
+def _is_multiple_of_a_register(view: ProcessView) -> bool:
+    """Whether null + scale * index is what a compiler computed before the access: both are still in registers."""
+    place, crash, instruction = view.place, view.crash, view.instruction
+    if place is None or crash is None or instruction is None or instruction.index is not None:
+        return False
+    if not NEAR_NULL_BYTES <= place.addr < _FARTHEST_BYTES or instruction.base_value != place.addr:
+        return False
+    values = {value for name, value in crash.registers.items() if name not in STATE_REGISTERS}
+    return 0 in values and any(place.addr % scale == 0 and place.addr // scale in values for scale in (2, 4, 8))
+
+
 def null_confidence(view: ProcessView) -> Confidence | None:
     """How sure it is that the base pointer was null; None when it was not."""
     place, instruction, crash = view.place, view.instruction, view.crash
@@ -39,6 +61,10 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return None
     if place.kind == "unmapped" and place.addr < _FARTHEST_BYTES and null_sibling(view) is not None:
         return "likely"  # null + what this worker was to begin with
+    if place.kind == "unmapped" and _is_null_indexed(view):
+        return "certain"
+    if place.kind == "unmapped" and _is_multiple_of_a_register(view):
+        return "likely"
     if place.kind not in ("null", "near-null"):
         return None
     known = known_crash(view)

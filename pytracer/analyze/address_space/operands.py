@@ -83,9 +83,10 @@ def _by_overrun(space: AddressSpace, place: Place, access: str | None, instructi
     found = find_overrun(space, crash, place.addr, access, instruction) if crash is not None else None
     if found is None:
         return None
+    kind = "before-storage" if found.downwards else "past-storage"
     if found.storage is None:
-        return replace(place, kind="past-storage", found=COMPUTED, overrun=found)
-    told = _told_by(space, place, "past-storage", found.storage, found.register)
+        return replace(place, kind=kind, found=COMPUTED, overrun=found)
+    told = _told_by(space, place, kind, found.storage, found.register)
     return replace(told, found=COMPUTED, register=None, overrun=found)
 
 

@@ -1,8 +1,8 @@
 """An access that ran on: from a storage through everything beside it, to the end of the memory that it may use.
 
-A loop or a memset with a wrong length faults far from its start, at the first inaccessible page, whatever owns that
-page. Its origin is still in a register: the first byte of the storage where it began, and between that and the fault
-there is no gap in the memory map. A string instruction has the remaining length, too.
+Upwards or downwards. A loop or a memset with a wrong length faults far from its start, at the first inaccessible page,
+whatever owns that page. Its origin is still in a register: the first byte of the storage where it began, and between
+that and the fault there is no gap in the memory map. A string instruction has the remaining length, too.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from pytracer.analyze.address_space.address_info import Overrun
+from pytracer.analyze.address_space.address_info import Overrun, Place
 from pytracer.analyze.address_space.lookup import AddressSpace
-from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
+from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
 from pytracer.analyze.platform.instruction import Instruction
+from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.decode.types.snapshot import Crash, Mapping, Storage
 
 PAGE_BYTES = 4096
+_ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
 _LARGEST_ACCESS_BYTES = 64
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
@@ -28,7 +31,7 @@ _LENGTH = "rcx"
 def find_overrun(
     space: AddressSpace, crash: Crash, addr: int, access: str | None, instruction: Instruction | None
 ) -> Overrun | None:
-    """The start of an access that ran upwards into inaccessible memory; None without evidence of one.
+    """The start of an access that ran into inaccessible memory; None without evidence of one.
 
     Args:
         space: the process.
@@ -37,11 +40,10 @@ def find_overrun(
         access: "read", "write", or None when not known.
         instruction: the faulting one, if a disassembler is installed.
     """
-    run = _run_below(crash.mappings, addr, "w" if access == "write" else "r")
+    run = run_beside(crash.mappings, addr, access)
     if run is None or access == "execute":
         return None
-    low, through_recording = run
-    found = list(_beginnings(space, crash, low, addr))
+    found = list(_beginnings(space, crash, run, addr))
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
     (start, most), (_, second) = [*counts.most_common(2), (0, 0), (0, 0)][:2]
@@ -50,57 +52,112 @@ def find_overrun(
     register, storage = next((name, storage) for at, name, storage in found if at == start)
     return Overrun(
         start=start,
-        span_bytes=addr - start,
+        span_bytes=abs(addr - start),
+        downwards=run.downwards,
         register=register,
         storage=storage,
         holders=tuple(item for item in crash.holders if item.base == start),
         left_bytes=_left_bytes(instruction, crash),
-        through_recording=through_recording,
+        through_recording=run.through_recording,
         sole=len(counts) == 1,
         majority=most >= 2,
     )
 
 
-def heap_behind(crash: Crash, storage: Storage, addr: int) -> int | None:
-    """How many bytes the heap has from the beginning of a storage that reaches beyond its end; None for any other.
+def oversized_bytes(crash: Crash, place: Place) -> int | None:
+    """How many bytes there are of a storage, at most, of which the beginning is there and the address is not.
 
-    The heap of brk() ends where it ends: nothing behind it was unmapped, so the storage is smaller than its tensor.
+    None where nothing is there, where all is there but for pages in its middle (somebody protected them), and for
+    memory of torch's own allocators, which is as large as the storage.
     """
-    heap = next((item for item in crash.mappings if item.path == "[heap]"), None)
-    if heap is None or not heap.start <= storage.base < heap.end <= addr < storage.base + storage.nbytes:
+    storage = place.storage
+    if storage is None or not storage.base <= place.addr < storage.base + storage.nbytes:
         return None
-    return heap.end - storage.base
+    usable = sorted((item for item in crash.mappings if "r" in item.permissions), key=lambda item: item.start)
+    end = storage.base
+    for item in usable:
+        if item.start <= end < item.end:
+            end = item.end
+    last = storage.base + storage.nbytes - 1
+    if not storage.base < end <= place.addr or (
+        place.mapping is not None and any(i.start <= last < i.end for i in usable)
+    ):
+        return None
+    if not begins_there(crash, storage):
+        return None
+    in_heap = any(item.path == "[heap]" and item.start <= storage.base < item.end for item in usable)
+    return end - storage.base if in_heap or is_borrowed(storage) else None
 
 
-def _run_below(mappings: Sequence[Mapping], addr: int, needed: str) -> tuple[int, bool] | None:
-    """Where the memory without a gap that ends right below the page of `addr` begins, and whether our recording is
-    part of it; None when the page below may not be accessed, or the fault was not at the beginning of its page.
+def begins_there(crash: Crash, storage: Storage) -> bool:
+    """Whether the first byte of a storage can be read, and is not that of a heap which took the place of its memory."""
+    there = any("r" in item.permissions and item.start <= storage.base < item.end for item in crash.mappings)
+    return there and not _is_new_arena(crash, storage.base)
+
+
+def _is_new_arena(crash: Crash, addr: int) -> bool:
+    """Whether the heap of a thread begins just there: glibc puts them at multiples of their size, most of it reserved.
+
+    What begins there is the heap's own header, never a block.
     """
-    if addr % PAGE_BYTES >= _LARGEST_ACCESS_BYTES:
-        return None
-    by_end = {item.end: item for item in mappings if needed in item.permissions}
-    low, through_recording = addr - addr % PAGE_BYTES, False
-    if low not in by_end:
-        return None
-    while (item := by_end.get(low)) is not None:
-        low = item.start
-        through_recording |= item.path.endswith(_RECORDING)
-    return low, through_recording
+    reserved = {item.end for item in crash.mappings if item.permissions.startswith("---")}
+    return addr % _ARENA_BYTES == 0 and addr + _ARENA_BYTES in reserved
 
 
-def _beginnings(space: AddressSpace, crash: Crash, low: int, addr: int) -> Iterator[tuple[int, str, Storage | None]]:
-    """Registers that point into a storage of the run which ends before the fault: its first byte, the register, and
-    the storage, if it is still recorded.
+@dataclass(frozen=True)
+class Run:
+    """Accessible memory without a gap, `low` to `high`, that ends at the page of an address, or begins behind it."""
+
+    low: int
+    high: int
+    downwards: bool
+    through_recording: bool
+
+
+def run_beside(mappings: Sequence[Mapping], addr: int, access: str | None) -> Run | None:
+    """The memory that an access ran through before it was refused at `addr`: upwards at the first bytes of a page,
+    downwards at the last ones; None when the page beside may not be accessed.
+    """
+    needed = "w" if access == "write" else "r"
+    usable = [item for item in mappings if needed in item.permissions]
+    page = addr - addr % PAGE_BYTES
+    if addr % PAGE_BYTES < _LARGEST_ACCESS_BYTES:
+        by_end, low, through = {item.end: item for item in usable}, page, False
+        while (item := by_end.get(low)) is not None:
+            low, through = item.start, through or item.path.endswith(_RECORDING)
+        return Run(low, page, False, through) if low < page else None
+    if addr % PAGE_BYTES >= PAGE_BYTES - _LARGEST_ACCESS_BYTES:
+        by_start, high, through = {item.start: item for item in usable}, page + PAGE_BYTES, False
+        while (item := by_start.get(high)) is not None:
+            high, through = item.end, through or item.path.endswith(_RECORDING)
+        return Run(page + PAGE_BYTES, high, True, through) if high > page + PAGE_BYTES else None
+    return None
+
+
+def _beginnings(space: AddressSpace, crash: Crash, run: Run, addr: int) -> Iterator[tuple[int, str, Storage | None]]:
+    """Registers that point into a storage of the run which the fault lies behind: its first byte, the register, and
+    the storage, if it is still recorded. Without any, words of the stack that are such a first byte.
     """
     held = {item.base for item in crash.holders if item.base}
-    for name, value in crash.registers.items():
-        if name in STATE_REGISTERS or name in STACK_POINTERS or not low <= value < addr:
-            continue
-        storage = space.live_around(value)
-        if storage is not None and storage.base + storage.nbytes <= addr:
-            yield storage.base, name, storage
-        elif storage is None and value in held:
-            yield value, name, None
+    registers = [(n, v) for n, v in crash.registers.items() if n not in STATE_REGISTERS and n not in STACK_POINTERS]
+    found = [hit for name, value in registers for hit in _beginning(space, run, addr, held, name, value)]
+    if found:
+        yield from found
+        return
+    for name, value in stack_words(crash):
+        yield from (hit for hit in _beginning(space, run, addr, held, name, value) if hit[0] == value)
+
+
+def _beginning(
+    space: AddressSpace, run: Run, addr: int, held: set[int], name: str, value: int
+) -> Iterator[tuple[int, str, Storage | None]]:
+    if not run.low <= value < run.high:
+        return
+    storage = space.live_around(value)
+    if storage is None and value in held:
+        yield value, name, None
+    elif storage is not None and (storage.base > addr if run.downwards else storage.base + storage.nbytes <= addr):
+        yield storage.base, name, storage
 
 
 def _left_bytes(instruction: Instruction | None, crash: Crash) -> int | None:

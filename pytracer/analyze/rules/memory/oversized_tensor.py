@@ -1,21 +1,21 @@
 """oversized-tensor: a tensor that claims more memory than there is.
 
-What: the fault address lies in a live storage, but behind the end of the heap in which that storage begins. The heap
-only grows and shrinks at its end; nothing in the middle of the storage was unmapped.
+What: the fault address lies in a live storage whose memory belongs to others, or begins in the heap. Its beginning is
+there, and the memory ends, or refuses the access, before the address.
 
 Why it happens: the tensor was made of memory of others with wrong sizes or strides: `numpy` `as_strided` and
 `from_numpy`, `torch.from_blob`, DLPack, `frombuffer` of a C array.
 
 What to do: compare sizes, strides and dtype with the memory that the tensor was made of.
 
-How it can be wrong: a heap whose end was released to the system while the tensor was live looks the same; C
-libraries do that only with memory that was freed.
+How it can be wrong: memory of which only the end was unmapped while the tensor lived looks the same; owners unmap what
+they mapped as a whole, and C libraries give the end of the heap back only when it was freed.
 """
 
 from __future__ import annotations
 
 from pytracer._text import hex_addr, size_words
-from pytracer.analyze.address_space.overrun import heap_behind
+from pytracer.analyze.address_space.overrun import oversized_bytes
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -34,18 +34,18 @@ from pytracer.report.job import Evidence
 
 
 class OversizedTensor(StorageFaultRule[int]):
-    """Fires for an address in a live storage that begins in the heap and reaches beyond its end. Found: bytes there."""
+    """Fires for an address in a live storage whose beginning is there and whose end is not. Found: bytes there."""
 
     id = "oversized-tensor"
     needs = ("crash", "storages", "mappings")
-    absent = "no fault address lay in a storage that reaches beyond the heap it begins in"
+    absent = "no fault address lay in a storage that reaches beyond the memory it begins in"
 
     def judge(self, view: ProcessView) -> Judgement[int] | None:
         """See FaultRule."""
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
-        there = heap_behind(crash, place.storage, place.addr)
+        there = oversized_bytes(crash, place)
         return Judgement("out-of-bounds", "likely", (view,), there) if there is not None else None
 
     def describe(self, job: JobView, judgement: Judgement[int]) -> Description:
@@ -64,7 +64,7 @@ class OversizedTensor(StorageFaultRule[int]):
                 storage_evidence(view),
                 Evidence(
                     "mapping",
-                    "the storage begins in the heap, and the heap ends before the address",
+                    "the memory is there from the beginning of the storage, and ends before the address",
                     base=hex_addr(base),
                     nbytes=judgement.found,
                 ),

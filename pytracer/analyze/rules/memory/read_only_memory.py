@@ -8,7 +8,9 @@ which only warns) was changed in place; a string literal or a constant was writt
 
 What to do: open the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed.
 
-How it can be wrong: a wild pointer may fall into read-only memory by chance, most likely into a library.
+How it can be wrong: a wild pointer may fall into read-only memory by chance, most likely into a library. A
+write to its first or last bytes, right beside memory that may be written, is taken for one that ran on from there
+(runaway-access), unless a tensor of that memory is recorded.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
@@ -51,7 +54,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
     def judge(self, view: ProcessView) -> Judgement[None] | None:
         """See MemoryFaultRule."""
         crash, place, fault = view.crash, view.place, view.fault
-        if place is not None and place.found == COMPUTED:
+        if place is not None and (place.found == COMPUTED or ran_on(view) is not None):
             return None  # it ran into that memory; see runaway-access
         if crash is None or place is None or place.mapping is None or fault is None or place.kind == "freed-storage":
             return None

@@ -1,8 +1,8 @@
 """runaway-access: a loop or a memset() that ran on from a tensor to the end of the memory that it may use.
 
-What: the fault is at the first byte that refuses the access, and from a live storage to there the memory map has no
-gap; a register still points at the storage. A string instruction (`rep stos`, `rep movs`: memset, memcpy) has the
-length that was left, and memset() keeps where it began.
+What: the fault is at the first byte that refuses the access, above a live storage or below it, and from the storage to
+there the memory map has no gap; a register or the stack still points at the storage. A string instruction (`rep stos`,
+`rep movs`: memset, memcpy) has the length that was left, and memset() keeps where it began.
 
 Why it happens: a count or length is negative, in bytes instead of elements or the other way round, or of another
 tensor. Everything behind the tensor was passed before the refusal, and overwritten by a write.
@@ -10,7 +10,8 @@ tensor. Everything behind the tensor was passed before the refusal, and overwrit
 What to do: compare the length that the native function is given with the tensor's.
 
 How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
-on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two.
+on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two. Without
+such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
+from pytracer.analyze.address_space.overrun import Run
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -28,6 +30,7 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
+from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -40,28 +43,33 @@ _MEMSET_KEEPS = (
 )
 
 
-class RunawayAccess(MemoryFaultRule[Overrun]):
+class RunawayAccess(MemoryFaultRule[Overrun | Run]):
     """Fires when an access ran from a storage to the end of accessible memory without a gap."""
 
     id = "runaway-access"
     needs = ("crash", "registers", "mappings")
 
-    def judge(self, view: ProcessView) -> Judgement[Overrun] | None:
+    def judge(self, view: ProcessView) -> Judgement[Overrun | Run] | None:
         """See MemoryFaultRule."""
         found = view.place.overrun if view.place is not None else None
-        if found is None or wild_jump(view) is not None:
+        if found is None:
+            run = ran_on(view)
+            return Judgement("out-of-bounds", "possible", (view,), run) if run is not None else None
+        if wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(view, found), (view,), found)
 
-    def describe(self, job: JobView, judgement: Judgement[Overrun]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[Overrun | Run]) -> Description:
         """See MemoryFaultRule."""
         view, found = judgement.views[0], judgement.found
+        if isinstance(found, Run):
+            return _from_anywhere(judgement, found)
         name, storage = _tensor(view, found), view.storage
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} past the end of {name}{in_function(view)}: it ran on "
-            f"for {size_words(found.span_bytes)}{length}, to the end of accessible memory.",
+            f"{introduction(judgement.views)} {access_verb(view)} {_side(found)} of {name}{in_function(view)}: it ran "
+            f"on for {size_words(found.span_bytes)}{length}, to the {_end(found)} of accessible memory.",
             [
                 fault_evidence(view),
                 _way(found),
@@ -96,11 +104,44 @@ class RunawayAccess(MemoryFaultRule[Overrun]):
         return not_found("no access ran from a storage to the end of accessible memory")
 
 
+def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description:
+    """Where it began is not known."""
+    view = judgement.views[0]
+    edge = "beginning" if run.downwards else "end"
+    return Description(
+        f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}: "
+        "a loop or copy that ran on is refused there.",
+        [
+            fault_evidence(view),
+            Evidence(
+                "mapping",
+                f"the {size_words(run.high - run.low)} {'behind' if run.downwards else 'before'} the address may be "
+                "accessed",
+                base=hex_addr(run.low),
+                nbytes=run.high - run.low,
+            ),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too large. "
+        "`pytracer run --guard` stops at the first byte outside of a tensor.",
+        ["where the access began", "proof that it was no wrong pointer"],
+    )
+
+
+def _side(found: Overrun) -> str:
+    return "before the beginning" if found.downwards else "past the end"
+
+
+def _end(found: Overrun) -> str:
+    return "beginning" if found.downwards else "end"
+
+
 def _way(found: Overrun) -> Evidence:
     return Evidence(
         "overrun",
         f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "
-        f"{size_words(found.span_bytes)} behind, the memory map has no gap",
+        f"{size_words(found.span_bytes)} {'below' if found.downwards else 'behind'}, the memory map has no gap",
         register=found.register,
         base=hex_addr(found.start),
         nbytes=found.storage.nbytes if found.storage is not None else None,
@@ -131,5 +172,5 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None) -> 
         )
     return (
         f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
-        "`pytracer run --guard` stops at the first byte behind the tensor."
+        "`pytracer run --guard` stops at the first byte outside of the tensor."
     )

@@ -16,7 +16,7 @@ torch's own allocator it is merely possible.
 
 from __future__ import annotations
 
-from pytracer.analyze.address_space.overrun import heap_behind
+from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -44,7 +44,7 @@ class UnmappedStorage(StorageFaultRule[None]):
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
-        if heap_behind(crash, place.storage, place.addr) is not None or not _is_gone(view):
+        if oversized_bytes(crash, place) is not None or not _is_gone(view):
             return None
         if not any(item.end > place.addr for item in crash.mappings):
             return None
@@ -79,7 +79,9 @@ def _is_gone(view: ProcessView) -> bool:
     mapping = place.mapping if place is not None else None
     if place is None or place.storage is None or mapping is None:
         return place is not None
-    return mapping.path == "" and mapping.permissions.startswith("---") and is_borrowed(place.storage)
+    if mapping.path or not mapping.permissions.startswith("---") or not is_borrowed(place.storage):
+        return False
+    return view.crash is None or not begins_there(view.crash, place.storage)
 
 
 def _where(view: ProcessView) -> Evidence:

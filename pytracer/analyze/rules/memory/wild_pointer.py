@@ -12,7 +12,8 @@ it. After a smashed return address, look for local arrays in the function that w
 
 How it can be wrong: only CPU storages of torch are remembered. Memory of other allocators that was unmapped before
 looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
-library that was unloaded.
+library that was unloaded. Where a register points at the first byte of a storage, a wrong index into it looks the same:
+the finding is *possible* there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
@@ -35,6 +37,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -121,10 +124,12 @@ def _is_chunk_size(value: int) -> bool:
 
 def _is_wild(view: ProcessView) -> bool:
     place = view.place
-    if place is None or ran_over(view) or heap_damage(view) is not None:
+    if place is None or ran_over(view) or heap_damage(view) is not None or ran_on(view) is not None:
+        return False
+    if null_confidence(view) is not None:
         return False
     if place.kind in ("null", "near-null") or null_sibling(view) is not None:
-        return null_confidence(view) is None
+        return True
     jump = wild_jump(view)
     if jump is not None:
         return place.kind != "freed-storage"
@@ -137,9 +142,19 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
+    if _may_be_indexed(view):
+        return "possible"
     if view.place is not None and view.place.kind == "non-canonical":
         return "certain" if view.place.addr else "likely"
     return "likely" if view.process.snapshot.storages or _is_small(view) else "possible"
+
+
+def _may_be_indexed(view: ProcessView) -> bool:
+    """Whether a register points at the first byte of a live storage: the address may be that, plus a wrong index."""
+    if view.crash is None or _is_small(view):
+        return False
+    values = (value for name, value in view.crash.registers.items() if name not in STATE_REGISTERS)
+    return any((storage := view.space.live_around(value)) is not None and storage.base == value for value in values)
 
 
 def _is_small(view: ProcessView) -> bool:

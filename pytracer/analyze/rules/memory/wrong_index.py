@@ -10,8 +10,8 @@ torch checks most indices and raises IndexError; not those of all kernels.
 What to do: look at the index tensors that the line passes: min() and max() must lie inside the other tensor's size.
 
 How it can be wrong: that the sum fits may be an accident. Sums below 4 KiB do not count, unscaled numbers only where
-they are elements of a tensor, and a pointer that has moved on inside its storage only with offsets above 4 GiB; where
-two storages fit, neither is named. Pointers are no indices.
+they are elements of a tensor or lead farther than 4 GiB from the first byte of a storage, and a pointer that has moved
+on inside its storage only with offsets above 4 GiB; where two storages fit, neither is named. Pointers are no indices.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class WrongIndex(StorageFaultRule[Formation]):
 
 
 def _confidence(found: Formation) -> Confidence:
-    return "certain" if found.exact and abs(found.scale * found.index) >= _CERTAIN_BYTES else "likely"
+    """An unscaled number may be the distance to the object that was meant."""
+    far = abs(found.scale * found.index) >= _CERTAIN_BYTES
+    scaled = found.scale != 1 or found.index_storage is not None
+    return "certain" if found.exact and far and scaled else "likely"
 
 
 def _tensor(view: ProcessView, base: int) -> str:
@@ -91,9 +94,10 @@ def _sum(found: Formation) -> Evidence:
     within = f" + {found.within_bytes}" if found.within_bytes else ""
     start = f"the storage of {size_words(found.storage.nbytes)} at {hex_addr(found.storage.base)}"
     unit = f"{found.scale} * " if found.scale != 1 else ""
+    held = f"; {found.pointer} pointed into that storage" if found.pointer is not None else ""
     return Evidence(
         "address-sum",
-        f"the address is {start}{within} + {unit}{found.index}; {found.pointer} pointed into that storage",
+        f"the address is {start}{within} + {unit}{found.index}{held}",
         register=found.pointer,
         base=hex_addr(found.storage.base),
         nbytes=found.storage.nbytes,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytracer.decode.types.snapshot import AlsoCrashed, Holder, PythonFrame
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -62,8 +64,35 @@ def test_index_tensor_its_value_and_the_size_it_exceeds_are_named(run: Path) -> 
 def test_garbage_pointer_stays_a_wild_pointer(run: Path) -> None:
     """No recorded values add up to it."""
     box, addr = Box(pid=101).alloc(BASE, 1024), 0x1357_9BDF_0240
-    registers = {"rdx": addr, "r13": BASE, "rcx": 77_777}
+    registers = {"rdx": addr, "r13": BASE + 64, "rcx": 77_777}
     report = faulted(run, box, addr, registers=registers, code_bytes=LOAD, holders=(local("table", BASE),))
+    assert verdict(report) == ("wild-pointer", "likely")
+
+
+@needs_capstone
+@pytest.mark.parametrize("addr", [0x1357_9BDF_0240, 0x1357_9BDF_0246_8ACE])
+def test_garbage_pointer_beside_the_first_byte_of_a_storage_is_merely_possible(run: Path, addr: int) -> None:
+    """It may be the sum of that and of an index which no register holds any more; even where it is no address."""
+    registers = {"rdx": addr, "r13": BASE, "rcx": 77_777}
+    report = faulted(run, Box(pid=101).alloc(BASE, 1024), addr, registers=registers, code_bytes=LOAD)
+    assert verdict(report) == ("wild-pointer", "possible")
+
+
+@needs_capstone
+def test_sum_that_overwrote_its_pointer_names_the_storage_it_began_at(run: Path) -> None:
+    """`add rdi, rsi`: the number that is left leads to the first byte of a storage, to the bit."""
+    index = -0x0321_FDE4_0000
+    registers = {"rdx": BASE + index, "rsi": index % (1 << 64)}
+    report = faulted(run, Box(pid=101).alloc(BASE, 1024), BASE + index, registers=registers, code_bytes=LOAD)
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert f"index {index} leads out of a tensor of 1024 bytes" in summary(report)
+
+
+@needs_capstone
+def test_unscaled_number_that_leads_elsewhere_is_no_index(run: Path) -> None:
+    """The look-alike: it leads into the storage, but not to its first byte."""
+    registers = {"rdx": BASE + 8 - 0x0321_FDE4_0000, "rsi": -0x0321_FDE4_0000 % (1 << 64)}
+    report = faulted(run, Box(pid=101).alloc(BASE, 1024), registers["rdx"], registers=registers, code_bytes=LOAD)
     assert verdict(report) == ("wild-pointer", "likely")
 
 
@@ -134,7 +163,89 @@ def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: P
     assert verdict(report) == ("read-only-write", "likely")
 
 
+@needs_capstone
+def test_loop_that_ran_downwards_names_the_tensor_it_began_at(run: Path) -> None:
+    """Refused at the last word of the page before the heap."""
+    addr, registers = HEAP[0] - 4, {"rdx": HEAP[0] - 4, "r13": BASE, "r9": BASE + 16}
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), addr, registers=registers, code_bytes=LOAD)
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert "read before the beginning of a tensor of 64 bytes in at::native::gather_kernel" in summary(report)
+    assert "to the beginning of accessible memory" in summary(report)
+
+
+@needs_capstone
+def test_loop_whose_beginning_no_register_holds_is_found_by_the_stack(run: Path) -> None:
+    """Its caller's arguments are still there."""
+    addr, stack = HEAP[0] - 4, 0x7FFC_0000_0100
+    registers = {"rdx": addr, "rsp": stack}
+    block = memory(stack, 7, BASE, register="rsp")
+    box = Box(pid=101).alloc(BASE, 64)
+    report = faulted(run, box, addr, registers=registers, code_bytes=LOAD, memory=(block,), sp=stack)
+    assert verdict(report) == ("out-of-bounds", "likely")
+
+
+@needs_capstone
+def test_access_at_the_edge_of_accessible_memory_has_run_on_from_somewhere(run: Path) -> None:
+    """Nothing says from where: then it is merely possible, and no tensor is named."""
+    box = Box(pid=101).alloc(BASE, 64)
+    report = faulted(run, box, HEAP[1], registers={"rdx": HEAP[1]}, code_bytes=LOAD)
+    assert verdict(report) == ("out-of-bounds", "possible")
+    assert "read over the end of accessible memory" in summary(report)
+
+
+@needs_capstone
+@pytest.mark.parametrize("addr", [HEAP[1] + 0x800, HEAP[1] + 0x1_0000])
+def test_address_that_is_no_edge_stays_a_wild_pointer(run: Path, addr: int) -> None:
+    """The look-alikes: in the middle of a page, and at the beginning of one that lies alone."""
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), addr, registers={"rdx": addr}, code_bytes=LOAD)
+    assert verdict(report) == ("wild-pointer", "likely")
+
+
+@needs_capstone
+def test_write_that_ran_into_a_file_mapping_is_no_read_only_write(run: Path) -> None:
+    """What lies before it may be written, without a gap."""
+    data = (HEAP[1], HEAP[1] + 0x4000, "r--s", 0, "/data/tokens.bin")
+    registers = {"rdi": HEAP[1], "rcx": 0x1000}
+    how: dict[str, Any] = {"registers": registers, "code_bytes": FILL, "mappings": [PROGRAM, HEAP, data]}
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), HEAP[1], code=2, error_code=7, **how)
+    assert verdict(report) == ("out-of-bounds", "possible")
+
+
+@needs_capstone
+def test_write_into_the_middle_of_a_file_mapping_stays_a_read_only_write(run: Path) -> None:
+    """The look-alike: nothing ran there."""
+    data = (HEAP[1], HEAP[1] + 0x4000, "r--s", 0, "/data/tokens.bin")
+    registers = {"rdi": HEAP[1] + 0x2000, "rcx": 0x1000}
+    how: dict[str, Any] = {"registers": registers, "code_bytes": FILL, "mappings": [PROGRAM, HEAP, data]}
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), HEAP[1] + 0x2000, code=2, error_code=7, **how)
+    assert verdict(report) == ("read-only-write", "certain")
+
+
 # null-dereference
+
+
+@needs_capstone
+def test_null_that_was_indexed_is_null_however_far_the_index_leads(run: Path) -> None:
+    """The register that the instruction multiplies is no pointer."""
+    code = bytes.fromhex("f20f1004f7")  # movsd xmm0, qword ptr [rdi + rsi*8]
+    report = faulted(run, Box(pid=101), 8 * 0x2_0000, registers={"rdi": 0, "rsi": 0x2_0000}, code_bytes=code)
+    assert verdict(report) == ("null-dereference", "certain")
+
+
+@needs_capstone
+def test_multiple_of_a_register_beside_null_is_likely_an_index_from_null(run: Path) -> None:
+    """The compiler computed the sum before."""
+    registers = {"rdx": 8 * 0x2_0000, "rdi": 0, "rsi": 0x2_0000}
+    report = faulted(run, Box(pid=101), registers["rdx"], registers=registers, code_bytes=LOAD)
+    assert verdict(report) == ("null-dereference", "likely")
+
+
+@needs_capstone
+def test_small_address_that_is_no_such_multiple_stays_a_wild_pointer(run: Path) -> None:
+    """The look-alike: one element beside."""
+    registers = {"rdx": 8 * 0x2_0000, "rdi": 0, "rsi": 0x2_0001}
+    report = faulted(run, Box(pid=101), registers["rdx"], registers=registers, code_bytes=LOAD)
+    assert verdict(report)[0] == "wild-pointer"
 
 
 @needs_capstone

@@ -254,6 +254,53 @@ def test_owner_of_the_memory_decides_how_sure_that_is(
     assert report.verdict is not None and report.verdict.confidence == confidence
 
 
+@pytest.mark.parametrize(
+    ("maps", "found", "confidence"),
+    [
+        ([(BASE - 4096, BASE + 4096, "rw-p", 0, "")], "oversized-tensor", "likely"),
+        (
+            [(BASE, BASE + 4096, "rw-p", 0, ""), (BASE + 4096, BASE + 8192, "---p", 0, "")],
+            "oversized-tensor",
+            "likely",
+        ),
+        ([(BASE - 4096, BASE, "rw-p", 0, "")], "unmapped-storage", "certain"),
+        ([(BASE, BASE + BYTES, "---p", 0, "")], "unmapped-storage", "likely"),
+        (
+            [
+                (BASE, BASE + 4096, "rw-p", 0, ""),
+                (BASE + 4096, BASE + 8192, "---p", 0, ""),
+                (BASE + 8192, BASE + BYTES, "rw-p", 0, ""),
+            ],
+            "other-death",
+            "unknown",
+        ),
+        (
+            [(BASE, BASE + 4096, "rw-p", 0, ""), (BASE + 4096, BASE + BYTES, "---p", 0, "")],
+            "unmapped-storage",
+            "likely",
+        ),
+    ],
+    ids=["its end is missing", "its end is refused", "all is missing", "all is refused", "a page in its middle is"]
+    + ["a thread's heap took its place"],
+)
+def test_tensor_whose_beginning_is_there_claims_too_much(
+    tmp_path: Path, maps: list[tuple[int, int, str, int, str]], found: str, confidence: str
+) -> None:
+    """Memory is unmapped as a whole; a page in the middle was protected by somebody."""
+    code = 2 if any(item[0] <= BASE + 4096 < item[1] for item in maps) else 1
+    stack = (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")
+    box = Box(pid=101).alloc(BASE, BYTES).at(500)
+    job = s.load(tmp_path, box.crash(addr=BASE + 4096, code=code, native=s.NATIVE[:1], mappings=[*maps, stack]))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    storage = replace(snapshot.storages[0], origin="BLOB", foreign=True)
+    crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
+    snapshot = replace(snapshot, storages=StorageTable.of(storage), crash=crash)
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    assert report.verdict is not None
+    assert (told(report)[0], report.verdict.confidence) == (found, confidence)
+
+
 @pytest.mark.parametrize("case", ["cut off", "protected"])
 def test_live_tensor_is_not_said_to_be_unmapped_without_proof(tmp_path: Path, case: str) -> None:
     """The look-alikes: a memory map that ends before, and memory that is mapped but protected."""

@@ -1,0 +1,98 @@
+"""Crashes that users reported (cases.toml), run below the launcher: class, culprit, headline and next step.
+
+The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.report.job import ProcessReport, Report
+from tests.conditions import needs_capstone, needs_native
+from tests.support.cli import ROOT
+from tests.support.crash import environment, torchrun, traced_run
+from tests.support.debug_information import debug_information_is_parsed_once
+
+tomllib = pytest.importorskip("tomllib", reason="Python has it since 3.11")
+
+__all__ = ["debug_information_is_parsed_once"]
+
+pytestmark = [pytest.mark.slow, needs_native, needs_capstone]
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+CASES: list[dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))["case"]
+EXTENSIONS = ROOT / "build" / "corpus-extensions"  # kept: torch's tools take a minute to build one
+
+VARIABLES = {
+    "OMP_NUM_THREADS": "2",
+    "TORCH_EXTENSIONS_DIR": str(EXTENSIONS),
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+}
+
+
+def _param(case: dict[str, Any]) -> Any:
+    marks = [pytest.mark.xfail(reason=case["xfail"], strict=True)] if "xfail" in case else []
+    return pytest.param(case, id=case["id"], marks=marks)
+
+
+def _command(case: dict[str, Any]) -> list[str]:
+    program = PROGRAMS / f"{case['id']}.py"
+    command = torchrun(program) if case["launcher"] == "torchrun" else [sys.executable, str(program)]
+    return ["timeout", "-s", "TERM", str(case["limit_s"]), *command] if "limit_s" in case else command
+
+
+@pytest.mark.timeout(900)  # the first one that needs the extension builds it
+@pytest.mark.parametrize("case", [_param(case) for case in CASES])
+def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> None:
+    """The class that really happened, at the line where it did, in words that name the cause and the next step."""
+    if case.get("needs") == "extension":
+        _build_extension()
+    done = traced_run(*_command(case), run=tmp_path / "run", options=(), **VARIABLES)
+    verdict = done.report.verdict
+    assert verdict is not None
+    assert verdict.class_ == case["class"], verdict.summary
+    _line_is_known(case, done.report)
+    for word in case["headline"]:
+        assert word in (verdict.summary or ""), verdict.summary
+    for word in case["next"]:
+        assert word in (verdict.advice or ""), verdict.advice
+
+
+def _build_extension() -> None:
+    """By torch's tools, as the programs do: then these find it."""
+    if shutil.which("ninja", path=VARIABLES["PATH"]) is None:
+        pytest.skip("torch's tools build extensions with ninja: pip install ninja")
+    EXTENSIONS.mkdir(parents=True, exist_ok=True)
+    words = f"load('realext', [{str(PROGRAMS / 'realext.cpp')!r}], extra_cflags=['-O1', '-g'])"
+    command = [sys.executable, "-c", f"from torch.utils.cpp_extension import load; {words}"]
+    subprocess.run(command, env=environment(**VARIABLES), check=True, stdout=subprocess.DEVNULL)
+
+
+def _line_is_known(case: dict[str, Any], report: Report) -> None:
+    """The culprit's innermost line of the program; of ranks that did not come, or stood still, also in its words."""
+    verdict = report.verdict
+    assert verdict is not None
+    culprit = next(process for process in report.processes or () if process.pid == verdict.pid)
+    if "line" in case:
+        words = re.findall(r"[\w.]+:\d+", f"{verdict.summary} {verdict.advice}")
+        assert f"{case['id']}.py:{case['line']}" in (*_own_lines(case, culprit), *words)
+    if "native" in case:
+        frames = [frame.function or "" for frame in culprit.native_stack or ()]
+        assert re.search(case["native"], "\n".join(frames)), frames
+
+
+def _own_lines(case: dict[str, Any], process: ProcessReport) -> Iterator[str]:
+    """The innermost line of the program in each thread: a kernel may die on a thread of OpenMP's, which runs none."""
+    for stack in (process.python_stack, *(thread.python_stack for thread in process.threads or ())):
+        lines = [f"{Path(frame.file or '').name}:{frame.line}" for frame in stack or ()]
+        yield from [line for line in lines if line.startswith(f"{case['id']}.py:")][:1]
