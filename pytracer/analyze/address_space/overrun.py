@@ -120,6 +120,8 @@ def run_beside(mappings: Sequence[Mapping], addr: int, access: str | None) -> Ru
     """
     needed = "w" if access == "write" else "r"
     usable = [item for item in mappings if needed in item.permissions]
+    if any(item.start <= addr < item.end for item in usable):
+        return None  # refused for another reason
     page = addr - addr % PAGE_BYTES
     if addr % PAGE_BYTES < _LARGEST_ACCESS_BYTES:
         by_end, low, through = {item.end: item for item in usable}, page, False

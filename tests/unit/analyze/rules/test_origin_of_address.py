@@ -202,6 +202,16 @@ def test_address_that_is_no_edge_stays_a_wild_pointer(run: Path, addr: int) -> N
 
 
 @needs_capstone
+def test_misaligned_access_at_the_beginning_of_a_page_has_not_run_there(run: Path) -> None:
+    """The look-alike: the memory on both sides of the edge may be read."""
+    behind = (HEAP[1], HEAP[1] + 0x4000, "rw-p", 0, "")
+    aligned = bytes.fromhex("c5fd6f02")  # vmovdqa ymm0, ymmword ptr [rdx]
+    how: dict[str, Any] = {"registers": {"rdx": HEAP[1] + 6}, "code_bytes": aligned, "code": 0x80}
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), HEAP[1] + 6, mappings=[PROGRAM, HEAP, behind], **how)
+    assert verdict(report) == ("unknown", "unknown")
+
+
+@needs_capstone
 def test_write_that_ran_into_a_file_mapping_is_no_read_only_write(run: Path) -> None:
     """What lies before it may be written, without a gap."""
     data = (HEAP[1], HEAP[1] + 0x4000, "r--s", 0, "/data/tokens.bin")
