@@ -75,7 +75,7 @@ def _build_extension() -> None:
     EXTENSIONS.mkdir(parents=True, exist_ok=True)
     (EXTENSIONS / "realext" / "lock").unlink(
         missing_ok=True
-    )  # of a build that was interrupted: the next waits for ever
+    )  # of an interrupted build: the next one would wait
     words = f"load('realext', [{str(PROGRAMS / 'realext.cpp')!r}], extra_cflags=['-O1', '-g'])"
     command = [sys.executable, "-c", f"from torch.utils.cpp_extension import load; {words}"]
     subprocess.run(command, env=environment(**VARIABLES), check=True, stdout=subprocess.DEVNULL)
