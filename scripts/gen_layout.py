@@ -47,8 +47,8 @@ ENUMS: list[type[IntEnum]] = [
     schema.CrashState,
     schema.ThreadsHow, schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin,
     schema.ExternalState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
-    schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState, schema.InputState, schema.StreamState,
-    schema.StreamAction,
+    schema.ArgumentHow, schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState,
+    schema.InputState, schema.StreamState, schema.StreamAction,
 ]  # fmt: skip
 
 

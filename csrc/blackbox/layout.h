@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 3;
+inline constexpr uint32_t kMinor = 4;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -92,6 +92,7 @@ enum class RegionKind : uint32_t {
   kGuarded = 41,
   kNames = 44,
   kHolders = 45,
+  kArguments = 46,
 };
 
 enum class RecordKind : uint32_t {
@@ -157,6 +158,7 @@ enum class Step : uint32_t {
   kOtherThreads = 12,
   kNames = 13,
   kHolders = 14,
+  kArguments = 15,
 };
 
 enum class CrashState : uint32_t {
@@ -245,6 +247,12 @@ enum class HolderKind : uint32_t {
   kCell = 2,
   kGlobal = 3,
   kSaved = 4,
+};
+
+enum class ArgumentHow : uint32_t {
+  kImpl = 1,
+  kReference = 2,
+  kCaptured = 3,
 };
 
 enum class TensorRole : uint32_t {
@@ -872,11 +880,13 @@ struct CrashHeader {
   uint32_t holder_count;
   uint32_t holders_truncated;
   uint32_t device_sequence;
-  uint8_t reserved[76];
+  uint32_t argument_count;
+  uint32_t arguments_truncated;
+  uint8_t reserved[68];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 948);
+static_assert(offsetof(CrashHeader, reserved) == 956);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {
@@ -1123,6 +1133,32 @@ static_assert(sizeof(Holder) == 48);
 static_assert(std::is_standard_layout_v<Holder> && std::is_trivially_copyable_v<Holder>);
 static_assert(offsetof(Holder, elements) == 44);
 
+/// A tensor that a register or the stack of the crashed thread referred to. Words of a stack may be stale.
+struct Argument {
+  uint64_t impl;
+  uint64_t found_at;
+  uint64_t base;
+  uint64_t elements;
+  uint64_t offset;
+  int64_t sizes[8];
+  int64_t strides[8];
+  int64_t minimum;
+  int64_t maximum;
+  uint32_t frame;
+  uint32_t register_index;
+  uint32_t how;
+  uint32_t dtype;
+  uint32_t dimensions;
+  uint32_t device;
+  uint32_t undefined;
+  uint32_t values;
+  uint32_t outer_frame;
+  uint32_t reserved;
+};
+static_assert(sizeof(Argument) == 224);
+static_assert(std::is_standard_layout_v<Argument> && std::is_trivially_copyable_v<Argument>);
+static_assert(offsetof(Argument, reserved) == 220);
+
 /// Capacity of each crash-time region.
 struct CrashRegion {
   RegionKind kind;
@@ -1143,6 +1179,7 @@ inline constexpr CrashRegion kCrashRegions[] = {
     {RegionKind::kThreadStacks, sizeof(ThreadStack), 256},
     {RegionKind::kThreadFrames, 1, 131072},
     {RegionKind::kHolders, sizeof(Holder), 1024},
+    {RegionKind::kArguments, sizeof(Argument), 64},
 };
 
 }  // namespace pytracer::blackbox

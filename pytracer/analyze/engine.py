@@ -11,6 +11,7 @@ import msgspec
 
 from pytracer._errors import UsageError
 from pytracer._text import count_words
+from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
@@ -59,11 +60,13 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     failed = [number for number in restarted(job) if number in concluded and _has_failed(concluded[number])]
     told = _leading(concluded, failed, beside_the_last(job))
     shown = concluded[told]
+    findings = [_finding(shown.job, item) for item in shown.conclusions]
     return r.Report(
         run=build_run(job, clock),
         verdict=_recovered(concluded, failed) or _verdict(shown, told),
-        findings=[_finding(shown.job, item) for item in shown.conclusions],
+        findings=findings,
         checked=shown.checked,
+        alternatives=_alternatives(shown, findings),
         processes=_processes(job, [item.job for item in concluded.values()]),
         collectives=build_collectives(shown.job.matches),
         damage=build_damage(job),
@@ -237,6 +240,11 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
         return words
     advice = f"{words.advice} {known.advice}" if known.confidence == "possible" else known.advice
     return replace(words, evidence=[known.evidence, *words.evidence], advice=advice)
+
+
+def _alternatives(concluded: Concluded, findings: Sequence[r.Finding]) -> list[r.Alternative]:
+    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
+    return alternatives(concluded.job, best, findings, concluded.checked) if best is not None else []
 
 
 def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:

@@ -15,7 +15,8 @@ from enum import IntEnum
 
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
-MINOR = 3  # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE
+# 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS
+MINOR = 4
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -96,6 +97,7 @@ class Region(IntEnum):
     GUARDED = 41
     NAMES = 44
     HOLDERS = 45
+    ARGUMENTS = 46
 
 
 class Origin(IntEnum):
@@ -186,7 +188,7 @@ class CoreNote(IntEnum):
 class Step(IntEnum):
     """The crash handler's steps, in order; bit numbers of `CrashHeader.steps_done` and `.steps_faulted`.
 
-    NAMES and HOLDERS run after LOADED_IMAGES. OTHER_THREADS follows the previous handler: it disturbs threads, so
+    NAMES, HOLDERS and ARGUMENTS run after LOADED_IMAGES. OTHER_THREADS follows the previous handler: it disturbs threads, so
     the process must be certain to die.
     """
 
@@ -205,6 +207,7 @@ class Step(IntEnum):
     OTHER_THREADS = 12
     NAMES = 13
     HOLDERS = 14
+    ARGUMENTS = 15
 
 
 class ThreadsHow(IntEnum):
@@ -334,6 +337,14 @@ class HolderKind(IntEnum):
     CELL = 2
     GLOBAL = 3
     SAVED = 4  # an autograd node keeps it for backward
+
+
+class ArgumentHow(IntEnum):
+    """`Argument.how`: what the word was by which the tensor was found."""
+
+    IMPL = 1  # the address of its TensorImpl: an at::Tensor, or what an inlined function made of one
+    REFERENCE = 2  # the address of such a word: `const at::Tensor&`
+    CAPTURED = 3  # in memory that a word of a worker's stack points at: a lambda's captures
 
 
 class GuardedState(IntEnum):
@@ -1064,7 +1075,9 @@ CRASH_HEADER = Struct(
         _f("holder_count", "u32", "entries of HOLDERS", "count"),
         _f("holders_truncated", "u32", "1: the search reached one of its limits"),
         _f("device_sequence", "u32", "last event of the CUDA devices' allocators before the crash; 0: none"),
-        _f("reserved", "u8[76]", "zero"),
+        _f("argument_count", "u32", "entries of ARGUMENTS", "count", since=4),
+        _f("arguments_truncated", "u32", "1: the search reached one of its limits", since=4),
+        _f("reserved", "u8[68]", "zero"),
     ),
 )
 
@@ -1236,6 +1249,33 @@ HOLDER = Struct(
     ),
 )
 
+ARGUMENT = Struct(
+    "Argument",
+    224,
+    "A tensor that a register or the stack of the crashed thread referred to. Words of a stack may be stale.",
+    (
+        _f("impl", "u64", "its TensorImpl, identity only"),
+        _f("found_at", "u64", "address of the word of the stack; 0: a register"),
+        _f("base", "u64", "base address of its storage; 0: the tensor has no memory"),
+        _f("elements", "u64", "their number"),
+        _f("offset", "u64", "of the first element from base", "elements"),
+        _f("sizes", "i64[8]", "of the first dimensions"),
+        _f("strides", "i64[8]", "of the first dimensions", "elements"),
+        _f("minimum", "i64", "smallest element; valid if values is 1"),
+        _f("maximum", "i64", "largest element; valid if values is 1"),
+        _f("frame", "u32", "index in NATIVE_FRAMES of the frame whose stack has the word; ~0: a register, or unknown"),
+        _f("register_index", "u32", "index in CrashHeader.registers; ~0: the stack"),
+        _f("how", "u32", "see ArgumentHow"),
+        _f("dtype", "u32", "number of the data type: c10::ScalarType"),
+        _f("dimensions", "u32", "number of dimensions", "count"),
+        _f("device", "u32", "type of the device: c10::DeviceType; ~0: none"),
+        _f("undefined", "u32", "1: an undefined tensor; nothing else of it is valid"),
+        _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 4,096 elements on the CPU, without --no-values"),
+        _f("outer_frame", "u32", "as frame, of the outermost frame whose stack has such a word: an argument is in its caller's frame, too"),
+        _f("reserved", "u32", "zero"),
+    ),
+)
+
 SIGNAL_ENTRY = Struct(
     "SignalEntry",
     32,
@@ -1309,6 +1349,7 @@ STRUCTS: tuple[Struct, ...] = (
     SIGNAL_ENTRY,
     NAME_SLOT,
     HOLDER,
+    ARGUMENT,
 )
 
 RECORD_PAYLOAD: dict[int, Struct] = {
@@ -1337,6 +1378,7 @@ CRASH_REGIONS: tuple[tuple[Region, Struct | None, int], ...] = (
     (Region.THREAD_STACKS, THREAD_STACK, 256),
     (Region.THREAD_FRAMES, None, 256 * 64 * 8),
     (Region.HOLDERS, HOLDER, 1024),
+    (Region.ARGUMENTS, ARGUMENT, 64),
 )
 NAME_SLOTS = 1024  # of the first NAMES region; each next one has twice as many
 NATIVE_HEAD_FRAMES = 128

@@ -525,6 +525,8 @@ class CrashHeader(msgspec.Struct, frozen=True, gc=False):
     holder_count: int
     holders_truncated: int
     device_sequence: int
+    argument_count: int
+    arguments_truncated: int
     reserved: bytes
 
 
@@ -743,3 +745,27 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     addr: int
     distance: int
     elements: int
+
+
+class Argument(msgspec.Struct, frozen=True, gc=False):
+    """A tensor that a register or the stack of the crashed thread referred to. Words of a stack may be stale."""
+
+    impl: int
+    found_at: int
+    base: int
+    elements: int
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    minimum: int
+    maximum: int
+    frame: int
+    register_index: int
+    how: int
+    dtype: int
+    dimensions: int
+    device: int
+    undefined: int
+    values: int
+    outer_frame: int
+    reserved: int

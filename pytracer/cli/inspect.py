@@ -23,6 +23,7 @@ EXAMPLES = """\b
 Examples:
   pytracer inspect                          the newest run below runs/
   pytracer inspect runs/latest --all        every process, full stacks
+  pytracer inspect --explain                and why it was nothing else
   pytracer inspect runs/latest --json | jq .verdict
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
   pytracer inspect node3.4711.blackbox -o report.txt
@@ -34,6 +35,7 @@ Examples:
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/reference/report.md).")
 @click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
+@click.option("--explain", is_flag=True, help="Show why other explanations were refused, the most plausible first.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout; - is stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
@@ -53,6 +55,7 @@ def command(
     runs: tuple[Path, ...],
     as_json: bool,
     everything: bool,
+    explain: bool,
     output: str | None,
     force: bool,
     color: str,
@@ -79,7 +82,7 @@ def command(
         text = render_json(report)
     else:
         style = decide_style(color, sys.stdout, os.environ) if target is None else Style(color == "always")
-        text = render_text(report, style, everything=everything)
+        text = render_text(report, style, everything=everything, explain=explain)
     if target is not None:
         _write_aside(target, text)
     elif as_json:

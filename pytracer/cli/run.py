@@ -87,6 +87,7 @@ class RunCommand(click.Command):
 @click.option("--force", is_flag=True, help="Delete an existing recording in DIR.")
 @click.option("--level", type=click.Choice(list(LEVELS)), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
+@click.option("--explain", is_flag=True, help="Show in the report why other explanations were refused.")
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
     "--hang-timeout",
@@ -99,6 +100,11 @@ class RunCommand(click.Command):
     "--cuda-graphs",
     type=click.Choice(run_directory.CUDA_GRAPHS),
     help="warn: warn when a CUDA graph is replayed after an input was freed (docs/guide/gpu.md).",
+)
+@click.option(
+    "--no-values",
+    is_flag=True,
+    help="Do not record the minimum and maximum of index tensors at a crash (docs/guide/secrets.md).",
 )
 @click.option(
     "--gpu-core",
@@ -118,10 +124,12 @@ def command(
     force: bool,
     level: str | None,
     quiet: bool,
+    explain: bool,
     no_report: bool,
     hang_timeout: float | None,
     guard: str | None,
     cuda_graphs: str | None,
+    no_values: bool,
     gpu_core: bool,
     subreaper: bool,
     job: tuple[str, ...],
@@ -136,7 +144,7 @@ def command(
         run = run_directory.create_run(job, output, force=force)
         record = run_directory.start_record(job)
         notes = [*run.notes, *([guarded.warning] if guarded is not None and guarded.warning else [])]
-        environment = run_directory.environment(run, level, guard=words, cuda_graphs=cuda_graphs)
+        environment = run_directory.environment(run, level, guard=words, cuda_graphs=cuda_graphs, values=not no_values)
         if gpu_core:
             added, record["gpu_core"], more = gpu_core_variables(run.directory, environment)
             environment |= added
@@ -160,7 +168,7 @@ def command(
             run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
-        _conclude(run, ending, quiet=quiet, report=not no_report)
+        _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain)
     return end_like(ending)
 
 
@@ -324,7 +332,7 @@ def _one_line_for_an_error() -> Iterator[None]:
         say(f"the report failed: {type(error).__name__}: {error}; please report it")
 
 
-def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool) -> None:
+def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool, explain: bool) -> None:
     """Prints the outcome once the job has ended."""
     shown = _shown(run.directory)
     for line in _unrecorded(run.directory):
@@ -340,7 +348,7 @@ def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bo
     # Ranks may have disagreed without an error: gloo completes such collectives with wrong data.
     # Guard mode may have found changed bytes beside a storage.
     if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
-        _report(run, ending, shown, died=died, quiet=quiet)
+        _report(run, ending, shown, died=died, quiet=quiet, explain=explain)
     elif died:
         say(f"the job {ending.words}; `{shell_command('pytracer', 'inspect', shown)}` explains it")
     elif not quiet:
@@ -354,7 +362,7 @@ def _unrecorded(directory: Path) -> list[str]:
     return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
 
 
-def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool) -> None:
+def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool, explain: bool) -> None:
     """Prints the report, and stores it in the run directory with the names of native frames."""
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
@@ -376,7 +384,7 @@ def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, q
         say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")
         return
     style = decide_style("auto", sys.stderr, os.environ)
-    show("\n" + render_text(report, style), styled=style.color, error=True)
+    show("\n" + render_text(report, style, explain=explain), styled=style.color, error=True)
 
 
 def _says_nothing_new(report: Report, ending: Ending) -> bool:

@@ -130,10 +130,12 @@ def environment(
     *,
     guard: str | None = None,
     cuda_graphs: str | None = None,
+    values: bool = True,
 ) -> dict[str, str]:
     """The environment of the traced command: `base` (None: of this process) and what starts the core.
 
-    `guard` are the words of guard mode, see `record/guard_mode.py`; `cuda_graphs` is one of CUDA_GRAPHS.
+    `guard` are the words of guard mode, see `record/guard_mode.py`; `cuda_graphs` is one of CUDA_GRAPHS;
+    `values`: whether a crash may record values of tensors.
 
     Raises:
         RecordingError: the core is not built.
@@ -153,6 +155,8 @@ def environment(
         result["PYTRACER_GUARD"] = guard
     if cuda_graphs is not None:
         result["PYTRACER_CUDA_GRAPHS"] = cuda_graphs
+    if not values:
+        result["PYTRACER_NO_VALUES"] = "1"
     return result
 
 

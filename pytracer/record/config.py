@@ -26,6 +26,11 @@ def warns_of_broken_graphs() -> bool:
     return os.environ.get("PYTRACER_CUDA_GRAPHS") == "warn"
 
 
+def records_values() -> bool:
+    """Whether a crash may record the minimum and maximum of small integer tensors: not with PYTRACER_NO_VALUES=1."""
+    return os.environ.get("PYTRACER_NO_VALUES") != "1"
+
+
 def default_directory() -> Path:
     """The default run directory: PYTRACER_DIR, else a new one below `runs/`.
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, time_words
 from pytracer.render.address import memory_text
+from pytracer.render.alternatives import refused_explanations
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import native_lines, python_lines, short_file
@@ -33,18 +34,23 @@ _PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, e
 _IN_TABLE = ("first-death", "connection-lost")  # shown in the table of ranks
 
 
-def render_text(report: r.Report, style: Style | None = None, *, everything: bool = False) -> str:
+def render_text(
+    report: r.Report, style: Style | None = None, *, everything: bool = False, explain: bool = False
+) -> str:
     """The report as text, ending with a newline.
 
     Args:
         report: What to show.
         style: Colour and width; plain and 100 columns when not given.
         everything: Also every process with its full stacks, and the rules that did not fire.
+        explain: Also why other explanations were refused.
     """
     style = style or Style()
     directories = _directories(report)
     more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
-    return printed(Group(*_blocks(printable(report, _PARAGRAPHS), more, everything, style.width)), style)
+    shown = printable(report, _PARAGRAPHS)
+    blocks = [*_blocks(shown, more, everything, style.width), *(refused_explanations(shown) if explain else ())]
+    return printed(Group(*blocks), style)
 
 
 def _blocks(report: r.Report, more: str | None, everything: bool, width: int) -> Iterator[RenderableType]:
@@ -139,6 +145,8 @@ def _subject_rows(
     pointers = _pointers(subject)
     if pointers:
         yield "pointers", Text("\n".join(pointers))
+    if subject.operator is not None and subject.operator.says:
+        yield "operator", Text(subject.operator.says)
     thread = _thread(subject, everything)
     if thread:
         yield "thread", Text(thread)

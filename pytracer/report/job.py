@@ -35,6 +35,8 @@ from pytracer.report.process import NamedTensor as NamedTensor
 from pytracer.report.process import NativeFrame as NativeFrame
 from pytracer.report.process import Neighbor as Neighbor
 from pytracer.report.process import Operand as Operand
+from pytracer.report.process import Operator as Operator
+from pytracer.report.process import OperatorTensor as OperatorTensor
 from pytracer.report.process import Origin as Origin
 from pytracer.report.process import Part as Part
 from pytracer.report.process import Pointer as Pointer
@@ -315,6 +317,7 @@ class ProcessReport(Part, frozen=True):
     step: int | None = None
     autograd_node: AutogradNode | None = None
     last_op: LastOp | None = None
+    operator: Operator | None = None  #: that the crashed thread was running, with its tensors
     current_stream: CurrentStream | None = None
     last_collective: LastCollective | None = None
     recent_collectives: list[LastCollective] | None = None  #: the last one of each operation, newest first
@@ -415,6 +418,18 @@ class FlightRecorderDump(Part, frozen=True):
     notes: list[str] | None = None  #: e.g. why it was not used
 
 
+class Alternative(Part, frozen=True):
+    """Another explanation than the verdict's, and what speaks against it."""
+
+    id: str | None = None  #: of a rule; else of a popular suspect: "clone", "barrier", "torch-compile" or "version"
+    says: str | None = None  #: the explanation
+    result: str | None = None  #: "also-found": a finding that is not the verdict; "refuted" or "cannot-decide"
+    why: str | None = None  #: the fact that refutes it, or that is missing
+    close: bool | None = (
+        None  #: whether it explains deaths of this kind, or could not be decided; `--explain` shows these
+    )
+
+
 class Report(Part, frozen=True):
     """The whole report, version 1."""
 
@@ -424,6 +439,8 @@ class Report(Part, frozen=True):
     verdict: Verdict | None = None
     findings: list[Finding] | None = None  #: every rule that fired, strongest first
     checked: list[Checked] | None = None  #: every rule that did not fire
+    #: other explanations than the verdict's, the most plausible first; empty if nothing died
+    alternatives: list[Alternative] | None = None
     processes: list[ProcessReport] | None = None
     collectives: Collectives | None = None
     damage: list[DamageReport] | None = None

@@ -300,6 +300,34 @@ class Fault(Part, frozen=True):
     operands: list[Operand] | None = None
 
 
+class OperatorTensor(Part, frozen=True):
+    """A tensor that native code worked on at the crash, as the crash handler found it on the stack or in a register."""
+
+    argument: str | None = None  #: its name in the operator's schema
+    name: str | None = None  #: fully qualified name of a named tensor, else the Python variable
+    passed: bool | None = None  #: true: an argument of the operator; false: a result, or a tensor of inner functions
+    dtype: str | None = None
+    sizes: list[int] | None = None  #: of the first 8 dimensions
+    dimensions: int | None = None
+    elements: int | None = None  #: 0: an empty tensor
+    device: str | None = None
+    base: str | None = None  #: of its storage; null when it has no memory
+    undefined: bool | None = None
+    #: smallest element; of integer tensors of at most 4,096 elements, without `--no-values`
+    minimum: int | None = None
+    maximum: int | None = None  #: as `minimum`
+
+
+class Operator(Part, frozen=True):
+    """The operator that the crashed thread was running."""
+
+    name: str | None = None  #: as in torch's schema, e.g. "aten::embedding"; of an extension, its function
+    inside: str | None = None  #: the operator that it had called in turn
+    found: str | None = None  #: "stack": by native functions; "records": by the last record of `--level ops`
+    tensors: list[OperatorTensor] | None = None  #: possible ones: words of a stack may be stale
+    says: str | None = None  #: the operator and its arguments in one line
+
+
 class StackBounds(Part, frozen=True):
     """The addresses of a thread's stack: from `low` up to, not including, `high`."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support import elf
 from tests.support.gpu_cores import Lane, Warp, faulting
 from tests.support.synth import MS, WALL, Box
-from tests.support.synth_names import LOCAL, MODULE, PARAMETER, SAVED, STATE, NameTree, add_holders
+from tests.support.synth_names import LOCAL, MODULE, PARAMETER, SAVED, STATE, NameTree, add_arguments, add_holders
 from tests.support.synth_threads import OtherThread
 
 BASE = 0x7F00_0000_0000
@@ -67,6 +67,7 @@ def wide_box() -> bytes:
     box.live(BASE, 64, by=box.stack(made, dropped))
     box.crash(addr=BASE + 8, python=[("f", "f.py", 9)], native=[("/gone/x.so", 0x1100)], registers={"rdi": BASE})
     add_holders(box, [(LOCAL, "caches[1]", BASE, 0), (SAVED, "MulBackward0", BASE, 2)])
+    add_arguments(box, [(BASE, 6, (10, 4), None), (BASE + 64, 4, (3,), (0, 2**40)), (0, 6, (0,), None)])
     tree.write()
     return box.content()
 

@@ -229,11 +229,12 @@ def test_fault_inside_a_step_costs_that_step_alone(native: Native, how: str, fau
 
 @needs_torch
 @needs_native
-@pytest.mark.parametrize("region", [Region.NAMES, Region.HOLDERS], ids=lambda region: region.name)
+@pytest.mark.parametrize("region", [Region.NAMES, Region.HOLDERS, Region.ARGUMENTS], ids=lambda region: region.name)
 @pytest.mark.quick(1)
-def test_fault_in_names_or_holders_costs_that_step_alone(native: Native, region: Region) -> None:
-    """The table of names, or the section for the results, is not accessible."""
-    code = f"layer = torch.nn.Linear(3, 3)\nassert t.testing_forbid({region:d})\nt.testing_null()"
+def test_fault_in_names_holders_or_arguments_costs_that_step_alone(native: Native, region: Region) -> None:
+    """The table of names, or the section for the results, is not accessible. ARGUMENTS finds the tensor passed."""
+    passed = "U64(layer.weight._cdata)"
+    code = f"layer = torch.nn.Linear(3, 3)\nassert t.testing_forbid({region:d})\nt.testing_null({passed})"
     crash = crash_of(native.child(torch_crash("pass") + code))
     assert crash.steps_faulted == (region.name,)
     assert set(crash.steps_done) == STEPS - {region.name}

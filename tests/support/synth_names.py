@@ -9,7 +9,7 @@ from tests.support.synth import Box
 
 MODULE, PARAMETER, BUFFER, STATE, USER = 1, 2, 3, 4, 5
 LOCAL, CELL, GLOBAL, SAVED = 1, 2, 3, 4
-_STEPS_DONE_AT, _HOLDERS_AT = 40, 936
+_STEPS_DONE_AT, _HOLDERS_AT, _ARGUMENTS_AT = 40, 936, 948
 
 
 class NameTree:
@@ -61,4 +61,23 @@ def add_holders(box: Box, holders: Sequence[tuple[int, str, int, int]]) -> Box:
     struct.pack_into("<I", head, _STEPS_DONE_AT, done | 3 << 13)
     struct.pack_into("<II", head, _HOLDERS_AT, len(holders), 0)
     box.crash_regions |= {16: (1024, bytes(head)), 23: (1, bytes(arena)), 45: (48, items)}
+    return box
+
+
+def add_arguments(box: Box, arguments: Sequence[tuple[int, int, tuple[int, ...], tuple[int, int] | None]]) -> Box:
+    """After `crash`: (base, number of the dtype, sizes, minimum and maximum) of tensors on the stack of frame 0."""
+    head = bytearray(box.crash_regions[16][1])
+    items = b""
+    for base, dtype, sizes, values in arguments:
+        elements = 1
+        for size in sizes:
+            elements *= size
+        kept = (*sizes, *[0] * 8)[:8]
+        items += struct.pack("<5Q", base ^ 0x10, 0x7FFE_0000, base, elements, 0) + struct.pack("<8q8q", *kept, *kept)
+        items += struct.pack("<2q", *(values or (0, 0)))
+        items += struct.pack("<10I", 0, 0xFFFFFFFF, 2, dtype, len(sizes), 0, 0, values is not None, 0, 0)
+    (done,) = struct.unpack_from("<I", head, _STEPS_DONE_AT)
+    struct.pack_into("<I", head, _STEPS_DONE_AT, done | 1 << 15)
+    struct.pack_into("<II", head, _ARGUMENTS_AT, len(arguments), 0)
+    box.crash_regions |= {16: (1024, bytes(head)), 46: (224, items)}
     return box

@@ -20,8 +20,9 @@ constinit crashsafe::Unwinder libgcc_s_unwinder{};
 void use(void* libgcc) {
   auto backtrace = reinterpret_cast<decltype(libgcc_s_unwinder.backtrace)>(dlsym(libgcc, "_Unwind_Backtrace"));
   auto ip_info = reinterpret_cast<decltype(libgcc_s_unwinder.ip_info)>(dlsym(libgcc, "_Unwind_GetIPInfo"));
-  if (backtrace == nullptr || ip_info == nullptr) return;
-  libgcc_s_unwinder = {backtrace, ip_info};  // the same again when several threads register at once
+  auto cfa = reinterpret_cast<decltype(libgcc_s_unwinder.cfa)>(dlsym(libgcc, "_Unwind_GetCFA"));
+  if (backtrace == nullptr || ip_info == nullptr || cfa == nullptr) return;
+  libgcc_s_unwinder = {backtrace, ip_info, cfa};  // the same again when several threads register at once
   crashsafe::use_unwinder(libgcc_s_unwinder);
 }
 

@@ -38,6 +38,35 @@ bool keeps(uint64_t node, uint64_t data) {
   return false;
 }
 
+// c10's SizesAndStrides: their number, then sizes and strides; more than 5 of each lie elsewhere.
+bool sizes_fit(const pytracer_torch_probe& probe, uint32_t at) {
+  uint64_t shallow = probe.impl + at, deep = probe.deep_impl + at, elsewhere = word_at(deep + 8);
+  return word_at(shallow) == 2 && word_at(shallow + 8) == probe.rows && word_at(shallow + 16) == probe.columns &&
+         word_at(shallow + 48) == probe.columns && word_at(shallow + 56) == 1 && word_at(deep) == 7 && word_at(elsewhere + 48) == 2 &&
+         word_at(elsewhere + 56) == 64;
+}
+
+// The data type, of 2 bytes, and behind it the device: its type, its index, whether there is one. On the CPU: 0, -1, 1.
+bool dtype_fits(uint64_t impl, uint32_t at, uint64_t dtype) { return (word_at(impl + at) & 0xffffffffff) == (0x01ff000000 | dtype); }
+
+// Optional: without them the arguments of an operator are not described, and everything else is.
+void learn_shape(const pytracer_torch_probe& probe, TorchOffsets& out) {
+  constexpr uint64_t kHalf = 5, kFloat = 6;
+  uint32_t sizes = 8, dtype = 8;
+  while (sizes < kImplBytes && !sizes_fit(probe, sizes)) sizes += 8;
+  while (dtype < kImplBytes && !(dtype_fits(probe.impl, dtype, kFloat) && dtype_fits(probe.deep_impl, dtype, kHalf))) dtype += 2;
+  bool found = sizes < kImplBytes && dtype < kImplBytes;
+  out.impl_sizes = found ? sizes : 0;
+  out.impl_dtype = found ? dtype : 0;
+  out.undefined_impl = probe.undefined_impl;
+  out.values = probe.values != 0;
+}
+
+bool shape_fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
+  constexpr uint64_t kFloat = 6;
+  return torch.impl_sizes == 0 || (sizes_fit(probe, torch.impl_sizes) && dtype_fits(probe.impl, torch.impl_dtype, kFloat));
+}
+
 bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
   uint32_t unused = 0;
   out.tensor_type = probe.tensor_type;
@@ -57,6 +86,7 @@ bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
   uint64_t node = word_at(probe.function + out.function_node), next = word_at(probe.next_function + out.function_node);
   uint64_t meta = word_at(probe.result_impl + out.impl_meta);
   if (node == 0 || next == 0 || meta == 0) return false;
+  learn_shape(probe, out);
   out.meta_function = find(meta, node, kMetaBytes);
   return out.meta_function != kMetaBytes && find_behind(node, next, kNodeBytes, 8, 0, out.node_edges, unused);
 }
@@ -64,9 +94,10 @@ bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
 bool fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
   crashsafe::TensorView tensor{}, grad{};
   uint64_t node = word_at(probe.function + torch.function_node);
-  return crashsafe::derives_from(crashsafe::type_of(probe.object), torch.tensor_type) && crashsafe::look_at_tensor(probe.object, tensor) &&
-         tensor.impl == probe.impl && tensor.storage_impl == probe.storage_impl && tensor.base == probe.data && tensor.numel == probe.numel &&
-         tensor.offset == probe.offset && crashsafe::look_at_impl(probe.leaf_impl, grad) && word_at(grad.meta + torch.meta_grad) == probe.grad_impl &&
+  return shape_fits(probe, torch) && crashsafe::derives_from(crashsafe::type_of(probe.object), torch.tensor_type) &&
+         crashsafe::look_at_tensor(probe.object, tensor) && tensor.impl == probe.impl && tensor.storage_impl == probe.storage_impl &&
+         tensor.base == probe.data && tensor.numel == probe.numel && tensor.offset == probe.offset &&
+         crashsafe::look_at_impl(probe.leaf_impl, grad) && word_at(grad.meta + torch.meta_grad) == probe.grad_impl &&
          word_at(word_at(probe.result_impl + torch.impl_meta) + torch.meta_function) == node &&
          word_at(word_at(node + torch.node_edges)) == word_at(probe.next_function + torch.function_node) && keeps(node, probe.saved_data);
 }

@@ -48,6 +48,7 @@ struct BlackBox {
   Span<blackbox::ThreadStack> thread_stacks;
   Span<uint64_t> thread_frames;
   Span<blackbox::Holder> referrers;
+  Span<blackbox::Argument> arguments;
   Span<char> arena;
   Span<char> maps;
   std::atomic<blackbox::ExternalAllocation*> external{nullptr};

@@ -68,6 +68,7 @@ void show_crash_regions(char* base) {
   show(g_box.thread_stacks, base, RegionKind::kThreadStacks);
   show(g_box.thread_frames, base, RegionKind::kThreadFrames);
   show(g_box.referrers, base, RegionKind::kHolders);
+  show(g_box.arguments, base, RegionKind::kArguments);
 }
 
 }  // namespace

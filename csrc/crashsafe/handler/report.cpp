@@ -119,7 +119,7 @@ void begin_report(int signal, const siginfo_t* info, const ucontext_t* context, 
 void report(int signal, siginfo_t* info, ucontext_t* context) noexcept {
   begin_report(signal, info, context, CrashState::kClaimed);
   run_steps(Step::kSignal, Step::kLoadedImages, context, installed_action(signal));
-  run_steps(Step::kNames, Step::kHolders, context, installed_action(signal));
+  run_steps(Step::kNames, Step::kArguments, context, installed_action(signal));
   set_state(CrashState::kComplete);
   set_process_state(State::kCrashed);
 }

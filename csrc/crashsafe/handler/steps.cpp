@@ -9,6 +9,7 @@
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_stack.h"
 #include "crashsafe/threads/other_threads.h"
+#include "crashsafe/torch/arguments.h"
 #include "crashsafe/torch/named_tensors.h"
 #include "crashsafe/unwind/images.h"
 #include "crashsafe/unwind/native_stack.h"
@@ -79,6 +80,7 @@ void do_step(Step step, ucontext_t* context, const KernelAction& like) {
     case Step::kOtherThreads: return write_other_threads(like);
     case Step::kNames: return write_names();
     case Step::kHolders: return write_referrers();
+    case Step::kArguments: return write_arguments();
   }
 }
 

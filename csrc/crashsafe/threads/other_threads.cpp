@@ -36,7 +36,7 @@ std::atomic_ref<uint32_t> state_of(ThreadStack& stack) { return std::atomic_ref(
 uint64_t tls_delta() { return static_cast<uint64_t>(pthread_self()) - reinterpret_cast<uint64_t>(__builtin_thread_pointer()); }
 
 // Keeps both ends of a deep stack; the reader rotates the tail by frame_total.
-bool keep_frame(void* raw_stack, uint64_t pc, uint32_t found) {
+bool keep_frame(void* raw_stack, uint64_t pc, uint64_t, uint32_t found) {
   auto& stack = *static_cast<ThreadStack*>(raw_stack);
   if (found > kUnwound && stack.guessed_how == 0) {
     stack.guessed_how = found;

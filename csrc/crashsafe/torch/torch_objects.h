@@ -16,6 +16,9 @@ struct TorchOffsets {
   uint32_t function_node;             ///< Python object -> node
   uint32_t node_edges;                ///< node -> vector of edges
   bool chunks_are_sized;              ///< malloc keeps the size of a block in the word before it
+  uint32_t impl_sizes, impl_dtype;    ///< TensorImpl -> its SizesAndStrides, its data type and device; 0: unknown
+  uint64_t undefined_impl;            ///< the TensorImpl of every undefined tensor; 0: unknown
+  bool values;                        ///< whether elements of tensors may be looked at
 };
 
 void trust_torch(const TorchOffsets& offsets) noexcept;

@@ -2,6 +2,7 @@
 
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/platform/arch.h"
+#include "crashsafe/platform/large.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/unwind/images.h"
 
@@ -33,13 +34,16 @@ bool is_return_address(uint64_t addr) {
 #endif
 }
 
+PYTRACER_LARGE uint64_t stack_pointers[kNativeHeadFrames];  // beside the first entries of NATIVE_FRAMES
+
 NativeFrame& frame_at(uint32_t index) { return g_box.native_frames.data[index]; }
 
-void add(uint64_t pc, uint32_t found) {
+void add(uint64_t pc, uint64_t sp, uint32_t found) {
   CrashHeader& crash = *g_box.crash.data;
   uint64_t n = crash.native_total++;
   if (n < kNativeHeadFrames) {
     frame_at(static_cast<uint32_t>(n)) = {pc, 0, found};
+    stack_pointers[n] = sp;
     crash.native_count = static_cast<uint32_t>(n) + 1;
   } else {  // keep both ends of a deep stack; the reader rotates the tail by native_total
     frame_at(kNativeHeadFrames + static_cast<uint32_t>(n - kNativeHeadFrames) % kNativeTailFrames) = {pc, 0, found};
@@ -47,7 +51,7 @@ void add(uint64_t pc, uint32_t found) {
   }
 }
 
-constexpr Unwinder kLinkedIn{_Unwind_Backtrace, _Unwind_GetIPInfo};
+constexpr Unwinder kLinkedIn{_Unwind_Backtrace, _Unwind_GetIPInfo, _Unwind_GetCFA};
 constinit std::atomic<const Unwinder*> in_use{&kLinkedIn};
 
 struct Walk {
@@ -72,14 +76,16 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* raw_walk) {
     walk->crossed_signal_frame = true;
   }
   bool inside_call = before == 0;  // a return address: move it into the call
-  return walk->visit(walk->argument, pc - (inside_call ? 1 : 0), first ? kExact : kUnwound) ? _URC_NO_REASON : _URC_END_OF_STACK;
+  // While libgcc visits a frame, its CFA is that of the frame's callee: the stack pointer at the call.
+  uint64_t sp = walk->unwinder.cfa(context);
+  return walk->visit(walk->argument, pc - (inside_call ? 1 : 0), sp, first ? kExact : kUnwound) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 _Unwind_Reason_Code no_frame(_Unwind_Context*, void*) { return _URC_NO_REASON; }
 
 // Of the crashed thread.
-bool keep_frame(void*, uint64_t pc, uint32_t found) {
-  add(pc, found);
+bool keep_frame(void*, uint64_t pc, uint64_t sp, uint32_t found) {
+  add(pc, sp, found);
   return g_box.crash.data->native_total <= kWalkLimit;
 }
 
@@ -111,10 +117,10 @@ void write_native_stack(ucontext_t* context) noexcept {
   bool jumped = crash.code > 0 && crash.fault_addr == pc && crash.signal == SIGSEGV;
   if (!images_are_known() || (in_image(pc) && !jumped)) {
     unwind_from(pc, keep_frame);
-    if (crash.native_total == 0) add(pc, kExact);
+    if (crash.native_total == 0) add(pc, sp, kExact);
     return;
   }
-  add(pc, kExact);
+  add(pc, sp, kExact);
 #if defined(__x86_64__)
   // A jump to a wild address has no frame of its own: the caller is on top of the stack. libgcc reads the registers from
   // the signal frame in memory, so edit them there for the time of the walk.
@@ -123,11 +129,9 @@ void write_native_stack(ucontext_t* context) noexcept {
   crash.native_how |= kPoppedWildPc;
   set_pc(context, caller - 1);
   set_sp(context, sp + 8);
-  unwind_from(caller - 1, [](void*, uint64_t frame, uint32_t) { return keep_frame(nullptr, frame, kUnwound); });
+  unwind_from(caller - 1, [](void*, uint64_t frame, uint64_t frame_sp, uint32_t) { return keep_frame(nullptr, frame, frame_sp, kUnwound); });
   set_pc(context, pc);
   set_sp(context, sp);
-#else
-  (void)sp;
 #endif
 }
 
@@ -138,7 +142,7 @@ uint32_t walk_without_cfi(uint64_t fp, uint64_t sp, FrameFn visit, void* argumen
        found < kChainFrames && fp >= low && fp - low < (8u << 20) && read_bytes(pair, fp, sizeof pair) && is_return_address(pair[1]);
        low = fp, fp = pair[0]) {
     found++;
-    if (!visit(argument, pair[1] - 1, kFromFramePointer)) break;
+    if (!visit(argument, pair[1] - 1, fp + sizeof pair, kFromFramePointer)) break;
   }
   if (found > 0) return kFromFramePointer;
   for (int i = 0; i < kScanWords && found < kScanFrames; i++) {
@@ -146,9 +150,13 @@ uint32_t walk_without_cfi(uint64_t fp, uint64_t sp, FrameFn visit, void* argumen
     if (!read_value(word, sp + static_cast<uint64_t>(i) * 8)) break;
     if (!is_return_address(word)) continue;
     found++;
-    if (!visit(argument, word - 1, kScanned)) break;
+    if (!visit(argument, word - 1, sp + static_cast<uint64_t>(i) * 8 + 8, kScanned)) break;
   }
   return found > 0 ? kScanned : 0;
+}
+
+uint64_t stack_pointer_of_frame(uint32_t index) noexcept {
+  return index < g_box.crash.data->native_count && index < kNativeHeadFrames ? stack_pointers[index] : 0;
 }
 
 void write_native_fallback(const ucontext_t* context) noexcept {

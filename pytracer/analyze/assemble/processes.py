@@ -12,6 +12,7 @@ from pytracer.analyze.assemble.machine_state import with_machine_state
 from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.evidence.cuda_graphs import graph_reports
 from pytracer.analyze.evidence.cuda_streams import stream_reports
+from pytracer.analyze.evidence.operator import operator_report
 from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import Death, ProcessView
@@ -66,6 +67,7 @@ def process_report(
         if crash and crash.node
         else None,
         last_op=_last_op(snapshot.events, crash),
+        operator=operator_report(view),
         current_stream=view.current_stream,
         last_collective=view.last_collective,
         recent_collectives=view.collectives,

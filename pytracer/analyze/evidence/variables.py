@@ -17,10 +17,22 @@ _MOST_EMPTY = 3
 
 def variable_of(view: ProcessView, base: int) -> str | None:
     """`` `idx` in densify() ``: the closest variable with a tensor whose storage begins at `base`."""
+    best = _closest(view, base)
+    return _words(best) if best is not None else None
+
+
+def variable_name(view: ProcessView, base: int) -> str | None:
+    """`idx`: the same variable without its function; None for a variable of a library."""
+    best = _closest(view, base)
+    if best is None or (best.frame is not None and is_library_file(best.frame.file)):
+        return None
+    return best.expression
+
+
+def _closest(view: ProcessView, base: int) -> Holder | None:
     crash = view.crash
     held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
-    best = min(held, key=_distance, default=None)
-    return _words(best) if best is not None else None
+    return min(held, key=_distance, default=None)
 
 
 def tensors_without_memory(view: ProcessView) -> list[Holder]:
@@ -34,7 +46,10 @@ def tensors_without_memory(view: ProcessView) -> list[Holder]:
     for item in crash.holders if crash is not None else ():
         if item.base == 0 and item.kind in ("local", "cell") and item.frame is not None and _is_innermost(view, item):
             found.setdefault(item.expression, item)
-    return list(found.values())[:_MOST_EMPTY]
+    own = [item for item in found.values() if item.frame is not None and not is_library_file(item.frame.file)]
+    # `args[4]` of a function that only passes its arguments on is the same tensor.
+    kept = [item for item in found.values() if not own or "[" not in item.expression or item in own]
+    return kept[:_MOST_EMPTY]
 
 
 def without_memory_words(item: Holder) -> str:

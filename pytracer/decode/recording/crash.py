@@ -8,16 +8,19 @@ from collections.abc import Iterable, Sequence
 from pytracer.blackbox import schema
 from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode
-from pytracer.blackbox.schema import CrashState, HolderKind, Region, Step
+from pytracer.blackbox.schema import ArgumentHow, CrashState, HolderKind, Region, Step
 from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.journal import text_of_kind
 from pytracer.decode.recording.storages import Storages
+from pytracer.decode.recording.torch_numbers import DEVICES, DTYPES
 from pytracer.decode.symbols.demangle import node_name
 from pytracer.decode.symbols.line_table import line_of
 from pytracer.decode.types.snapshot import (
     AlsoCrashed,
+    Argument,
+    ArgumentHowName,
     Crash,
     HitKind,
     Holder,
@@ -33,7 +36,13 @@ from pytracer.decode.types.snapshot import (
 _POSITIONS: dict[int, HitKind] = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
 _HOLDERS: dict[int, HolderKindName] = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
+_HOW: dict[int, ArgumentHowName] = {
+    ArgumentHow.IMPL: "impl",
+    ArgumentHow.REFERENCE: "reference",
+    ArgumentHow.CAPTURED: "captured",
+}
 _UNREADABLE = 0xFFFFFFFF
+_MOST_ARGUMENTS = 64
 _UNKNOWN = (1 << 64) - 1
 _LONGEST_PATH, _LONGEST_TEXT = 4096, 16384
 _TABLE_BYTES = 8 << 20  # of line tables in all: they are walked byte by byte, and may be the same one each time
@@ -139,6 +148,8 @@ class CrashReader:
             helper_error=head.helper_error or None,
             holders=tuple(self._holders(threads)),
             holders_truncated=bool(head.holders_truncated),
+            arguments=tuple(self._arguments()),
+            arguments_truncated=bool(head.arguments_truncated),
         )
 
     @property
@@ -267,6 +278,30 @@ class CrashReader:
                 yield Holder(
                     _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements
                 )
+
+    def _arguments(self) -> Iterable[Argument]:
+        names, frames = self._register_names, self._head.native_count
+        count = min(self._head.argument_count, _MOST_ARGUMENTS)
+        for item in self._box.items(Region.ARGUMENTS, raw.Argument, count):
+            if item.how not in _HOW:
+                continue
+            yield Argument(
+                impl=item.impl,
+                base=item.base,
+                elements=item.elements,
+                offset=item.offset,
+                sizes=item.sizes[: min(item.dimensions, len(item.sizes))],
+                dimensions=item.dimensions,
+                dtype=None if item.undefined else DTYPES.get(item.dtype),
+                device=DEVICES.get(item.device),
+                minimum=item.minimum if item.values else None,
+                maximum=item.maximum if item.values else None,
+                frame=item.frame if item.frame < frames else None,
+                outer_frame=item.outer_frame if item.outer_frame < frames else None,
+                register=names[item.register_index] if item.register_index < len(names) else None,
+                how=_HOW[item.how],
+                undefined=bool(item.undefined),
+            )
 
     def _also(self) -> Iterable[AlsoCrashed]:
         for a in self._box.items(Region.ALSO_CRASHED, raw.AlsoCrashed, self._head.also_crashed):

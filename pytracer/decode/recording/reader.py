@@ -55,6 +55,7 @@ _LIGHT_REGIONS = frozenset(Region) - {
     Region.EPOCHS, Region.RECORDS, Region.FREED_STORAGES, Region.STORAGES, Region.EXTERNAL_ALLOCATIONS,
     Region.SCOPED_TENSORS, Region.MEMORY,
     Region.THREAD_STACKS, Region.THREAD_FRAMES, Region.GUARDED, Region.NAMES, Region.HOLDERS,
+    Region.ARGUMENTS,
     Region.DEVICE_BLOCKS, Region.DEVICE_FREED, Region.DEVICE_SEGMENTS, Region.GRAPH_INPUTS,
 }  # fmt: skip
 _HEAVY_ENTRIES = (Entry.MODULE, Entry.BUCKETS, Entry.UNIT)

@@ -31,6 +31,7 @@ from pytracer.decode.types.storages import Storage as Storage
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]
+ArgumentHowName = Literal["impl", "reference", "captured"]
 GuardSide = Literal["behind", "before"]
 GuardMechanismName = Literal["markers", "protection"]  # MADV_GUARD_INSTALL, mprotect
 CollectiveStateName = Literal["scheduled", "started", "completed", "failed", "ended"]  # "ended": how is not known
@@ -118,6 +119,40 @@ class Holder:
     pthread: int | None = None
     distance: int = 0
     elements: int = 0
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that a register or the stack of the crashed thread referred to; a word of a stack may be stale.
+
+    `base` is 0 for a tensor without memory, `offset` that of its first element in elements. `sizes` are those of the
+    first 8 of `dimensions`. `minimum` and `maximum` are known of small integer tensors, unless `--no-values`.
+
+    `frame` and `outer_frame` are places in `Crash.native_stack`: of the innermost and of the outermost frame whose
+    stack has such a word; None for registers. `how`: a TensorImpl, a reference to an at::Tensor, or captured by a
+    lambda that a worker runs. An `undefined` tensor has none of the rest.
+    """
+
+    impl: int
+    base: int
+    elements: int
+    offset: int
+    sizes: tuple[int, ...]
+    dimensions: int
+    dtype: str | None
+    device: str | None
+    minimum: int | None
+    maximum: int | None
+    frame: int | None
+    outer_frame: int | None
+    register: str | None
+    how: ArgumentHowName
+    undefined: bool = False
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it may be an index."""
+        return self.dtype in ("uint8", "int8", "int16", "int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -396,6 +431,8 @@ class Crash:
     helper_error: int | None = None  # errno when the launcher's helper refused
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
     holders_truncated: bool = False  # the search reached one of its limits
+    arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on
+    arguments_truncated: bool = False
 
 
 @dataclass(frozen=True)

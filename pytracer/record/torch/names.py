@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen
 from pytracer.record.bootstrap.patches import Patches
+from pytracer.record.config import records_values
 from pytracer.record.core import Core
 from pytracer.record.torch import layout_probe
 
@@ -37,7 +38,7 @@ _recorder: _Recorder | None = None
 def install(box: Core, objects: list[object]) -> None:
     """Registers the hooks. `objects`, the garbage collector's, include modules and optimizers created before."""
     global _recorder
-    if not layout_probe.learn(box):
+    if not layout_probe.learn(box, values=records_values()):
         box.note(
             NoteCode.NAMES,
             "tensors are not named: this torch, or this CPython, lays them out in a way that is not known",

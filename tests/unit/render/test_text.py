@@ -128,6 +128,12 @@ def test_hex_dump_is_aligned_and_shows_characters() -> None:
 
 
 @needs_capstone
+def test_explain_shows_why_it_was_nothing_else(run: Path) -> None:
+    """--explain: one entry for each explanation, with the fact that refutes it."""
+    compare("use_after_free_explain.txt", render_text(build_report(s.use_after_free(run)), explain=True))
+
+
+@needs_capstone
 def test_everything_shows_every_process_and_the_rules_that_did_not_fire(run: Path) -> None:
     """--all."""
     compare("use_after_free_all.txt", render_text(build_report(s.use_after_free(run)), everything=True))

@@ -9,7 +9,8 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
 A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null. If a variable of
-the innermost frame has such a tensor, and the function is torch's, it is named.
+the innermost frame has such a tensor, and the function is torch's or takes tensors, it is named; else an argument of
+the running operator that has none, or is undefined.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -24,6 +25,13 @@ from dataclasses import dataclass
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_without_gil
+from pytracer.analyze.evidence.operator import (
+    Operator,
+    OperatorTensor,
+    find_operator,
+    tensor_words,
+    without_memory,
+)
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -51,6 +59,8 @@ class _Null:
     """What was null, if that is known: tensors without memory; and another thread that was refused at null."""
 
     empty: tuple[Holder, ...]
+    arguments: tuple[OperatorTensor, ...]
+    operator: Operator | None
     sibling: AlsoCrashed | None
     without_gil: bool
 
@@ -66,10 +76,11 @@ class NullDereference(MemoryFaultRule[_Null]):
         confidence = null_confidence(view)
         if confidence is None:
             return None
-        in_torch = (view.function or "").startswith(_IN_TORCH)
-        found = _Null(
-            tuple(tensors_without_memory(view)) if in_torch else (), null_sibling(view), calls_python_without_gil(view)
-        )
+        operator = find_operator(view)
+        with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH)
+        empty = tuple(tensors_without_memory(view)) if with_tensors else ()
+        arguments = tuple(without_memory(operator)) if not empty else ()
+        found = _Null(empty, arguments, operator, null_sibling(view), calls_python_without_gil(view))
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -80,7 +91,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
         target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
         empty, sibling = judgement.found.empty, judgement.found.sibling
-        reason = f": {without_memory_words(empty[0])}" if len(empty) == 1 else ""
+        reason = f": {without_memory_words(empty[0])}" if len(empty) == 1 else _reason(judgement.found)
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
         return Description(
@@ -103,11 +114,12 @@ class NullDereference(MemoryFaultRule[_Null]):
                 if has_constant_address(view)
                 else None,
                 *(_empty_tensor(item) for item in empty),
+                *(_without_memory(item) for item in judgement.found.arguments),
                 _sibling(sibling) if sibling is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _GIL if judgement.found.without_gil else _advice(view, empty),
+            _GIL if judgement.found.without_gil else _advice(view, judgement.found),
             [missing_operands(view)],
         )
 
@@ -120,6 +132,11 @@ def _empty_tensor(item: Holder) -> Evidence:
     return Evidence("tensor", without_memory_words(item), tensor=item.expression, count=item.elements, nbytes=0)
 
 
+def _without_memory(item: OperatorTensor) -> Evidence:
+    words = f"among the tensors of the operator: {tensor_words(item)}"
+    return Evidence("tensor", words, tensor=item.name, count=item.item.elements, nbytes=0)
+
+
 def _sibling(sibling: AlsoCrashed) -> Evidence:
     """Each thread of a parallel region begins at its own part of a tensor, one of them at the beginning: null."""
     addr = hex_addr(sibling.fault_addr)
@@ -127,7 +144,21 @@ def _sibling(sibling: AlsoCrashed) -> Evidence:
     return Evidence("thread-state", words, tid=sibling.tid, addr=addr)
 
 
-def _advice(view: ProcessView, empty: Sequence[Holder]) -> str:
+def _reason(found: _Null) -> str:
+    """`: foo works on [0] float32, empty`."""
+    if len(found.arguments) != 1 or found.operator is None:
+        return ""
+    return f": {found.operator.name} works on {tensor_words(found.arguments[0])}"
+
+
+def _advice(view: ProcessView, found: _Null) -> str:
+    empty = found.empty
+    if found.arguments and found.operator is not None:
+        which = list_words([tensor_words(item) for item in found.arguments])
+        return (
+            f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
+            "that such a tensor does not have."
+        )
     if empty:
         names = list_words([f"`{item.expression}`" for item in empty])
         what = "resized" if all(item.elements for item in empty) else "empty"

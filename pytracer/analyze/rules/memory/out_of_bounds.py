@@ -23,6 +23,7 @@ from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -73,6 +74,7 @@ class OutOfBounds(StorageFaultRule[None]):
                 storage_evidence(view),
                 guard_evidence(view),
                 *_index(view),
+                _index_tensor(view),
                 *_neighbor(view),
                 bucket_evidence(view),
                 unit_evidence(view),
@@ -92,6 +94,12 @@ def _advice(view: ProcessView) -> str:
     count = _count(view)
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
         return _ADVICE
+    item = tensor_with(find_operator(view), count)
+    if item is not None and item.name is not None:
+        return (
+            f"Check the values of `{item.name}` before {line_words(view)} passes it: {count} must not be among them "
+            "(min(), max()). The function uses them unchecked."
+        )
     return (
         f"Check the index and size tensors that {line_words(view)} passes: the function computed the index {count} "
         "from them and uses it unchecked. min() and max() must lie inside this tensor."
@@ -161,6 +169,16 @@ def _index(view: ProcessView) -> Iterator[Evidence]:
             value=count + (1 << 32),
             limit=room,
         )
+
+
+def _index_tensor(view: ProcessView) -> Evidence | None:
+    """The tensor that the index came from."""
+    count = _count(view)
+    item = tensor_with(find_operator(view), count) if count is not None else None
+    if item is None:
+        return None
+    words = f"{count} is a value of {tensor_words(item)}, which the function works on"
+    return Evidence("tensor", words, tensor=item.name, value=count)
 
 
 def _neighbor(view: ProcessView) -> Iterator[Evidence]:

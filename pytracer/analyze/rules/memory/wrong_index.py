@@ -1,7 +1,8 @@
 """wrong-index: an index that leads out of a tensor.
 
 What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
-a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum.
+a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum. Or the
+operator that was running has an index tensor with a value that none of its other tensors is large enough for.
 
 Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
 indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.
@@ -12,15 +13,28 @@ What to do: look at the index tensors that the line passes: min() and max() must
 How it can be wrong: that the sum fits may be an accident. Sums below 4 KiB do not count, unscaled numbers only where
 they are elements of a tensor or lead farther than 4 GiB from the first byte of a storage, and a pointer that has moved
 on inside its storage only with offsets above 4 GiB; where two storages fit, neither is named. Pointers are no indices.
+The tensors of an operator are those that its stack refers to, and a word of a stack may be stale: a value out of range
+alone is likely, never certain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.operator import (
+    Operator,
+    OperatorTensor,
+    OutOfRange,
+    find_operator,
+    out_of_range,
+    shape_words,
+    tensor_with,
+    tensor_words,
+)
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -36,26 +50,44 @@ from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Evidence
 
+_EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
-class WrongIndex(StorageFaultRule[Formation]):
-    """Fires when the address is a live storage + scale * index, and the index leads out of the storage."""
+@dataclass(frozen=True)
+class _Index:
+    """How the address was computed or, where that is not known, what the running operator has out of range."""
+
+    cause: Formation | OutOfRange
+    operator: Operator | None
+
+
+class WrongIndex(StorageFaultRule[_Index]):
+    """Fires when the address is a live storage + scale * index outside of it, or an operator's index is too large."""
 
     id = "wrong-index"
     needs = ("crash", "storages", "registers")
-    absent = "no fault address was the sum of a live storage and a number that was at hand"
+    absent = (
+        "no fault address was the sum of a live storage and a number that was at hand, and no index of the running "
+        "operator was out of range"
+    )
 
-    def judge(self, view: ProcessView) -> Judgement[Formation] | None:
+    def judge(self, view: ProcessView) -> Judgement[_Index] | None:
         """See FaultRule."""
-        found = view.place.formation if view.place is not None else None
-        if found is None or wild_jump(view) is not None:
+        if view.place is None or wild_jump(view) is not None:
             return None
-        return Judgement("out-of-bounds", _confidence(found), (view,), found)
+        operator = find_operator(view)
+        outside = out_of_range(operator) if view.place.kind not in _EXPLAINED else None
+        cause = view.place.formation or outside
+        if cause is None:
+            return None
+        return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator))
 
-    def describe(self, job: JobView, judgement: Judgement[Formation]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[_Index]) -> Description:
         """See FaultRule."""
-        view, found = judgement.views[0], judgement.found
+        view, operator, found = judgement.views[0], judgement.found.operator, judgement.found.cause
+        if isinstance(found, OutOfRange):
+            return _describe_range(judgement.views, found)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
@@ -66,6 +98,7 @@ class WrongIndex(StorageFaultRule[Formation]):
                 fault_evidence(view),
                 _sum(found),
                 *_origin(view, found),
+                *_argument(operator, found),
                 allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
@@ -75,8 +108,10 @@ class WrongIndex(StorageFaultRule[Formation]):
         )
 
 
-def _confidence(found: Formation) -> Confidence:
-    """An unscaled number may be the distance to the object that was meant."""
+def _confidence(found: Formation | OutOfRange) -> Confidence:
+    """An unscaled number may be the distance to the object that was meant; a value out of range may be stale."""
+    if isinstance(found, OutOfRange):
+        return "likely"
     far = abs(found.scale * found.index) >= _CERTAIN_BYTES
     scaled = found.scale != 1 or found.index_storage is not None
     return "certain" if found.exact and far and scaled else "likely"
@@ -88,6 +123,50 @@ def _tensor(view: ProcessView, base: int) -> str:
     size = size_words(storage.nbytes) if storage is not None else "unknown size"
     name = view.space.uses.names_of(storage, base)[1][:1] if storage is not None else ()
     return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
+
+
+def _describe_range(views: Sequence[ProcessView], outside: OutOfRange) -> Description:
+    view, name = views[0], _argument_name(outside.tensor)
+    return Description(
+        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {name}, an argument of "
+        f"{outside.operator}, holds {outside.value}, which leads out of all of its tensors.",
+        [
+            fault_evidence(view),
+            Evidence(
+                "tensor",
+                f"{outside.operator} was given {tensor_words(outside.tensor)}",
+                tensor=outside.tensor.name,
+                value=outside.value,
+            ),
+            Evidence(
+                "index",
+                f"an index of {tensor_words(outside.data)} must be less than {outside.limit}",
+                tensor=outside.data.name,
+                value=outside.value,
+                limit=outside.limit,
+            ),
+            python_evidence(view),
+            collective_evidence(views),
+        ],
+        f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
+        "(min(), max()). Find out where it was computed; the function uses it unchecked.",
+        ["which access it was: no register held a part of the address"],
+    )
+
+
+def _argument_name(item: OperatorTensor) -> str:
+    if item.name or item.argument:
+        return f"`{item.name or item.argument}`"
+    return f"a tensor {shape_words(item.item)} of {item.item.dtype}"
+
+
+def _argument(operator: Operator | None, found: Formation) -> Iterator[Evidence]:
+    """The operator's tensor whose smallest or largest element the index is."""
+    item = tensor_with(operator, found.index)
+    if item is not None and operator is not None:
+        which = "largest" if found.index == item.item.maximum else "smallest"
+        words = f"{found.index} is the {which} value of {tensor_words(item)}, which {operator.name} works on"
+        yield Evidence("tensor", words, tensor=item.name, value=found.index)
 
 
 def _sum(found: Formation) -> Evidence:

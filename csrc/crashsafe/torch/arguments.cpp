@@ -1,0 +1,244 @@
+#include "crashsafe/torch/arguments.h"
+
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/memory/map_lines.h"
+#include "crashsafe/platform/arch.h"
+#include "crashsafe/platform/large.h"
+#include "crashsafe/platform/safe_read.h"
+#include "crashsafe/platform/sys.h"
+#include "crashsafe/torch/torch_objects.h"
+#include "crashsafe/unwind/native_stack.h"
+
+#include <cstring>
+
+namespace pytracer::crashsafe {
+namespace {
+
+using namespace blackbox;
+
+constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16, kMostAddress = 1ull << 47, kNsLimit = 400'000;
+constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
+constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8;
+constexpr uint32_t kNone = ~0u, kCpu = 0;
+
+struct Where {
+  uint64_t found_at;
+  uint32_t frame, register_index;
+};
+
+// Static: the handler's stack has no room. One thread reports at a time.
+struct Search {
+  struct {
+    uint64_t start, end;
+  } device[kDeviceRanges];
+  uint32_t device_count, frame;
+  uint64_t stack_low, stack_high, until_ns;
+  char elements[kMostElements * kMostElementBytes];
+};
+PYTRACER_LARGE constinit Search search{};
+
+// Reading a device's memory may wait for the device, or for ever.
+void note_device_memory() {
+  each_mapping([](const MapLine& line) {
+    if (!line.path_begins("/dev/") || line.path_begins("/dev/shm/") || line.path_begins("/dev/zero")) return true;
+    if (search.device_count == kDeviceRanges) return false;
+    search.device[search.device_count++] = {line.start, line.end};
+    return true;
+  });
+}
+
+bool may_be_read(uint64_t addr) {
+  if (addr < kLeastAddress || addr >= kMostAddress || addr % alignof(uint64_t) != 0) return false;
+  for (uint32_t i = 0; i < search.device_count; i++)
+    if (addr >= search.device[i].start && addr < search.device[i].end) return false;
+  return true;
+}
+
+bool is_integer(uint32_t dtype, uint32_t& nbytes, bool& is_signed) {
+  constexpr uint32_t kByte = 0, kChar = 1, kShort = 2, kInt = 3, kLong = 4;
+  is_signed = dtype != kByte;
+  nbytes = dtype == kByte || dtype == kChar ? 1 : dtype == kShort ? 2 : dtype == kInt ? 4 : 8;
+  return dtype <= kLong;
+}
+
+int64_t element_at(uint64_t index, uint32_t nbytes, bool is_signed) {
+  uint64_t value = 0;
+  memcpy(&value, search.elements + index * nbytes, nbytes);
+  uint32_t unused = 64 - nbytes * 8;
+  return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
+}
+
+// Distance in elements from the first element to the last one; false: too far, or with a negative stride.
+bool find_span(const Argument& argument, uint64_t& span) {
+  span = 0;
+  for (uint32_t i = 0; i < argument.dimensions; i++) {
+    int64_t size = argument.sizes[i], stride = argument.strides[i];
+    if (size < 1 || size > kMostElements || stride < 0 || stride >= kMostElements) return false;
+    span += static_cast<uint64_t>(size - 1) * static_cast<uint64_t>(stride);
+  }
+  return span < kMostElements;
+}
+
+// Minimum and maximum of a small integer tensor: one read, then arithmetic.
+void look_at_values(Argument& argument) {
+  uint32_t nbytes = 0;
+  bool is_signed = false;
+  uint64_t span = 0;
+  if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostElements ||
+      argument.dimensions > sizeof argument.sizes / sizeof argument.sizes[0] || !is_integer(argument.dtype, nbytes, is_signed) ||
+      !find_span(argument, span) || argument.offset > kMostAddress)
+    return;
+  if (!read_bytes(search.elements, argument.base + argument.offset * nbytes, (span + 1) * nbytes)) return;
+  int64_t at[8] = {};
+  uint64_t index = 0;
+  argument.minimum = argument.maximum = element_at(0, nbytes, is_signed);
+  for (uint64_t left = argument.elements; left > 0; left--) {
+    if (index > span) return;  // the number of elements is not the product of the sizes
+    int64_t value = element_at(index, nbytes, is_signed);
+    if (value < argument.minimum) argument.minimum = value;
+    if (value > argument.maximum) argument.maximum = value;
+    for (uint32_t i = argument.dimensions; i-- > 0;) {
+      index += static_cast<uint64_t>(argument.strides[i]);
+      if (++at[i] < argument.sizes[i]) break;
+      index -= static_cast<uint64_t>(argument.sizes[i]) * static_cast<uint64_t>(argument.strides[i]);
+      at[i] = 0;
+    }
+  }
+  argument.values = 1;
+}
+
+bool read_shape(Argument& argument) {
+  uint64_t at = argument.impl + torch_offsets()->impl_sizes, dimensions = 0, sizes = at + 8;
+  if (!read_value(dimensions, at) || dimensions > kMostDimensions) return false;
+  uint64_t strides = sizes + kInlineDimensions * 8;
+  if (dimensions > kInlineDimensions) {
+    if (!read_value(sizes, at + 8) || !may_be_read(sizes)) return false;
+    strides = sizes + dimensions * 8;
+  }
+  argument.dimensions = static_cast<uint32_t>(dimensions);
+  uint64_t kept = (dimensions < 8 ? dimensions : 8) * 8;
+  return kept == 0 || (read_bytes(argument.sizes, sizes, kept) && read_bytes(argument.strides, strides, kept));
+}
+
+bool read_dtype(Argument& argument) {
+  struct {
+    uint16_t dtype;
+    int8_t device, device_index;
+    uint8_t has_device;
+  } raw{};
+  if (!read_bytes(&raw, argument.impl + torch_offsets()->impl_dtype, 5)) return false;
+  argument.dtype = raw.dtype;
+  argument.device = raw.has_device == 1 ? static_cast<uint8_t>(raw.device) : kNone;
+  return true;
+}
+
+// Of the words that refer to a tensor the innermost one is described; of the others only the frame of the outermost counts.
+bool is_known(uint64_t impl, const Where& where) {
+  for (uint32_t i = 0; i < g_box.crash.data->argument_count; i++) {
+    Argument& argument = g_box.arguments.data[i];
+    if (argument.impl != impl) continue;
+    if (where.frame != kNone) argument.outer_frame = where.frame;
+    return true;
+  }
+  return false;
+}
+
+void keep(uint64_t impl, const Where& where, ArgumentHow how) {
+  CrashHeader& crash = *g_box.crash.data;
+  if (is_known(impl, where)) return;
+  if (crash.argument_count >= g_box.arguments.items) {
+    crash.arguments_truncated = 1;
+    return;
+  }
+  Argument& argument = g_box.arguments.data[crash.argument_count];
+  memset(static_cast<void*>(&argument), 0, sizeof argument);
+  argument.impl = impl;
+  argument.found_at = where.found_at;
+  argument.frame = argument.outer_frame = where.frame;
+  argument.register_index = where.register_index;
+  argument.how = static_cast<uint32_t>(how);
+  argument.device = kNone;
+  argument.undefined = impl == torch_offsets()->undefined_impl;
+  if (argument.undefined == 0) {
+    TensorView tensor{};
+    if (!look_at_impl(impl, tensor) || !read_shape(argument) || !read_dtype(argument)) return;
+    argument.base = tensor.base;
+    argument.elements = tensor.numel;
+    argument.offset = tensor.offset;
+    look_at_values(argument);
+  }
+  crash.argument_count++;
+}
+
+bool is_impl(uint64_t word, uint64_t first_word) {
+  return first_word == torch_offsets()->impl_vtable || (word == torch_offsets()->undefined_impl && word != 0);
+}
+
+// A word that may be anything. Undefined tensors count as references only: what was moved from is undefined, too.
+bool look_at_word(uint64_t word, const Where& where, bool captured) {
+  uint64_t first = 0, behind = 0;
+  if (!may_be_read(word) || !read_value(first, word)) return false;
+  if (is_impl(word, first)) {
+    if (first == torch_offsets()->impl_vtable) keep(word, where, captured ? ArgumentHow::kCaptured : ArgumentHow::kImpl);
+    return true;
+  }
+  if (!may_be_read(first) || !read_value(behind, first) || !is_impl(first, behind)) return false;
+  keep(first, where, captured ? ArgumentHow::kCaptured : ArgumentHow::kReference);
+  return true;
+}
+
+// A worker of a native pool runs a lambda whose captures lie on the stack of the thread that opened the parallel region.
+void look_behind(uint64_t word, const Where& where) {
+  uint64_t words[kCapturedWords];
+  if (!may_be_read(word) || (word >= search.stack_low && word < search.stack_high) || !read_bytes(words, word, sizeof words)) return;
+  for (uint64_t captured : words) look_at_word(captured, where, true);
+}
+
+void look_at(uint64_t word, const Where& where, bool worker) {
+  if (!look_at_word(word, where, false) && worker) look_behind(word, where);
+}
+
+uint32_t frame_of(uint64_t addr) {
+  const CrashHeader& crash = *g_box.crash.data;
+  while (search.frame + 1 < crash.native_count) {
+    uint64_t next = stack_pointer_of_frame(search.frame + 1);
+    if (next == 0 || addr < next) break;
+    search.frame++;
+  }
+  return search.frame + 1 < crash.native_count ? search.frame : kNone;
+}
+
+bool out_of_time() {
+  if (now_ns() < search.until_ns) return false;
+  g_box.crash.data->arguments_truncated = 1;
+  return true;
+}
+
+void look_at_stack(bool worker) {
+  const CrashHeader& crash = *g_box.crash.data;
+  uint64_t words[kBlockWords], from = crash.sp & ~7ull, end = from + kMostStackBytes;
+  if (crash.stack_high != 0 && crash.stack_high > from && crash.stack_high < end) end = crash.stack_high;
+  for (; from < end && !out_of_time(); from += sizeof words) {
+    uint64_t nbytes = end - from < sizeof words ? (end - from) & ~7ull : sizeof words;
+    if (nbytes == 0 || !read_bytes(words, from, nbytes)) return;
+    for (uint64_t i = 0; i < nbytes / 8; i++) look_at(words[i], {from + i * 8, frame_of(from + i * 8), kNone}, worker);
+  }
+}
+
+}  // namespace
+
+void write_arguments() noexcept {
+  CrashHeader& crash = *g_box.crash.data;
+  if (torch_offsets() == nullptr || torch_offsets()->impl_sizes == 0 || g_box.arguments.data == nullptr) return;
+  search.device_count = search.frame = 0;
+  search.stack_low = crash.stack_low;
+  search.stack_high = crash.stack_high;
+  search.until_ns = now_ns() + kNsLimit;
+  note_device_memory();
+  bool worker = crash.python_matched == 0;
+  for (uint32_t i = 0; i < kPointerRegisters; i++)
+    if (i != kStackPointerIndex) look_at(crash.registers[i], {0, kNone, i}, worker);
+  look_at_stack(worker);
+}
+
+}  // namespace pytracer::crashsafe

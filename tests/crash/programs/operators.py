@@ -1,0 +1,44 @@
+"""Operators of torch that use an index, or the memory of a tensor, unchecked: argv[1] says which one is given what."""
+
+import ctypes
+import sys
+
+import torch
+
+LARGE = 10**11
+
+
+def index_of_pooling():
+    image = torch.randn(1, 64, 8, 8)
+    pooled, where = torch.nn.functional.adaptive_max_pool2d(image, 2, return_indices=True)
+    gradient = torch.ones_like(pooled)
+    where[0, 40:, 0, 0] = LARGE
+    torch.ops.aten.adaptive_max_pool2d_backward(gradient, image, where)
+
+
+def length_of_segment():
+    data, lengths = torch.randn(10), torch.tensor([3, 10**10])
+    torch.segment_reduce(data, "sum", lengths=lengths, unsafe=True)
+
+
+def empty_statistics():
+    image, mean, variance = torch.randn(4, 3, 5, 5), torch.zeros(3), torch.empty(0)
+    torch.ops.aten.native_batch_norm(image, None, None, mean, variance, False, 0.1, 1e-5)
+
+
+def elsewhere():
+    """What the operators are given is all right, and one has run; the crash is in a library that knows no tensors."""
+    table, index, nothing = torch.randn(10, 4), torch.tensor([0, 9]), torch.empty(0)
+    torch.index_select(table, 0, index)
+    ctypes.string_at(int(sys.argv[2], 16) + nothing.numel(), 8)
+
+
+def extension():
+    torch.ops.load_library(sys.argv[2])
+    function = getattr(torch.ops.operators, sys.argv[3])
+    table, nothing = torch.arange(1000.0), torch.empty(0)
+    rows = torch.tensor([1, 2**36 if sys.argv[3] == "look_up" else 2])
+    function(table, nothing if sys.argv[3] == "scale" else rows)
+
+
+globals()[sys.argv[1]]()

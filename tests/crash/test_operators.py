@@ -1,0 +1,97 @@
+"""A crash inside an operator: the report names it, and the tensors that it worked on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Operator, OperatorTensor, Report, Verdict
+from tests.conditions import needs_compiler, needs_core, needs_native, needs_torch
+from tests.crash.test_origins import compiled
+from tests.support.crash import victim
+
+pytestmark = [needs_core, needs_torch, needs_native]
+PROGRAM = "operators.py"
+LARGE = 10**11
+
+
+def operator_of(report: Report) -> Operator | None:
+    (process,) = report.processes or []
+    return process.operator
+
+
+def tensors_of(report: Report) -> dict[str | None, OperatorTensor]:
+    found = operator_of(report)
+    assert found is not None
+    return {item.name: item for item in found.tensors or [] if item.passed}
+
+
+def verdict_of(report: Report) -> Verdict:
+    assert report.verdict is not None
+    return report.verdict
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.quick(1)
+def test_index_of_pooling_is_found_with_its_values(tmp_path: Path, threads: str) -> None:
+    """The tensors' shapes, names and values; also where a worker of OpenMP crashed."""
+    report = victim(PROGRAM, "index_of_pooling", run=tmp_path / "run", OMP_NUM_THREADS=threads).report
+    found = operator_of(report)
+    assert found is not None
+    assert found.name == "aten::adaptive_max_pool2d_backward"
+    where, image = tensors_of(report)["where"], tensors_of(report)["image"]
+    assert (where.sizes, where.dtype, where.maximum) == ([1, 64, 2, 2], "int64", LARGE)
+    assert (image.sizes, image.dtype, image.minimum) == ([1, 64, 8, 8], "float32", None)
+    assert verdict_of(report).class_ == "out-of-bounds"
+    assert "`where` in index_of_pooling()" in (verdict_of(report).advice or "")
+
+
+def test_length_beyond_its_data_is_a_wrong_index(tmp_path: Path) -> None:
+    """Nothing but the values of the argument says why the kernel ran off the heap."""
+    report = victim(PROGRAM, "length_of_segment", run=tmp_path / "run").report
+    assert (verdict_of(report).class_, verdict_of(report).confidence) == ("out-of-bounds", "likely")
+    assert "`lengths`, an argument of aten::segment_reduce, holds 10000000000" in (verdict_of(report).summary or "")
+
+
+def test_no_values_leaves_the_values_of_tensors_out(tmp_path: Path) -> None:
+    """--no-values; the shapes stay."""
+    run = tmp_path / "run"
+    ended = victim(PROGRAM, "length_of_segment", run=run, PYTRACER_NO_VALUES="1")
+    lengths = tensors_of(ended.report)["lengths"]
+    assert (lengths.sizes, lengths.minimum, lengths.maximum) == ([2], None, None)
+    crash = ended.box.crash
+    assert crash is not None
+    assert {(item.minimum, item.maximum) for item in crash.arguments} == {(None, None)}
+
+
+def test_empty_tensor_of_an_operator_is_named(tmp_path: Path) -> None:
+    """running_var of batch normalization, which has 0 elements."""
+    report = victim(PROGRAM, "empty_statistics", run=tmp_path / "run").report
+    assert verdict_of(report).class_ == "null-dereference"
+    assert (verdict_of(report).summary or "").endswith("`variance` in empty_statistics() has 0 elements.")
+    assert [item.elements for item in (operator_of(report) or Operator()).tensors or [] if item.base is None]
+
+
+def test_crash_beside_operators_names_none(tmp_path: Path) -> None:
+    """One ran before, its arguments are all right, and an empty tensor is at hand."""
+    report = victim(PROGRAM, "elsewhere", "0x7000deadbee8", run=tmp_path / "run").report
+    assert operator_of(report) is None
+    assert verdict_of(report).class_ == "wild-pointer"
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_operators_of_an_extension_are_named_by_their_functions(tmp_path: Path) -> None:
+    """A wrong index, an empty tensor, and a look-alike whose arguments are all right."""
+    library = compiled("operators", tmp_path)
+    found = {}
+    for name in ("look_up", "scale", "stray"):
+        found[name] = victim(PROGRAM, "extension", library, name, run=tmp_path / name).report
+        operator = operator_of(found[name])
+        assert operator is not None
+        assert operator.name == f"(anonymous)::{name}"
+    assert verdict_of(found["look_up"]).class_ == "out-of-bounds"
+    assert "Check the values of `rows`" in (verdict_of(found["look_up"]).advice or "")
+    assert "`nothing` in extension() has 0 elements" in (verdict_of(found["scale"]).summary or "")
+    assert verdict_of(found["stray"]).class_ == "wild-pointer"

@@ -1,0 +1,148 @@
+"""What rules conclude from the running operator and its tensors: a case that fires and a look-alike that must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.decode.types.snapshot import Argument, Holder, NativeFrame, PythonFrame, ThreadStack
+from pytracer.report.job import Operator, Report
+from tests.conditions import needs_capstone
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, advice, died, evidence, summary, verdict
+from tests.support.synth import Box
+
+HEAP = (0x5581_0000_0000, 0x5581_0020_0000, "rw-p", 0, "[heap]")
+TABLE, INDEX, WILD = 0x5581_0000_1000, 0x5581_0010_0000, 0x1357_9BDF_0240
+LOAD = bytes.fromhex("c5fa1002")  # vmovss xmm0, dword ptr [rdx]
+PYTHON = (s.PYTHON, "_PyEval_EvalFrameDefault")
+ENTRY = 1
+GATHER = [
+    (s.TORCH_CPU, "at::native::gather_kernel(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::gather::call(at::Tensor const&, long, at::Tensor const&, bool)"),
+    (s.TORCH_CPU, "torch::autograd::THPVariable_gather(_object*, _object*, _object*)"),
+    PYTHON,
+]
+EXTENSION = "/home/user/extension.so"
+LOOK_UP = [(EXTENSION, "(anonymous namespace)::look_up(at::Tensor const&, at::Tensor const&)"), PYTHON]
+IN_STEP = [("step", s.SCRIPT, 41)]
+STEP = PythonFrame("step", s.SCRIPT, 41)
+
+
+def tensor(base: int, *sizes: int, dtype: str = "float32", outer: int | None = 2, **more: Any) -> Argument:
+    elements = 1
+    for size in sizes:
+        elements *= size
+    values = {"minimum": None, "maximum": None, "register": None, "how": "reference", "frame": 0, **more}
+    return Argument(
+        base ^ 0xFF, base, elements, 0, sizes, len(sizes), dtype, "cpu", outer_frame=outer, **values
+    )  # fmt: skip
+
+
+def index(lowest: int, highest: int, **more: Any) -> Argument:
+    return tensor(INDEX, 3, dtype="int64", minimum=lowest, maximum=highest, **more)
+
+
+def crashed(run: Path, *arguments: Argument, addr: int = WILD, **how: Any) -> Report:
+    box = Box(pid=101).alloc(TABLE, 400).alloc(INDEX, 64)
+    holders = (Holder("local", "table", TABLE, STEP, True), Holder("local", "rows", INDEX, STEP, True))
+    how = {
+        "stack_of": GATHER, "python": IN_STEP, "registers": {"rdx": addr}, "code_bytes": LOAD, "holders": holders,
+        "mappings": [PROGRAM, HEAP], **how,
+    }  # fmt: skip
+    return died(run, box=box, addr=addr, arguments=arguments, **how)
+
+
+def operator(report: Report) -> Operator:
+    found = (report.processes or [])[0].operator
+    assert found is not None
+    return found
+
+
+@needs_capstone
+def test_index_beyond_every_size_of_an_operators_tensors_is_a_wrong_index(run: Path) -> None:
+    """No part of the address is at hand: the values of the argument say it."""
+    report = crashed(run, tensor(TABLE, 10, 4), index(0, 99))
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert summary(report) == (
+        "Process 101 (train.py) read out of bounds in at::native::gather_kernel: `rows`, an argument of aten::gather, "
+        "holds 99, which leads out of all of its tensors."
+    )
+    assert "an index of self: table [10, 4] float32 must be less than 10" in evidence(report)
+    assert advice(report).startswith("Check the values of `rows` before train.py:41 in step passes it: 99 must not be")
+    assert operator(report).says == "aten::gather with self: table [10, 4] float32; index: rows [3] int64, 0..99"
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [tensor(TABLE, 10, 4), index(0, 9)],
+        [tensor(TABLE, 10, 4), index(0, 99, outer=0)],
+        [tensor(TABLE, 10, 4), index(0, 99), tensor(INDEX + 32, 2, dtype="int64", minimum=0, maximum=1)],
+        [index(0, 99)],
+        [tensor(TABLE, 10, 4), tensor(INDEX, 3, dtype="int64")],
+    ],
+    ids=["in range", "not of the caller", "which is the index", "nothing to index", "values not recorded"],
+)
+def test_index_that_may_be_right_leaves_a_wild_pointer_wild(run: Path, arguments: list[Argument]) -> None:
+    """In range; of an inner function; one of two integer tensors, which may be data; with --no-values."""
+    assert verdict(crashed(run, *arguments)) == ("wild-pointer", "likely")
+
+
+@needs_capstone
+def test_integers_of_an_operator_that_takes_no_index_are_no_indices(run: Path) -> None:
+    """aten::add of large numbers."""
+    stack = [GATHER[0], (s.TORCH_CPU, "at::_ops::add_Tensor::call(at::Tensor const&, at::Tensor const&)"), PYTHON]
+    assert verdict(crashed(run, tensor(TABLE, 10, 4), index(0, 99), stack_of=stack)) == ("wild-pointer", "likely")
+
+
+@needs_capstone
+def test_null_in_an_operator_with_a_wrong_index_stays_a_null_dereference(run: Path) -> None:
+    """The address is explained by another rule."""
+    report = crashed(run, tensor(TABLE, 10, 4), index(0, 99), addr=0)
+    assert verdict(report)[0] == "null-dereference"
+
+
+@needs_capstone
+def test_empty_temporary_among_the_tensors_of_an_operator_is_named(run: Path) -> None:
+    """No variable holds it."""
+    report = crashed(run, tensor(0, 0), tensor(TABLE, 10, 4), addr=0, stack_of=LOOK_UP, holders=())
+    assert verdict(report) == ("null-dereference", "certain")
+    assert summary(report).endswith("in (anonymous)::look_up: (anonymous)::look_up works on [0] float32, empty.")
+    assert "it was given [0] float32, empty" in advice(report)
+
+
+@needs_capstone
+def test_undefined_tensor_is_named_for_an_extension_and_not_for_torch(run: Path) -> None:
+    """Torch's operators make undefined tensors themselves."""
+    undefined = tensor(0, dtype="float32", undefined=True)
+    report = crashed(run / "1", undefined, addr=0, stack_of=LOOK_UP)
+    assert "undefined" in summary(report)
+    report = crashed(run / "2", undefined, tensor(TABLE, 10, 4), addr=0)
+    assert "undefined" not in summary(report) + evidence(report) + (operator(report).says or "")
+
+
+@needs_capstone
+def test_operator_of_a_worker_is_that_of_the_thread_that_opened_the_region(run: Path) -> None:
+    """Its own stack has a lambda only."""
+    main = [(f"{s.TORCH}/lib/libgomp.so.1", None), *GATHER]
+    stack = ThreadStack(101, "python", 1, "done", tuple(NativeFrame(1, i, 2, None, "exact", f) for i, f in main))
+    worker = [(s.TORCH_CPU, "at::internal::invoke_parallel"), (f"{s.TORCH}/lib/libgomp.so.1", None)]
+    captured = tensor(TABLE, 10, 4, how="captured", outer=0)
+    how: dict[str, Any] = {"stack_of": worker, "python": [], "tid": 102, "threads": (stack,)}
+    assert operator(crashed(run / "1", captured, **how)).says == "aten::gather with self: table [10, 4] float32"
+    idle = ThreadStack(101, "python", 1, "done", stack.native_stack[1:])
+    report = crashed(run / "2", captured, **(how | {"threads": (idle,)}))
+    assert (report.processes or [])[0].operator is None
+
+
+@needs_capstone
+def test_operator_that_ended_before_is_not_named(run: Path) -> None:
+    """The stack has no operator between the fault and Python's code; the callers' have ended."""
+    stack = [("/usr/lib/libffi.so.8", "ffi_call"), PYTHON, *GATHER]
+    report = crashed(run, tensor(TABLE, 10, 4), index(0, 99), stack_of=stack)
+    assert (report.processes or [])[0].operator is None
+    assert verdict(report) == ("wild-pointer", "likely")
