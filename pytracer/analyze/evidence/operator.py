@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import function_words, hex_addr
-from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.variables import tensors_without_memory, variable_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
@@ -25,7 +24,6 @@ _ENTRY = re.compile(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
 _INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
 _TAKES_TENSOR = re.compile(r"[(,] ?at::Tensor\b")
 _OF_TORCH = ("at::", "torch::", "c10::", "caffe2::", "pybind11::", "std::", "THP")
-_OPENMP = ("libgomp", "libomp", "libiomp")
 _TORCH = "libtorch"
 
 # What each index must be less than: the first size of the tensor that is indexed, its largest one where the dimension
@@ -99,7 +97,7 @@ def find_operator(view: ProcessView) -> Operator | None:
     if crash is None:
         return None
     frames = _below_python(crash.native_stack)
-    named = frames if crash.python_stack else _opened_region(crash, view.process.snapshot.pid) or frames
+    named = _opener_frames(view, crash) or frames
     entries = [(place, found.group(1)) for place, name in enumerate(named) if (found := _ENTRY.search(name))]
     if entries:
         inner, (place, outer) = entries[0][1], entries[-1]
@@ -250,12 +248,11 @@ def _own_function(frames: Sequence[str]) -> tuple[int, str] | None:
     return None
 
 
-def _opened_region(crash: Crash, pid: int) -> list[str]:
-    """The functions of the main thread that opened a parallel region; a worker's stack does not have the operator."""
-    main = next((item for item in crash.threads if item.tid == pid and item.tid != crash.tid), None)
-    frames = _below_python(main.native_stack) if main is not None else []
-    images = [image_name(frame.image) for frame in main.native_stack[: len(frames)]] if main is not None else []
-    return frames if any(image.startswith(_OPENMP) for image in images) else []
+def _opener_frames(view: ProcessView, crash: Crash) -> list[str]:
+    """The functions of the thread that opened the parallel region; a worker's own stack does not have the operator."""
+    opener = view.region_opener
+    stacks = (item.native_stack for item in crash.threads if opener is not None and item.tid == opener.tid)
+    return _below_python(next(stacks, ()))
 
 
 def _recorded(view: ProcessView) -> str | None:
