@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from pytracer._text import count_words
 from pytracer.render.printing import Hanging
 from pytracer.report import job as r
 
@@ -19,7 +18,6 @@ _SUSPECTS = ("clone", "barrier", "torch-compile", "version")  # whose names are 
 def refused_explanations(report: r.Report) -> Iterator[RenderableType]:
     """One line for each explanation that could be asked for; the others are counted."""
     close = [item for item in report.alternatives or [] if item.close]
-    others = len(report.alternatives or []) - len(close)
     if not close:
         return
     yield Text()
@@ -29,5 +27,5 @@ def refused_explanations(report: r.Report) -> Iterator[RenderableType]:
         line = Text(f"{number:2}. ").append(item.id or "?", style="bold")
         what = f" ({item.says})" if item.id in _SUSPECTS else ""
         yield Hanging(line.append(f"{what}: {result}: {item.why}"))
-    if others:
-        yield Text(f"    {count_words(others, 'rule')} about other kinds of deaths found nothing: --all", style="dim")
+    if len(close) < len(report.alternatives or []):
+        yield Text("    rules about other kinds of deaths found nothing: --all", style="dim")

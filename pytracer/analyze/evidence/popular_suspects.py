@@ -11,7 +11,6 @@ from typing import Literal
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.known.registry import entries
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Buckets, select
 from pytracer.report.job import Checked
@@ -122,5 +121,5 @@ def _version(view: ProcessView, verdict_class: str) -> Suspect:
     torch = f"torch {versions.torch}" if versions.torch else "this torch"
     if known is not None:
         return Suspect("version", says, "cannot-decide", known.says)
-    why = f"none of {len(entries())} known crashes has the recorded facts; no other version of {torch} was tried"
+    why = f"no known crash has the recorded facts; no other version of {torch} was tried"
     return Suspect("version", says, "cannot-decide", why)
