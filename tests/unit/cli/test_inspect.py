@@ -38,6 +38,14 @@ def test_json_is_alone_on_stdout(run: Path) -> None:
     assert done.stderr == ""
 
 
+def test_explain_lists_the_refused_explanations(run: Path) -> None:
+    """Numbered, after the report."""
+    lines = pytracer("inspect", run, "--explain", cwd=run).stdout.splitlines()
+    first = lines.index("Why it is nothing else, the most plausible first:")
+    assert lines[first + 1].startswith(" 1. use-after-free: no: ")
+    assert not [line for line in lines if line.startswith("Why")][1:]
+
+
 def test_exit_code_tells_of_a_death(run: Path, tmp_path: Path) -> None:
     """3 with --exit-code when something died, 0 when nothing did."""
     clean = tmp_path / "clean"
