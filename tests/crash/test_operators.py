@@ -32,11 +32,19 @@ def verdict_of(report: Report) -> Verdict:
     return report.verdict
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.quick(1)
-def test_index_of_pooling_is_found_with_its_values(tmp_path: Path, threads: str) -> None:
-    """The tensors' shapes, names and values; also where a worker of OpenMP crashed."""
-    report = victim(PROGRAM, "index_of_pooling", run=tmp_path / "run", OMP_NUM_THREADS=threads).report
+def test_operator_of_an_openmp_worker_is_named(tmp_path: Path) -> None:
+    """Its own stack has a lambda only, whose captures may be raw pointers: then the tensors are not all found."""
+    report = victim(PROGRAM, "index_of_pooling", run=tmp_path / "run", OMP_NUM_THREADS="2").report
+    found = operator_of(report)
+    assert found is not None
+    assert found.name == "aten::adaptive_max_pool2d_backward"
+    assert [1, 64, 8, 8] in [item.sizes for item in tensors_of(report).values()]
+    assert verdict_of(report).class_ == "out-of-bounds"
+
+
+def test_index_of_pooling_is_found_with_its_values(tmp_path: Path) -> None:
+    """The tensors' shapes, names and values."""
+    report = victim(PROGRAM, "index_of_pooling", run=tmp_path / "run").report
     found = operator_of(report)
     assert found is not None
     assert found.name == "aten::adaptive_max_pool2d_backward"

@@ -67,8 +67,8 @@ def test_index_beyond_every_size_of_an_operators_tensors_is_a_wrong_index(run: P
     report = crashed(run, tensor(TABLE, 10, 4), index(0, 99))
     assert verdict(report) == ("out-of-bounds", "likely")
     assert summary(report) == (
-        "Process 101 (train.py) read out of bounds in at::native::gather_kernel: `rows`, an argument of aten::gather, "
-        "holds 99, which leads out of all of its tensors."
+        "Process 101 (train.py) read out of bounds in at::native::gather_kernel, at train.py:41 in step: `rows`, an "
+        "argument of aten::gather, holds 99, which leads out of all of its tensors."
     )
     assert "an index of self: table [10, 4] float32 must be less than 10" in evidence(report)
     assert advice(report).startswith("Check the values of `rows` before train.py:41 in step passes it: 99 must not be")
@@ -111,7 +111,7 @@ def test_empty_temporary_among_the_tensors_of_an_operator_is_named(run: Path) ->
     """No variable holds it."""
     report = crashed(run, tensor(0, 0), tensor(TABLE, 10, 4), addr=0, stack_of=LOOK_UP, holders=())
     assert verdict(report) == ("null-dereference", "certain")
-    assert summary(report).endswith("in (anonymous)::look_up: (anonymous)::look_up works on [0] float32, empty.")
+    assert summary(report).endswith(": (anonymous)::look_up works on [0] float32, empty.")
     assert "it was given [0] float32, empty" in advice(report)
 
 
