@@ -73,9 +73,7 @@ def _build_extension() -> None:
     if shutil.which("ninja", path=VARIABLES["PATH"]) is None:
         pytest.skip("torch's tools build extensions with ninja: pip install ninja")
     EXTENSIONS.mkdir(parents=True, exist_ok=True)
-    (EXTENSIONS / "realext" / "lock").unlink(
-        missing_ok=True
-    )  # of an interrupted build: the next one would wait
+    (EXTENSIONS / "realext" / "lock").unlink(missing_ok=True)  # of an interrupted build: the next one would wait
     words = f"load('realext', [{str(PROGRAMS / 'realext.cpp')!r}], extra_cflags=['-O1', '-g'])"
     command = [sys.executable, "-c", f"from torch.utils.cpp_extension import load; {words}"]
     subprocess.run(command, env=environment(**VARIABLES), check=True, stdout=subprocess.DEVNULL)
