@@ -183,7 +183,7 @@ instructions: build
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache $(VENV)/.built
-	rm -f pytracer/*.so pytracer/_helper pytracer/_build_info.json
+	rm -rf pytracer/*.so pytracer/_helper pytracer/_torch
 	find pytracer scripts tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 tools:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -29,7 +27,6 @@ ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "native"
 PRESET = os.environ.get("PYTRACER_PRESET", "default")
 WITHOUT_TORCH = os.environ.get("PYTRACER_WITHOUT_TORCH") == "1"
-SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 def find_torch() -> Path:
@@ -91,33 +88,24 @@ class BuildWithCMake(build_ext):
     def run(self) -> None:
         package = ROOT / "pytracer" if self.inplace else Path(self.build_lib).resolve() / "pytracer"
         package.mkdir(parents=True, exist_ok=True)
-        info = {
-            "pytracer": self.distribution.get_version(),
-            "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-            "torch": None,
-            "cuda": None,
-            "core": True,
-            "native": False,
-        }
         # The empty ones are passed, too: CMake would keep the values of the build before.
         settings = {
             "CMAKE_MAKE_PROGRAM": tool("ninja"),
             "PYTRACER_PYTHON_INCLUDE": sysconfig.get_path("include"),
-            "PYTRACER_EXT_SUFFIX": SUFFIX,
             "PYTRACER_TORCH": "",
+            "PYTRACER_TORCH_MINOR": "",
             "PYTRACER_CUDA_HEADERS": "",
         }
         if not WITHOUT_TORCH:
             torch = find_torch()
             version = runpy.run_path(str(torch / "version.py"))
-            info.update(torch=version["__version__"], cuda=version["cuda"], native=True)
             settings["PYTRACER_TORCH"] = str(torch)
-            if info["cuda"] is not None:
+            settings["PYTRACER_TORCH_MINOR"] = ".".join(version["__version__"].split(".")[:2])
+            if version["cuda"] is not None:
                 headers = cuda_headers()
                 if headers is None:
                     print("pytracer: CUDA's headers were not found: devices will not be followed; set CUDA_HOME")
                 settings["PYTRACER_CUDA_HEADERS"] = str(headers or "")
-                info["cuda_native"] = headers is not None
         cmake = tool("cmake")
         forget_other_compilers()
         run(
@@ -130,16 +118,16 @@ class BuildWithCMake(build_ext):
             "did not compile: the first error above tells why (a C++20 compiler such as gcc 12 is needed)",
             quiet=False,
         )
+        shutil.rmtree(package / "_torch", ignore_errors=True)  # of an older build: they would not fit the new core
         run(
             [cmake, "--install", str(BUILD), "--prefix", str(package)],
             f"was built, but not copied into {package}: the error above tells why",
         )
-        (package / "_build_info.json").write_text(json.dumps(info) + "\n", encoding="utf-8")
 
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib) / "pytracer"
-        native = [] if WITHOUT_TORCH else sorted(map(str, package.glob(f"_native*{SUFFIX}")))
-        return [str(package / name) for name in ("libpytracer_core.so", "_helper", "_build_info.json")] + native
+        libraries = [] if WITHOUT_TORCH else sorted(map(str, package.glob("_torch/*/*.so")))
+        return [str(package / name) for name in ("libpytracer_core.so", "_helper")] + libraries
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}
@@ -153,7 +141,7 @@ class BinaryDistribution(Distribution):
 
 
 setup(
-    ext_modules=[Extension("pytracer._native", sources=[])],
+    ext_modules=[Extension("pytracer._libraries", sources=[])],  # so that setuptools runs build_ext
     cmdclass={"build_ext": BuildWithCMake},
     distclass=BinaryDistribution,
 )

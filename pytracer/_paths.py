@@ -35,6 +35,22 @@ def built_core() -> Path:
     return path
 
 
+def torch_library(minor: str, name: str = "torch") -> Path:
+    """Where the hooks for a minor version of torch are, if they were built; `name` "cuda": its CUDA half."""
+    return Path(__file__).resolve().parent / "_torch" / minor / f"libpytracer_{name}.so"
+
+
+def built_torches() -> list[str]:
+    """The minor versions of torch whose hooks were built."""
+    found = Path(__file__).resolve().parent.glob("_torch/*/libpytracer_torch.so")
+    return sorted((path.parent.name for path in found), key=lambda minor: [int(n) for n in re.findall(r"\d+", minor)])
+
+
+def built_cuda() -> bool:
+    """Whether the CUDA half was built, for any torch."""
+    return any(torch_library(minor, "cuda").is_file() for minor in built_torches())
+
+
 def command_word(command: Sequence[str]) -> str:
     """One word that identifies a run: the script or module, else the program."""
     word = Path(command[0]).name

@@ -46,14 +46,13 @@ MAY_INCLUDE = {
     "helper": ("crashsafe/threads/helper_protocol.h",),
     "hooks": ("blackbox/", "crashsafe/", "core/"),
     "cuda": ("blackbox/", "core/", "hooks/"),
-    "bindings": ("core/", "hooks/"),
     "testing": ("blackbox/", "crashsafe/", "core/"),
 }
 # Headers of other projects, by their first path component: only these folders may include them.
 RESTRICTED = {
-    "Python.h": ("hooks", "bindings"),
-    "pybind11": ("cuda", "bindings"),
-    "torch": ("hooks", "cuda", "bindings"),
+    "Python.h": ("hooks",),
+    "pybind11": ("hooks",),
+    "torch": ("hooks", "cuda"),
     "ATen": ("hooks", "cuda"),
     "c10": ("hooks", "cuda"),
     "cuda_runtime_api.h": ("cuda",),

@@ -18,7 +18,7 @@ NEEDED = (
     *("CMakeLists.txt", "CMakePresets.json", "setup.py", "pyproject.toml", "README.md"),
 )
 BUILT = (".so", ".pyc")
-BUILT_NAMES = ("_helper", "_build_info.json")
+BUILT_NAMES = ("_helper",)
 
 
 def main(target: Path) -> None:

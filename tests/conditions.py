@@ -45,7 +45,9 @@ needs_core = pytest.mark.skipif(
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 STRESS = PACKAGE.parent / "build" / "native" / "testing" / "stress"
 needs_stress = pytest.mark.skipif(not STRESS.exists(), reason="built by make test-tsan and make test-asan")
-needs_native = pytest.mark.skipif(not list(PACKAGE.glob("_native*.so")), reason="pytracer was built without torch")
+needs_native = pytest.mark.skipif(
+    not list(PACKAGE.glob("_torch/*/libpytracer_torch.so")), reason="pytracer was built without torch"
+)
 needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namespaces are not to be had here")
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")

@@ -1,6 +1,6 @@
 """Runs in the traced process: starts the core, installs the torch hooks, records state that only Python exposes.
 
-Standard library only; torch and `_native` are imported inside functions, and only after the program has imported torch.
+Standard library only; functions import torch and load its hooks, and only after the program has imported torch.
 The preloaded core does not need the public functions, which are imported at first use.
 """
 

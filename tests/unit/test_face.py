@@ -11,7 +11,7 @@ from tests.support.cli import clean_environment
 from tests.support.synth import Box
 
 # None in sys.modules makes an import fail as if the package were not there.
-BLOCKED = "import sys; sys.modules.update(dict.fromkeys(('torch', 'numpy', 'pytracer._native')));"
+BLOCKED = "import sys; sys.modules.update(dict.fromkeys(('torch', 'numpy')));"
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,10 +2,11 @@
 #pragma once
 #include "blackbox/layout.h"
 
-#include <Python.h>
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+
+struct _object;  // PyObject
 
 namespace pytracer::hooks {
 
@@ -25,8 +26,8 @@ struct Preexisting {
   size_t looked_at, followed, not_followed;
 };
 
-/// Adds the storages of the tensors and storages among `count` objects. Stops after `budget_ns`. With the GIL held.
-Preexisting follow_preexisting(PyObject* const* objects, size_t count, uint64_t budget_ns);
+/// Adds the storages of the tensors and storages in a Python list. Stops after `budget_ns`. With the GIL held.
+Preexisting follow_preexisting(_object* list, uint64_t budget_ns);
 
 /// Whether an at::MapAllocator, or a class derived from it, owns the memory.
 bool is_mapped(const c10::DataPtr& data);

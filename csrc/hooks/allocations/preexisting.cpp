@@ -28,12 +28,14 @@ Followed follow_object(PyObject* object) {
 
 }  // namespace
 
-Preexisting follow_preexisting(PyObject* const* objects, size_t count, uint64_t budget_ns) {
+// Functions of the stable interface and THPVariable, whose layout is the same below every CPython: this file, too, is built once.
+Preexisting follow_preexisting(PyObject* list, uint64_t budget_ns) {
   Preexisting result{};
+  auto count = static_cast<size_t>(PyList_Size(list));
   uint64_t begin = crashsafe::now_ns();
   for (; result.looked_at < count; result.looked_at++) {
     if (result.looked_at % kBetweenLooks == 0 && crashsafe::now_ns() - begin > budget_ns) break;
-    Followed followed = follow_object(objects[result.looked_at]);
+    Followed followed = follow_object(PyList_GetItem(list, static_cast<Py_ssize_t>(result.looked_at)));
     result.followed += followed == Followed::kYes;
     result.not_followed += followed == Followed::kNo;
     if (followed == Followed::kNo) pytracer_count_unfollowed();

@@ -1,8 +1,12 @@
 #include "hooks/distributed/reducer.h"
 
+#include <pybind11/conduit/pybind11_conduit_v1.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace pytracer::hooks {
+
+// By the protocol that pybind11 has for libraries that were built with another pybind11, or for another CPython.
+const c10d::Reducer* reducer_of(PyObject* object) { return pybind11_conduit_v1::get_type_pointer_ephemeral<c10d::Reducer>(object); }
 
 std::vector<Bucket> buckets_of(const c10d::Reducer& reducer) {
   std::vector<Bucket> out;

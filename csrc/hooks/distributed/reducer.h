@@ -1,8 +1,9 @@
 // The current bucket layout of a DDP Reducer.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <vector>
+
+struct _object;  // PyObject
 
 namespace c10d {
 class Reducer;
@@ -19,6 +20,9 @@ struct Bucket {
   uint64_t index, addr, nbytes;
   std::vector<BucketParameter> parameters;
 };
+
+/// The Reducer of a Python object of torch.distributed; null: it has none, or a Python error is set. With the GIL held.
+const c10d::Reducer* reducer_of(_object* object);
 
 /// In order of reduction. Buckets without a buffer (sparse gradients) are left out. 7-8 us for two or three buckets.
 std::vector<Bucket> buckets_of(const c10d::Reducer& reducer);

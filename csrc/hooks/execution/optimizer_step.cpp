@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <unordered_set>
+#include <utility>
 
 namespace pytracer::hooks {
 namespace {
@@ -27,7 +28,7 @@ void forget_error() {
 
 void attend_to(PyObject* optimizer) {
   known.insert(optimizer);
-  PyObject* next = PyObject_CallOneArg(attend, optimizer);
+  PyObject* next = PyObject_CallFunctionObjArgs(attend, optimizer, nullptr);
   if (next != nullptr) due_ns = PyLong_AsLongLong(next);
   if (PyErr_Occurred() != nullptr) forget_error();
   Py_XDECREF(next);
@@ -43,41 +44,32 @@ int stepped(PyObject*, PyObject* optimizer, void*) {
 
 PyObject* nothing(PyObject*, void*) { Py_RETURN_NONE; }
 
+}  // namespace
+
 // An attribute whose setter does the work. A call of a native function would break dynamo's graph, and fail where that is forbidden
 // (fullgraph=True); setting an attribute is a side effect that dynamo knows, and repeats after each run of the compiled code.
-PyObject* optimizer_steps(PyObject*, PyObject*) {
+PyObject* optimizer_steps() {
   static PyGetSetDef attributes[] = {{"last", nothing, stepped, nullptr, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_getset, attributes}, {0, nullptr}};
-  static PyType_Spec spec = {"pytracer._native.OptimizerSteps", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+  static PyType_Spec spec = {"pytracer.OptimizerSteps", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
   PyObject* type = PyType_FromSpec(&spec);
-  PyObject* made = type != nullptr ? PyObject_CallNoArgs(type) : nullptr;
+  PyObject* made = type != nullptr ? PyObject_CallObject(type, nullptr) : nullptr;
   Py_XDECREF(type);
   return made;
 }
 
-PyObject* attend_steps(PyObject*, PyObject* callable) {
-  Py_XSETREF(attend, callable != Py_None ? Py_NewRef(callable) : nullptr);
+void attend_steps(PyObject* callable) {
+  Py_XINCREF(callable);
+  PyObject* before = std::exchange(attend, callable);
+  Py_XDECREF(before);
   known.clear();
   counted = nullptr;
   due_ns = steps = 0;
-  Py_RETURN_NONE;
 }
 
-PyObject* forget_optimizer(PyObject*, PyObject* address) {
-  const void* gone = PyLong_AsVoidPtr(address);
-  if (PyErr_Occurred() != nullptr) return nullptr;
-  known.erase(gone);
-  if (counted == gone) counted = nullptr;
-  Py_RETURN_NONE;
+void forget_optimizer(const void* optimizer) {
+  known.erase(optimizer);
+  if (counted == optimizer) counted = nullptr;
 }
-
-}  // namespace
-
-PyMethodDef optimizer_step_functions[] = {
-    {"optimizer_steps", optimizer_steps, METH_NOARGS, nullptr},
-    {"attend_steps", attend_steps, METH_O, nullptr},
-    {"forget_optimizer", forget_optimizer, METH_O, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace pytracer::hooks

@@ -3,7 +3,7 @@
 #include "core/core.h"
 #include "hooks/hooks.h"
 
-#include <Python.h>
+#include "hooks/support/python.h"
 #include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>

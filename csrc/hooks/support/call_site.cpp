@@ -26,7 +26,6 @@ constexpr uint32_t kMostStacks = 4096;  // of at most 128 bytes: a quarter of th
 InternMap<14> sites;   // hash -> SITE
 InternMap<13> stacks;  // hash -> STACK
 std::atomic<uint32_t> stack_count{0};
-bool frames_are_trusted = false;
 
 // What one thread keeps. Only a pointer is thread-local: static TLS of a loaded library is scarce.
 struct Cache {
@@ -48,7 +47,7 @@ bool finalize_is_hooked = false;       // Py_Finalize() calls python_ends
 // created again at any time; in a child that another thread forked, it is gone, together with the cache's thread.
 PyThreadState* lasting_state() {
   PyThreadState* state = PyGILState_GetThisThreadState();
-  if (!finalize_is_hooked || !frames_are_trusted || state == nullptr || PyThreadState_GetID(state) != 1) return nullptr;
+  if (!finalize_is_hooked || state == nullptr || PyThreadState_GetID(state) != 1) return nullptr;
   return PyThreadState_GetInterpreter(state) == PyInterpreterState_Main() ? state : nullptr;
 }
 
@@ -80,7 +79,7 @@ inline Cache& cache() {
 }
 
 __attribute__((noinline, cold)) uint32_t intern_and_keep(Cache& mine, Cache::Slot& slot, uint64_t code, uint32_t generation) {
-  uint32_t id = intern_code(reinterpret_cast<PyCodeObject*>(code));
+  uint32_t id = intern_code(code);
   if (&mine != &no_cache) slot = {code, generation, id};
   return id;
 }
@@ -93,25 +92,28 @@ inline uint32_t code_id(Cache& mine, uint64_t code) {
 }
 
 // A thread's own frames do not move under it, with or without the GIL. Not gilstate.tstate_current: another thread's.
+template <class Python>
 inline uint64_t first_frame(const Cache& mine) {
-  auto state = reinterpret_cast<uint64_t>(mine.state);
-  if (__builtin_expect(state == 0, 0)) {
-    state = reinterpret_cast<uint64_t>(PyGILState_GetThisThreadState());
-    if (state == 0 || !frames_are_trusted) return 0;
+  PyThreadState* state = mine.state;
+  if (__builtin_expect(state == nullptr, 0)) {
+    state = PyGILState_GetThisThreadState();
+    if (state == nullptr) return 0;
   }
-  auto frame = load<uint64_t>(state, kPython.ts_frame);
-  return kPython.cframe_frame >= 0 && frame != 0 ? load<uint64_t>(frame, kPython.cframe_frame) : frame;
+  return Python::first_frame(state);
 }
+
+template <class Python>
 __attribute__((noinline, cold)) CallSite line_further_out(Cache& mine, uint64_t at) {
-  Frame frame = look_from(at);
+  Frame frame = Python::look_from(at);
   return frame ? CallSite{code_id(mine, frame.code) & kIdMask, frame.offset} : CallSite{0, 0};
 }
 
+template <class Python>
 inline CallSite python_line(Cache& mine) {
-  uint64_t at = first_frame(mine);
+  uint64_t at = first_frame<Python>(mine);
   if (__builtin_expect(at == 0, 0)) return {0, 0};
-  Frame frame = look(at);
-  if (__builtin_expect(!frame, 0)) return line_further_out(mine, at);
+  Frame frame = Python::look(at);
+  if (__builtin_expect(!frame, 0)) return line_further_out<Python>(mine, at);
   return {code_id(mine, frame.code) & kIdMask, frame.offset};
 }
 
@@ -125,45 +127,32 @@ inline decltype(torch::autograd::get_current_node()) running_node(Cache& mine) {
 
 uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15ull ^ hash >> 29; }
 
-}  // namespace
-
-void prepare_call_sites(const std::vector<std::string>& directories) {
-  auto* offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
-  frames_are_trusted = offsets != nullptr && offsets->minor == kPython.minor;
-  if (!follow_code_objects(directories)) return;
-  pthread_key_create(&cache_key, free_cache);
-  finalize_is_hooked = Py_AtExit(python_ends) == 0;
-}
-
-bool has_torch_thread_locals() noexcept { return t_cache != nullptr; }
-
-void node_begins() noexcept {
-  if (Cache* mine = t_cache) mine->in_backward = true;
-}
-
 // Apart from the forward pass, whose path through the caches must be short.
-__attribute__((noinline)) static CallSite call_site_in_backward() noexcept {
+template <class Python>
+__attribute__((noinline)) CallSite call_site_in_backward() noexcept {
   Cache& mine = cache();
   if (auto node = running_node(mine)) return {intern_node(*node), static_cast<uint32_t>(node->sequence_nr())};
-  return python_line(mine);
+  return python_line<Python>(mine);
 }
 
-__attribute__((hot)) CallSite current_call_site() noexcept {
+template <class Python>
+__attribute__((hot)) CallSite current() noexcept {
   Cache* mine = t_cache;
-  if (__builtin_expect(mine == nullptr || mine->in_backward, 0)) return call_site_in_backward();
-  return python_line(*mine);
+  if (__builtin_expect(mine == nullptr || mine->in_backward, 0)) return call_site_in_backward<Python>();
+  return python_line<Python>(*mine);
 }
 
-CallSite detailed_call_site() noexcept {
+template <class Python>
+CallSite detailed() noexcept {
   Cache& mine = cache();
   blackbox::SiteEntry site{};
-  uint64_t at = first_frame(mine);
-  if (Frame frame = look_from(at)) {
+  uint64_t at = first_frame<Python>(mine);
+  if (Frame frame = Python::look_from(at)) {
     uint32_t id = code_id(mine, frame.code);
     site.code_id = id & kIdMask;
     site.code_offset = frame.offset;
-    for (int i = 0; i < kDetailFrames && (id & kInLibrary) != 0 && (at = next_frame(at)) != 0; i++) {
-      frame = look(at);
+    for (int i = 0; i < kDetailFrames && (id & kInLibrary) != 0 && (at = Python::next_frame(at)) != 0; i++) {
+      frame = Python::look(at);
       if (!frame) continue;
       id = code_id(mine, frame.code);
       if (id != 0 && (id & kInLibrary) == 0) {
@@ -189,16 +178,17 @@ CallSite detailed_call_site() noexcept {
   return {id, sequence_nr};
 }
 
-CallSite call_site_with_stack() noexcept {
-  if (stack_count.load(std::memory_order_relaxed) >= kMostStacks) return detailed_call_site();
+template <class Python>
+CallSite with_stack() noexcept {
+  if (stack_count.load(std::memory_order_relaxed) >= kMostStacks) return detailed<Python>();
   Cache& mine = cache();
   struct {
     blackbox::StackEntry head;
     blackbox::StackPlace places[kStackPlaces];
   } stack{};
-  uint64_t hash = 1, at = first_frame(mine);
-  for (; at != 0 && stack.head.count < kStackPlaces; at = next_frame(at)) {
-    Frame frame = look(at);
+  uint64_t hash = 1, at = first_frame<Python>(mine);
+  for (; at != 0 && stack.head.count < kStackPlaces; at = Python::next_frame(at)) {
+    Frame frame = Python::look(at);
     if (!frame) continue;
     uint32_t id = code_id(mine, frame.code) & kIdMask;
     stack.places[stack.head.count++] = {id, frame.offset};
@@ -217,6 +207,41 @@ CallSite call_site_with_stack() noexcept {
     if (id != 0 && stacks.add(hash, id)) stack_count.fetch_add(1, std::memory_order_relaxed);
   }
   return {id, sequence_nr};
+}
+
+template <class Python>
+constexpr CallSites kCallSites{current<Python>, detailed<Python>, with_stack<Python>};
+
+CallSites call_sites_of(int minor) {
+  switch (minor) {
+    case 10: return kCallSites<Interpreter<10>>;
+    case 11: return kCallSites<Interpreter<11>>;
+    case 12: return kCallSites<Interpreter<12>>;
+    case 13: return kCallSites<Interpreter<13>>;
+    default: return kCallSites<Interpreter<0>>;
+  }
+}
+
+}  // namespace
+
+CallSites call_sites = kCallSites<Interpreter<0>>;
+
+void prepare_call_sites(const std::vector<std::string>& directories) {
+  const auto* offsets = static_cast<const crashsafe::PythonOffsets*>(pytracer_python_offsets());
+  static bool prepared = false;
+  if (!prepared) {
+    prepared = true;
+    pthread_key_create(&cache_key, free_cache);
+    finalize_is_hooked = Py_AtExit(python_ends) == 0;
+  }
+  if (offsets != nullptr) follow_code_objects(directories, *offsets);
+  call_sites = call_sites_of(offsets != nullptr ? offsets->minor : 0);
+}
+
+bool has_torch_thread_locals() noexcept { return t_cache != nullptr; }
+
+void node_begins() noexcept {
+  if (Cache* mine = t_cache) mine->in_backward = true;
 }
 
 }  // namespace pytracer::hooks

@@ -15,14 +15,17 @@ using CallSite = pytracer_call_site;
 /// With the GIL held. Files below `library_directories` are not the user's own.
 void prepare_call_sites(const std::vector<std::string>& library_directories);
 
-/// For small storages: the innermost Python frame, or the running autograd node.
-CallSite current_call_site() noexcept;
+/// The functions for the CPython that runs, chosen by prepare_call_sites(); until then there are no Python lines.
+struct CallSites {
+  CallSite (*current)() noexcept;     ///< for small storages: the innermost Python frame, or the running autograd node
+  CallSite (*detailed)() noexcept;    ///< for large ones: both, and the first Python frame of the user's own code
+  CallSite (*with_stack)() noexcept;  ///< for guarded storages, which are few, or slow anyway: up to kStackPlaces Python frames, and the node
+};
+extern CallSites call_sites __attribute__((visibility("hidden")));
 
-/// For large ones: both, and the first Python frame of the user's own code.
-CallSite detailed_call_site() noexcept;
-
-/// For guarded storages, which are few, or slow anyway: up to kStackPlaces Python frames, and the node.
-CallSite call_site_with_stack() noexcept;
+inline CallSite current_call_site() noexcept { return call_sites.current(); }
+inline CallSite detailed_call_site() noexcept { return call_sites.detailed(); }
+inline CallSite call_site_with_stack() noexcept { return call_sites.with_stack(); }
 
 /// An autograd node begins on the calling thread: from here on torch is asked for the running node, until there is none.
 void node_begins() noexcept;

@@ -1,6 +1,6 @@
 // Python's code objects as entries of the journal, by address while they are alive.
 #pragma once
-#include <Python.h>
+#include "crashsafe/python/python_stack.h"
 
 #include <atomic>
 #include <cstdint>
@@ -16,9 +16,10 @@ constexpr uint32_t kIdMask = 0x7fffffff, kInLibrary = 0x80000000;  // an id with
 extern std::atomic<uint32_t> code_generation __attribute__((visibility("hidden")));
 
 /// The journal id of a running code object, with kInLibrary; 0: the journal is full. Keeps no reference and needs no GIL.
-uint32_t intern_code(PyCodeObject* code);
+uint32_t intern_code(uint64_t code);
 
-/// Notes the directories of libraries, and follows the destruction of code objects. With the GIL held. False when they are followed already.
-bool follow_code_objects(const std::vector<std::string>& library_directories);
+/// Notes the directories of libraries and where the running CPython keeps things, and follows the destruction of code objects. With the
+/// GIL held.
+void follow_code_objects(const std::vector<std::string>& library_directories, const crashsafe::PythonOffsets& offsets);
 
 }  // namespace pytracer::hooks

@@ -8,6 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from pytracer import _paths as paths
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
@@ -47,16 +48,16 @@ def check_cuda() -> Check:
         seen = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Check("cuda", LIMITED, f"a child that uses CUDA failed: {last_line(done)}")
-    return cuda(seen, found, importlib.util.find_spec("pytracer._native_cuda") is not None)
+    return cuda(seen, found, paths.built_cuda())
 
 
 def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
-    """`seen`: the child's output; `found`: its recordings; `built`: there is a `_native_cuda`."""
+    """`seen`: the child's output; `found`: its recordings; `built`: there is a libpytracer_cuda."""
     version, devices = seen.get("cuda"), seen.get("devices")
     if not version:
         return Check("cuda", WORKS, "this torch is for CPUs: there is nothing to follow")
     if not built:
-        why = "pytracer._native_cuda is not built, CUDA's headers were not found"
+        why = "libpytracer_cuda is not built, CUDA's headers were not found"
         return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
     if not devices:
         return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -16,7 +15,6 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-import pytracer
 from pytracer import _paths as paths
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
@@ -88,8 +86,8 @@ def check_core() -> Check:
 
 
 def check_torch() -> Check:
-    """The installed torch against the one that `_native` was built for."""
-    built = _build_info().get("torch")
+    """The installed torch against those that the hooks were built for."""
+    built = paths.built_torches()
     try:
         found = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -98,24 +96,22 @@ def check_torch() -> Check:
         )
     if not built:
         return Check("torch", LIMITED, f"{found}; pytracer was built without torch: tensors are not recorded", REBUILD)
-    if found.split(".")[:2] != str(built).split(".")[:2]:
+    if ".".join(found.split(".")[:2]) not in built:
         return Check(
             "torch",
             LIMITED,
-            f"{found}; pytracer was built for {built}: tensors are not recorded",
+            f"{found}; pytracer was built for {' and '.join(built)}: tensors are not recorded",
             f"rebuild: {REBUILD}",
         )
-    return Check("torch", WORKS, f"{found}, built for {built}")
+    return Check("torch", WORKS, f"{found}, built for {' and '.join(built)}")
 
 
 def check_native() -> Check:
     """The torch hooks: a traced child must record a tensor."""
     if importlib.util.find_spec("torch") is None:
         return Check("native", LIMITED, "there is no torch to hook into")
-    if importlib.util.find_spec("pytracer._native") is None:
-        return Check(
-            "native", LIMITED, "pytracer._native is not built: tensors and collectives are not recorded", REBUILD
-        )
+    if not paths.built_torches():
+        return Check("native", LIMITED, "pytracer was built without torch: nothing of it is recorded", REBUILD)
     if not is_built():
         return Check("native", MISSING, "not tried, there is no core")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
@@ -203,12 +199,3 @@ def check_directory() -> Check:
             True,
         )
     return Check("directory", WORKS, detail, essential=True)
-
-
-def _build_info() -> dict[str, object]:
-    path = Path(pytracer.__file__).parent / "_build_info.json"
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return info if isinstance(info, dict) else {}

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
+from pytracer import _paths as paths
 from pytracer.blackbox.schema import Origin
 from pytracer.cli.checks.answer import LIMITED, MISSING, REBUILD, WORKS, Check, boxes, is_built, python, traced
 from pytracer.decode.recording.reader import read_box
@@ -33,11 +34,7 @@ _BOTH = "; never: pinned memory from before enable(); from_blob of libraries loa
 
 def check_storages() -> Check:
     """Reads the recordings of the two children."""
-    if (
-        not is_built()
-        or importlib.util.find_spec("torch") is None
-        or importlib.util.find_spec("pytracer._native") is None
-    ):
+    if not is_built() or importlib.util.find_spec("torch") is None or not paths.built_torches():
         return Check("storages", LIMITED, "not tried: see `native` above")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
         traced(Path(directory), "-c", _MAKE)

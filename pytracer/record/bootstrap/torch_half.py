@@ -1,21 +1,24 @@
-"""The torch half: loads `_native`, installs its hooks, and patches the Python functions with additional information."""
+"""The torch half: loads libpytracer_torch, installs its hooks, and patches Python functions with more information."""
 
 from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import platform
 import sys
-from types import ModuleType
+from typing import TYPE_CHECKING
 
+from pytracer._errors import RecordingError
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import LEVELS, Entry
 from pytracer.record import config
 from pytracer.record.bootstrap import dynamo
 from pytracer.record.bootstrap.lazy import LazyInstaller
 from pytracer.record.core import Core, core
+
+if TYPE_CHECKING:
+    from pytracer.record.torch.library import TorchLibrary
 
 _PARTS = (
     *(f"torch.{name}" for name in ("elastic", "dataloader", "dataloader_workers", "names", "optimizer", "fsdp", "ddp")),
@@ -24,7 +27,7 @@ _PARTS = (
 
 _RECORD = os.path.dirname(os.path.dirname(__file__))
 
-_native: ModuleType | None = None
+_hooks: TorchLibrary | None = None
 _waiting: list[LazyInstaller] = []
 _guards = False  # guard mode was started in this process
 
@@ -44,7 +47,7 @@ def install(box: Core, level: str, *, late: bool = False) -> None:
 def arm_guard(box: Core) -> None:
     """Starts guard mode as the environment requires, after the hooks, which allocate the guarded storages."""
     global _guards
-    if _native is None or not (_guards or config.guard_words()):
+    if _hooks is None or not (_guards or config.guard_words()):
         return
     from pytracer.record import guard_mode  # imported here: few runs use guard mode, and every process would pay for it
 
@@ -54,50 +57,23 @@ def arm_guard(box: Core) -> None:
 
 def uninstall() -> None:
     """Removes the hooks and patches."""
-    global _native
+    global _hooks
     while _waiting:
         _waiting.pop().forget()
     for name in _PARTS:  # those that were installed at any time
         module = sys.modules.get(f"pytracer.record.{name}")
         if module is not None:
             module.uninstall()
-    if _native is None:
+    if _hooks is None:
         return
-    _native.uninstall()
+    _hooks.uninstall()
     if _guards:
         core().lib.pytracer_guard_pause()
-    _native = None
-
-
-def mismatch(torch_version: str) -> str | None:
-    """Why the built extension does not fit this torch and Python; None if it does.
-
-    torch's C++ classes change between minor versions: an extension built for another one calls the wrong functions.
-    """
-    try:
-        package = os.path.dirname(_RECORD)
-        with open(os.path.join(package, "_build_info.json"), encoding="utf-8") as file:
-            info = json.load(file)
-    except (OSError, ValueError):
-        return "pytracer is not built; run `make build`, or `pip install --no-build-isolation -e .`"
-    if not info.get("native"):
-        return "pytracer was built without torch (PYTRACER_WITHOUT_TORCH=1); build again to record torch"
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    built = str(info.get("torch"))
-    if _minor(built) != _minor(torch_version) or info.get("python") != python:
-        return (
-            f"pytracer was built for torch {built} and Python {info.get('python')}, this is torch {torch_version} and "
-            f"Python {python}; build again with `pip install --no-build-isolation -e .`"
-        )
-    return None
-
-
-def _minor(version: str) -> list[str]:
-    return version.split("+")[0].split(".")[:2]
+    _hooks = None
 
 
 def _install(box: Core, level: str, late: bool) -> None:
-    global _native
+    global _hooks
     import torch
 
     box.journal(
@@ -110,14 +86,14 @@ def _install(box: Core, level: str, late: bool) -> None:
         },
     )
     dynamo.begin(box.note)
-    _install_without_native(box, late)
-    reason = mismatch(torch.__version__)
-    if reason is not None:
-        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {reason}")
-        return
-    native: ModuleType = importlib.import_module("pytracer._native")
+    _install_without_hooks(box, late)
+    from pytracer.record.torch import library
 
-    _native = native
+    try:
+        _hooks = hooks = library.load(torch.__version__)
+    except RecordingError as error:
+        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {error.args[0]}; {error.hint}")
+        return
     libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
     # Wrappers around torch's own functions are no call site of the user (typing_extensions.deprecated, torch 2.13).
     libraries += [
@@ -126,7 +102,7 @@ def _install(box: Core, level: str, late: bool) -> None:
         if name in sys.modules
     ]
     libraries = [path for path in libraries if path]
-    for name, refusal in native.install(LEVELS[level], libraries):
+    for name, refusal in hooks.install(LEVELS[level], libraries):
         if refusal:
             box.note(NoteCode.HOOK, f"the hook {name} is not installed: {refusal}", name)
     arm_guard(box)
@@ -138,20 +114,20 @@ def _install(box: Core, level: str, late: bool) -> None:
     if late:
         from pytracer.record.torch import preexisting
 
-        preexisting.follow(box, native, objects)
+        preexisting.follow(box, hooks, objects)
     names.install(box, objects)
     del objects
-    optimizer.install(native, names.attend)
+    optimizer.install(hooks, names.attend)
     if torch.distributed.is_available():
-        _watch_groups(box, native, late)
+        _watch_groups(box, hooks, late)
     if torch.version.cuda is not None:
         from pytracer.record.cuda import install
 
-        install.install(box, native, level)
+        install.install(box, hooks, level)
 
 
-def _install_without_native(box: Core, late: bool) -> None:
-    """Patches that need torch's Python only, which must work even if the extension does not fit."""
+def _install_without_hooks(box: Core, late: bool) -> None:
+    """Patches that need torch's Python only, which must work even if there is no library for this torch."""
     import torch
 
     def install_loaders() -> None:
@@ -179,7 +155,7 @@ def _install_without_native(box: Core, late: bool) -> None:
         _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
 
 
-def _watch_groups(box: Core, native: ModuleType, late: bool) -> None:
+def _watch_groups(box: Core, hooks: TorchLibrary, late: bool) -> None:
     """Process groups, and DistributedDataParallel, which needs one."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
@@ -188,8 +164,8 @@ def _watch_groups(box: Core, native: ModuleType, late: bool) -> None:
     def install_groups() -> None:
         from pytracer.record.torch import ddp, process_groups
 
-        process_groups.install(box, native)
-        ddp.install(box, native)
+        process_groups.install(box, hooks)
+        ddp.install(box, hooks)
 
     def install_fsdp() -> None:
         from pytracer.record.torch import fsdp

@@ -1,7 +1,7 @@
 """CUDA graphs: captures, replays and resets, recorded in torch.cuda.CUDAGraph's own methods.
 
 The memory that a graph uses and did not allocate - its static inputs, parameters - is collected during the capture by
-`_native_cuda`; the allocator's tracker marks what is freed later. A replay costs one read of a counter.
+libpytracer_cuda; the allocator's tracker marks what is freed later. A replay costs one read of a counter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -21,6 +20,7 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.cuda import graph_trees
+from pytracer.record.cuda.library import CudaLibrary
 
 if TYPE_CHECKING:
     from pytracer.record.torch_objects import CudaGraph
@@ -33,23 +33,23 @@ class CudaGraphWarning(UserWarning):
     """A CUDA graph is replayed after memory that it uses was freed."""
 
 
-def install(box: Core, native_cuda: ModuleType) -> None:
+def install(box: Core, hooks: CudaLibrary) -> None:
     """Wraps capture_begin, capture_end, replay and reset."""
     from torch.cuda import CUDAGraph
 
     begin, end, replay, reset = CUDAGraph.capture_begin, CUDAGraph.capture_end, CUDAGraph.replay, CUDAGraph.reset
-    replayed, warns = native_cuda.replayed, config.warns_of_broken_graphs()
+    replayed, warns = hooks.replayed, config.warns_of_broken_graphs()
     warned: set[int] = set()
 
     @functools.wraps(begin)
     def capture_begin(self: CudaGraph, pool: object = None, *args: object, **kwargs: object) -> object:
-        native_cuda.lock_streams(True)  # until capture_end: querying a CUDA stream could invalidate the capture
+        hooks.lock_streams(True)  # until capture_end: querying a CUDA stream could invalidate the capture
         try:
             result = begin(self, pool, *args, **kwargs)
         except BaseException:
-            native_cuda.lock_streams(False)
+            hooks.lock_streams(False)
             raise
-        _guarded(box, _begin, box, native_cuda, self, pool)
+        _guarded(box, _begin, box, hooks, self, pool)
         return result
 
     @functools.wraps(end)
@@ -57,12 +57,12 @@ def install(box: Core, native_cuda: ModuleType) -> None:
         try:
             result = end(self, *args, **kwargs)
         except BaseException:
-            _guarded(box, _end, native_cuda, self, False)
+            _guarded(box, _end, hooks, self, False)
             raise
         else:
-            _guarded(box, _end, native_cuda, self, True)
+            _guarded(box, _end, hooks, self, True)
         finally:
-            native_cuda.lock_streams(False)
+            hooks.lock_streams(False)
         return result
 
     @unseen
@@ -99,7 +99,7 @@ def install(box: Core, native_cuda: ModuleType) -> None:
         number = self.__dict__.pop(_NUMBER, None)
         result = reset(self, *args, **kwargs)
         if number is not None:
-            _guarded(box, native_cuda.reset, number)
+            _guarded(box, hooks.reset, number)
         return result
 
     graph_trees.install(box)
@@ -115,25 +115,25 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, native_cuda: ModuleType, graph: CudaGraph, pool: object) -> None:
+def _begin(box: Core, hooks: CudaLibrary, graph: CudaGraph, pool: object) -> None:
     given = cast("tuple[int, int] | None", getattr(pool, "id", pool))  # of a MemPool, or the pool of another graph
     first, second = given or (0, 0)
-    number = native_cuda.begin_capture(int(first), int(second))
+    number = hooks.begin_capture(int(first), int(second))
     if number:
         graph.__dict__[_NUMBER] = number
         name = graph_trees.name_of_capture()
         if name is not None:
-            native_cuda.name(number, box.journal(Entry.NAME, name))
+            hooks.name(number, box.journal(Entry.NAME, name))
         # A destroyed graph returns its pool like a reset one.
-        weakref.finalize(graph, native_cuda.reset, number).atexit = False
+        weakref.finalize(graph, hooks.reset, number).atexit = False
 
 
-def _end(native_cuda: ModuleType, graph: CudaGraph, captured: bool) -> None:
+def _end(hooks: CudaLibrary, graph: CudaGraph, captured: bool) -> None:
     number = graph.__dict__.get(_NUMBER)
     if number is None:
         return
     first, second = graph.pool() if captured else (0, 0)
-    native_cuda.end_capture(number, captured, int(first), int(second))
+    hooks.end_capture(number, captured, int(first), int(second))
 
 
 @unseen

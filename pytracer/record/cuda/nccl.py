@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import pickle
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from pytracer.blackbox.numbers import CollectiveState
 
 if TYPE_CHECKING:
+    from pytracer.record.cuda.library import CudaLibrary
     from pytracer.record.torch_objects import GroupStatus, TraceEntry
 
 _Word = Literal["last_started_collective", "last_completed_collective"]
@@ -27,8 +27,8 @@ _WORDS: tuple[tuple[int, _Word], ...] = (
 class Groups:
     """Copies the progress of each process group into the recording."""
 
-    def __init__(self, native_cuda: ModuleType) -> None:
-        self._native = native_cuda
+    def __init__(self, hooks: CudaLibrary) -> None:
+        self._hooks = hooks
         self._told: dict[tuple[str, int], int] = {}
 
     def look(self) -> bool | None:
@@ -41,13 +41,13 @@ class Groups:
             return None
         c10d = importlib.import_module("torch._C._distributed_c10d")
 
-        before = {name: self._native.group_scheduled(name) for name in dist.distributed_c10d._world.pg_names.values()}
+        before = {name: self._hooks.group_scheduled(name) for name in dist.distributed_c10d._world.pg_names.values()}
         dump = pickle.loads(c10d._dump_nccl_trace(includeCollectives=True, includeStackTraces=False, onlyActive=True))
         names = {str(key): _name(value) for key, value in (dump.get("pg_config") or {}).items()}
         for key, status in (dump.get("pg_status") or {}).items():
             name = names.get(str(key), str(key))
             # Comparable only if nothing was called meanwhile: then both describe the same moment.
-            if before.get(name) and before[name] == self._native.group_scheduled(name):
+            if before.get(name) and before[name] == self._hooks.group_scheduled(name):
                 entries = [item for item in dump.get("entries") or () if _group_of(item) == name]
                 for state, word in _WORDS:
                     self._tell(name, state, reached(before[name], status, entries, word))
@@ -57,7 +57,7 @@ class Groups:
         if number is None or number <= 0 or self._told.get((name, state)) == number:
             return
         self._told[name, state] = number
-        self._native.group_reached(name, number, state)
+        self._hooks.group_reached(name, number, state)
 
 
 def reached(scheduled: int, status: GroupStatus, entries: Sequence[TraceEntry], word: _Word) -> int | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable
-from types import ModuleType
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
+from pytracer.record.cuda.library import CudaLibrary
 from pytracer.record.cuda.nccl import Groups
 
 SECONDS = 1.0
@@ -23,13 +23,13 @@ _thread: threading.Thread | None = None
 _stop = threading.Event()
 
 
-def start(box: Core, native_cuda: ModuleType) -> None:
+def start(box: Core, hooks: CudaLibrary) -> None:
     """Starts the thread, once."""
     global _thread
     if _thread is not None and _thread.is_alive():
         return
     _stop.clear()
-    _thread = threading.Thread(target=_Watch(box, native_cuda).run, name="pytracer-cuda", daemon=True)
+    _thread = threading.Thread(target=_Watch(box, hooks).run, name="pytracer-cuda", daemon=True)
     _thread.start()
     atexit.register(stop)
 
@@ -47,9 +47,9 @@ def stop() -> None:
 class _Watch:
     """The queries of each poll; one that fails is not repeated."""
 
-    def __init__(self, box: Core, native_cuda: ModuleType) -> None:
-        self._box, self._native = box, native_cuda
-        groups = Groups(native_cuda)
+    def __init__(self, box: Core, hooks: CudaLibrary) -> None:
+        self._box, self._hooks = box, hooks
+        groups = Groups(hooks)
         self._questions: dict[str, Callable[[], bool | None]] = {
             "whether the allocator's tracker works": self._hear,
             "what streams do": self._ask_streams,
@@ -68,12 +68,12 @@ class _Watch:
                     self._box.note(NoteCode.CUDA, f"it is not recorded {what}: {type(error).__name__}: {error}")
                 if done:
                     del self._questions[what]
-            self._native.progress_read()
+            self._hooks.progress_read()
 
     def _hear(self) -> bool | None:
-        if self._native.events():
+        if self._hooks.events():
             return True
-        if not self._native.is_deaf():
+        if not self._hooks.is_deaf():
             return None
         self._box.note(
             NoteCode.CUDA, "memory of CUDA devices is not followed: the allocator took the tracker and never calls it"
@@ -82,4 +82,4 @@ class _Watch:
 
     def _ask_streams(self) -> bool | None:
         """After a failure every query returns the same error."""
-        return bool(self._native.ask_streams()) or None
+        return bool(self._hooks.ask_streams()) or None

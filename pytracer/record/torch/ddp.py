@@ -21,6 +21,7 @@ from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch import process_groups
+from pytracer.record.torch.library import TorchLibrary
 from pytracer.record.torch.scopes import scope, within
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ class _Wrapped:
         weakref.finalize(module, _forwards_to_skip.pop, id(module), None).atexit = False
 
 
-def install(box: Core, native: ModuleType) -> None:
+def install(box: Core, hooks: TorchLibrary) -> None:
     """Wraps methods of DistributedDataParallel, and the registration of communication hooks with the Reducer."""
     import torch.distributed as dist
     from torch.compiler import is_compiling  # directly: torch is imported here, and a wrapper would be one frame more
     from torch.nn.parallel import DistributedDataParallel
 
     def note_module(module: DdpModule) -> None:
-        _best_effort(box, _BUCKETS, _note_module, box, native, module)
+        _best_effort(box, _BUCKETS, _note_module, box, hooks, module)
 
     original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
 
@@ -72,16 +73,16 @@ def install(box: Core, native: ModuleType) -> None:
             if left:  # nearly always: of all Python code here, only this runs in each step
                 _forwards_to_skip[id(module)] = left - 1
             else:
-                _best_effort(box, _BUCKETS, _refresh, box, native, module)
+                _best_effort(box, _BUCKETS, _refresh, box, hooks, module)
         return result
 
     _patches.after(DistributedDataParallel, "__init__", note_module)
     _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_look)
-    _install_join(box, native, DistributedDataParallel)
+    _install_join(box, hooks, DistributedDataParallel)
     _install_hooks(box, dist)
 
 
-def _install_join(box: Core, native: ModuleType, kind: type[DdpModule]) -> None:
+def _install_join(box: Core, hooks: TorchLibrary, kind: type[DdpModule]) -> None:
     """A joined rank rebuilds its buckets, too, and sends zeros in their place (torch 2.11 to 2.14)."""
     original = getattr(kind, "_match_all_reduce_for_bwd_pass", None)
     if original is None:
@@ -89,7 +90,7 @@ def _install_join(box: Core, native: ModuleType, kind: type[DdpModule]) -> None:
 
     @functools.wraps(original)
     def send_zeros(self: DdpModule, *args: object, **kwargs: object) -> object:
-        _best_effort(box, _BUCKETS, _refresh, box, native, self)
+        _best_effort(box, _BUCKETS, _refresh, box, hooks, self)
         wrapped = _wrapped.get(self)
         name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")
         return within(box, name, original, self, *args, **kwargs)
@@ -155,7 +156,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note_module(box: Core, native: ModuleType, module: DdpModule) -> None:
+def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
     process_groups.note_rank(box)
     wrapped = _wrapped[module] = _Wrapped(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
@@ -169,7 +170,7 @@ def _note_module(box: Core, native: ModuleType, module: DdpModule) -> None:
             "tensors": [_describe(role, name, tensor) for role, name, tensor in tensors],
         },
     )
-    _write_layout(box, native, module, wrapped)
+    _write_layout(box, hooks, module, wrapped)
 
 
 def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
@@ -186,19 +187,19 @@ def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
     }
 
 
-def _refresh(box: Core, native: ModuleType, module: DdpModule) -> None:
+def _refresh(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
-        _note_module(box, native, module)  # wrapped before enable()
+        _note_module(box, hooks, module)  # wrapped before enable()
         return
     wrapped.looks += 1
     if wrapped.looks >= CLOSE_ITERATIONS:
         _forwards_to_skip[id(module)] = LATER_EVERY - 1
-    _write_layout(box, native, module, wrapped)
+    _write_layout(box, hooks, module, wrapped)
 
 
-def _write_layout(box: Core, native: ModuleType, module: DdpModule, wrapped: _Wrapped) -> None:
-    buckets = native.buckets(module.reducer)
+def _write_layout(box: Core, hooks: TorchLibrary, module: DdpModule, wrapped: _Wrapped) -> None:
+    buckets = hooks.buckets(module.reducer)
     if buckets == wrapped.layout:  # with its parameters: a new bucket may have the address and size of an old one
         return
     wrapped.layout = buckets

@@ -9,37 +9,37 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pytracer.record.bootstrap.dynamo import unseen
+from pytracer.record.torch.library import TorchLibrary
 
 if TYPE_CHECKING:
     from pytracer.record.torch_objects import Hook, Optimizer
 
 _handle: Hook | None = None
-_native: ModuleType | None = None
+_hooks: TorchLibrary | None = None
 _followed: dict[int, weakref.ref[object]] = {}
 
 
-def install(native: ModuleType, attend: Callable[[Optimizer], int]) -> None:
+def install(hooks: TorchLibrary, attend: Callable[[Optimizer], int]) -> None:
     """Registers torch's global post-step hook. `attend` gets an optimizer, and returns when to be called again (ns)."""
-    global _handle, _native
+    global _handle, _hooks
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     @unseen
     def follow_and_attend(optimizer: Optimizer) -> int:
-        _follow(native, optimizer)
+        _follow(hooks, optimizer)
         return attend(optimizer)
 
-    steps = native.optimizer_steps()
+    steps = hooks.optimizer_steps()
 
     @unseen
     def after_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
         steps.last = optimizer  # calls; a call is what dynamo could not compile
 
-    _native = native
-    native.attend_steps(follow_and_attend)
+    _hooks = hooks
+    hooks.attend_steps(follow_and_attend)
     if _handle is None:
         _handle = register_optimizer_step_post_hook(after_step)
 
@@ -47,14 +47,14 @@ def install(native: ModuleType, attend: Callable[[Optimizer], int]) -> None:
 def uninstall() -> None:
     """Removes the hook."""
     global _handle
-    if _handle is not None and _native is not None:
+    if _handle is not None and _hooks is not None:
         _handle.remove()
-        _native.attend_steps(None)
+        _hooks.attend_steps(None)
         _followed.clear()
         _handle = None
 
 
-def _follow(native: ModuleType, optimizer: Optimizer) -> None:
+def _follow(hooks: TorchLibrary, optimizer: Optimizer) -> None:
     """The hook identifies optimizers by address: a destroyed one is removed before another one gets its address."""
     key = id(optimizer)
     known = _followed.get(key)
@@ -65,6 +65,6 @@ def _follow(native: ModuleType, optimizer: Optimizer) -> None:
     def gone(ref: weakref.ref[object]) -> None:
         if _followed.get(key) is ref:
             del _followed[key]
-            native.forget_optimizer(key)
+            hooks.forget_optimizer(key)
 
     _followed[key] = weakref.ref(optimizer, gone)

@@ -8,18 +8,18 @@ of autograd nodes and collectives, or never.
 from __future__ import annotations
 
 import time
-from types import ModuleType
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
+from pytracer.record.torch.library import TorchLibrary
 
 BUDGET_NS = 200_000_000
 
 
-def follow(box: Core, native: ModuleType, objects: list[object]) -> None:
+def follow(box: Core, hooks: TorchLibrary, objects: list[object]) -> None:
     """Adds those among `objects`, the garbage collector's, to the tables; a note counts what was left out."""
     begin = time.monotonic_ns()
-    looked_at, followed, not_followed = native.follow_preexisting(objects, BUDGET_NS)
+    looked_at, followed, not_followed = hooks.follow_preexisting(objects, BUDGET_NS)
     total = len(objects)
     if not not_followed and looked_at == total:
         return

@@ -12,7 +12,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pytracer.blackbox.note_codes import NoteCode
@@ -21,6 +20,7 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch import exceptions
+from pytracer.record.torch.library import TorchLibrary
 
 if TYPE_CHECKING:
     from pytracer.record.torch_objects import ProcessGroup
@@ -30,7 +30,7 @@ _noted: tuple[int, int] | None = None  # pid and rank of the last entry: a forke
 LEAVING = "destroy_process_group"
 
 
-def install(box: Core, native: ModuleType) -> None:
+def install(box: Core, hooks: TorchLibrary) -> None:
     """Wraps init_process_group and torch.multiprocessing's entry function."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
@@ -39,14 +39,14 @@ def install(box: Core, native: ModuleType) -> None:
 
     if dist.is_initialized():
         note_rank(box)
-        native.watch_ranges()
+        hooks.watch_ranges()
     original = distributed_c10d.init_process_group
 
     @functools.wraps(original)
     def init_process_group(*args: object, **kwargs: object) -> object:
         result = original(*args, **kwargs)
         note_rank(box)
-        native.watch_ranges()
+        hooks.watch_ranges()
         return result
 
     _patches.replace(distributed_c10d, "init_process_group", init_process_group)

@@ -38,10 +38,10 @@ def step(model, **options):
 
 def layout(model):
     """For each bucket: index, address, size, and (parameter, offset) of each gradient in it."""
-    from pytracer import _native
+    from pytracer.record.torch.library import load
 
     names = {parameter._cdata: name for name, parameter in model.module.named_parameters()}
-    buckets = _native.buckets(model.reducer)
+    buckets = load(torch.__version__).buckets(model.reducer)
     return [(i, addr, nbytes, [(names[p], offset) for p, offset, _ in held]) for i, addr, nbytes, held in buckets]
 
 

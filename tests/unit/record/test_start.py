@@ -67,7 +67,7 @@ def test_importing_torch_loads_what_every_process_needs(tmp_path: Path) -> None:
     done = pytracer("run", "-o", str(tmp_path / "run"), "--", sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {name.removeprefix("pytracer.record.") for name in done.stdout.split()} == {
-        *("config", "core", "bootstrap", "torch"),
+        *("c_interface", "config", "core", "bootstrap", "torch"),
         *(f"bootstrap.{name}" for name in ("dynamo", "import_hook", "lazy", "patches", "python_half", "torch_half")),
-        *(f"torch.{name}" for name in ("exceptions", "layout_probe", "names", "optimizer")),
+        *(f"torch.{name}" for name in ("exceptions", "layout_probe", "library", "names", "optimizer")),
     }
