@@ -3,7 +3,6 @@
 #include "core/core.h"
 #include "hooks/hooks.h"
 
-#include "hooks/support/python.h"
 #include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <typeinfo>
+#include "hooks/support/python.h"
 
 namespace pytracer::hooks {
 namespace {

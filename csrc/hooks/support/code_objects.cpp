@@ -65,7 +65,14 @@ __attribute__((noinline, cold)) uint32_t intern_code(uint64_t code) {
   if (uint32_t id = codes.find(code)) return id;
   TextView name = view(load<uint64_t>(code, at.co_qualname)), file = view(load<uint64_t>(code, at.co_filename)), table = line_table(code);
   bool in_library = std::any_of(directories.begin(), directories.end(), [&](const std::string& d) { return starts_with(file, d); });
-  blackbox::CodeEntry entry{load<int32_t>(code, at.co_firstlineno), static_cast<uint16_t>(at.minor), name.kind, file.kind, name.nbytes, file.nbytes, table.nbytes, in_library};
+  blackbox::CodeEntry entry{load<int32_t>(code, at.co_firstlineno),
+                            static_cast<uint16_t>(at.minor),
+                            name.kind,
+                            file.kind,
+                            name.nbytes,
+                            file.nbytes,
+                            table.nbytes,
+                            in_library};
   core::Piece pieces[] = {{&entry, sizeof entry}, {name.data, name.nbytes}, {file.data, file.nbytes}, {table.data, table.nbytes}};
   std::string bytes;
   for (const auto& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.nbytes);

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable
 
 from pytracer._paths import torch_library
-from pytracer.record.c_interface import Function, declare
+from pytracer.record import c_interface
+from pytracer.record.c_interface import Function
 from pytracer.record.core import Core
 
 _OBJECT, _INT, _NUMBER, _WIDE, _TEXT = ctypes.py_object, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_char_p
@@ -43,13 +43,13 @@ class CudaLibrary:
 
     def __init__(self, minor: str, core: Core) -> None:
         path = torch_library(minor, "cuda")
-        self._lib = lib = ctypes.PyDLL(os.fspath(path))  # the GIL stays held, and errors of Python are raised
+        self._lib = c_interface.load(path)
         self._core = core.held
-        declare(lib, "pytracer_cuda_", _FUNCTIONS)
-        declare(self._core, "pytracer_", _FUNCTIONS_OF_CORE)
+        c_interface.declare(self._lib, "pytracer_cuda_", _FUNCTIONS)
+        c_interface.declare(self._core, "pytracer_", _FUNCTIONS_OF_CORE)
         if self.torch_version != minor:
             raise OSError(f"{path} was built for torch {self.torch_version}")
-        self.replayed: Callable[[int], int] = lib.pytracer_cuda_replayed()
+        self.replayed: Callable[[int], int] = self._lib.pytracer_cuda_replayed()
         """A CUDA graph, by its number, is launched: how many of its inputs are not live. A builtin, for its speed."""
 
     @property

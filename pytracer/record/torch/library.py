@@ -6,7 +6,6 @@ There is one library for each minor version of torch that this pytracer was buil
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pytracer import _paths as paths
 from pytracer._errors import RecordingError
-from pytracer.record.c_interface import Function, declare
+from pytracer.record import c_interface
+from pytracer.record.c_interface import Function
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -47,8 +47,8 @@ class TorchLibrary:
     """The hooks for the torch of this process, loaded and not installed."""
 
     def __init__(self, path: Path) -> None:
-        self._lib = lib = ctypes.PyDLL(os.fspath(path))  # the GIL stays held, and errors of Python are raised
-        declare(lib, "pytracer_torch_", _FUNCTIONS)
+        self._lib = c_interface.load(path)
+        c_interface.declare(self._lib, "pytracer_torch_", _FUNCTIONS)
 
     @property
     def torch_version(self) -> str:
