@@ -19,8 +19,8 @@ from tests.support.cli import clean_environment
 
 pytestmark = needs_native
 
-# The limited API of CPython 3.10, and what every CPython from 3.10 on has in addition. torch's headers bring more, which
-# --gc-sections removes.
+# The limited API of CPython 3.10, and what every CPython from 3.10 on has in addition. torch's headers bring more,
+# which --gc-sections removes.
 STABLE = {
     *("PyBytes_Type", "PyCapsule_GetPointer", "PyCapsule_New", "PyErr_Clear", "PyErr_Occurred", "PyErr_SetString"),
     *("PyEval_RestoreThread", "PyEval_SaveThread", "PyExc_RuntimeError", "PyExc_TypeError"),
