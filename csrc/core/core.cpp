@@ -31,7 +31,7 @@ using namespace pytracer;
 
 namespace {
 
-std::atomic<int (*)(struct pytracer_stream*)> stream_probe{nullptr};  // set by _native_cuda
+std::atomic<int (*)(struct pytracer_stream*)> stream_probe{nullptr};  // set by libpytracer_cuda
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The C interface of libpytracer_core: what _native and ctypes call. No torch, no Python, no exceptions.
+// The C interface of libpytracer_core: what the torch libraries and ctypes call. No torch, no Python, no exceptions.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// The C interface of libpytracer_core for _native_cuda: device memory, CUDA graphs. No CUDA in it: addresses are numbers.
+// The C interface of libpytracer_core for libpytracer_cuda: device memory, CUDA graphs. No CUDA in it: addresses are numbers.
 #pragma once
 #include "core/core.h"
 

@@ -1,4 +1,4 @@
-// The CUDA half: what _native_cuda attaches to. Only this folder includes c10/cuda headers.
+// The CUDA half: what libpytracer_cuda attaches to. Only this folder includes c10/cuda headers.
 #pragma once
 #ifndef NDEBUG
 #error "torch is built with NDEBUG, which is part of at::RecordFunction's layout: build with -DNDEBUG"
@@ -10,7 +10,7 @@
 
 namespace pytracer::cuda {
 
-/// The call site on this thread, by _native's function.
+/// The call site on this thread, by the function of libpytracer_torch.
 pytracer_call_site call_site() noexcept;
 void set_call_site(uint64_t function_addr);
 
