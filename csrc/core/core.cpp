@@ -33,6 +33,9 @@ namespace {
 
 std::atomic<int (*)(struct pytracer_stream*)> stream_probe{nullptr};  // set by libpytracer_cuda
 
+// Whether there is a file for a record; created if need be.
+inline bool ready() { return core::recording() && core::create_black_box(); }
+
 }  // namespace
 
 extern "C" {
@@ -54,7 +57,7 @@ void pytracer_stop(void) {
   if (core::recording()) core::stop();
 }
 
-int pytracer_create_black_box(void) { return core::recording() && core::create_black_box(); }
+int pytracer_create_black_box(void) { return ready(); }
 void pytracer_trim_at_exit(void) { core::trim_when_done(); }
 void pytracer_note_exit(int code) { core::note_exit(code, true); }
 
@@ -73,10 +76,10 @@ const char* pytracer_directory(void) { return core::run_directory(); }
 const char* pytracer_version(void) { return PYTRACER_VERSION; }
 
 uint32_t pytracer_journal(uint32_t kind, const void* data, size_t nbytes) {
-  return pytracer_create_black_box() != 0 ? core::append(static_cast<blackbox::EntryKind>(kind), data, nbytes) : 0;
+  return ready() ? core::append(static_cast<blackbox::EntryKind>(kind), data, nbytes) : 0;
 }
 void pytracer_record(uint32_t kind, const void* payload, size_t nbytes) {
-  if (pytracer_create_black_box() != 0) core::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
+  if (ready()) core::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
 }
 void pytracer_mark(const char* text, size_t nbytes) {
   blackbox::TextRecord record{};
@@ -84,8 +87,7 @@ void pytracer_mark(const char* text, size_t nbytes) {
   pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kMark), &record, sizeof record);
 }
 void pytracer_step(int64_t step, uint32_t source) {
-  if (!core::recording()) return;
-  if (pytracer_create_black_box() == 0) return;
+  if (!ready()) return;
   if (source == 2 && g_box.header->step_source == 1) return core::refresh_names_sometimes();
   g_box.header->step_source = source;
   std::atomic_ref(g_box.header->step).store(step, std::memory_order_relaxed);

@@ -17,6 +17,9 @@
 #include <cstring>
 
 namespace pytracer::crashsafe {
+
+std::atomic<Where> g_where{Where::kEarly};
+
 namespace {
 
 using namespace blackbox;
@@ -29,8 +32,6 @@ constexpr const char* kSuffix = ".blackbox";
 constexpr const char* kOverBudget = "the run has used up its budget of black boxes (PYTRACER_MOST_BOXES)";
 constexpr char kZeros[kPage] = {};
 
-enum class Where { kEarly, kCopied, kMade };
-std::atomic<Where> where{Where::kEarly};
 bool never = false, counted = false;
 int tries = 0;
 bool has_spare_room = false;  // for a report, in private memory: no file could be created
@@ -118,7 +119,7 @@ bool make(Need need) {
     return failed("the run directory is no longer the one that it was", EPERM);
   OpenFile file;
   if (!create(boxes.descriptor(), file)) return false;
-  if (!(where.load(std::memory_order_relaxed) == Where::kCopied ? replace_copies(file.descriptor()) : leave_early(file.descriptor()))) {
+  if (!(g_where.load(std::memory_order_relaxed) == Where::kCopied ? replace_copies(file.descriptor()) : leave_early(file.descriptor()))) {
     syscall(SYS_unlinkat, boxes.descriptor(), name, 0);
     return false;
   }
@@ -148,7 +149,7 @@ void count_failure() {
 
 // No file: memory for a report that will not be read, so that the steps of the report need no checks.
 void make_room_for_report() {
-  if (where.load(std::memory_order_relaxed) == Where::kCopied || has_spare_room) return;
+  if (g_where.load(std::memory_order_relaxed) == Where::kCopied || has_spare_room) return;
   long at = syscall(SYS_mmap, nullptr, core_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == -1) return;
   has_spare_room = true;
@@ -157,13 +158,11 @@ void make_room_for_report() {
 
 }  // namespace
 
-bool has_box() noexcept { return where.load(std::memory_order_acquire) == Where::kMade; }
 Failure box_failure() noexcept { return failure; }
 const char* box_path() noexcept { return path; }
 const char* box_name() noexcept { return name; }
 
-bool ensure_box(Need need) noexcept {
-  if (has_box()) return true;
+bool create_box(Need need) noexcept {
   if (never) return false;  // also in a sandbox, where no system call is allowed
   int saved_errno = errno;
   uint64_t all = ~our_signals(), old = 0;  // a handler that records would find the gate closed by its own thread
@@ -176,7 +175,7 @@ bool ensure_box(Need need) noexcept {
       tries++;
       made = make(need);
       if (made) {
-        where.store(Where::kMade, std::memory_order_release);
+        g_where.store(Where::kMade, std::memory_order_release);
         std::atomic_ref(g_box.header->state).store(g_box.header->state, std::memory_order_release);
       } else {
         name[0] = path[0] = 0;
@@ -205,7 +204,7 @@ void set_box_directory(const char* run_directory, uint64_t device, uint64_t inod
 }
 
 void begin_early() noexcept {
-  if (show_early_memory()) where.store(Where::kEarly, std::memory_order_release);
+  if (show_early_memory()) g_where.store(Where::kEarly, std::memory_order_release);
 }
 
 void forget_box(bool copied) noexcept {
@@ -215,7 +214,7 @@ void forget_box(bool copied) noexcept {
     tries = 0;
     name[0] = path[0] = 0;
   }
-  if (copied) where.store(Where::kCopied, std::memory_order_release);
+  if (copied) g_where.store(Where::kCopied, std::memory_order_release);
 }
 
 void refuse_boxes() noexcept { never = true; }

@@ -7,9 +7,19 @@
 #pragma once
 #include "crashsafe/file/mapping.h"
 
+#include <atomic>
 #include <cstdint>
 
 namespace pytracer::crashsafe {
+
+/// Where this process records: see above.
+enum class Where { kEarly, kCopied, kMade };
+
+/// Inline, for every record. Hidden here, too: -fvisibility is for definitions.
+extern std::atomic<Where> g_where __attribute__((visibility("hidden")));
+
+/// True when there is a file.
+inline bool has_box() noexcept { return g_where.load(std::memory_order_acquire) == Where::kMade; }
 
 enum class Need {
   kUseful,  ///< within the budget of the run
@@ -17,15 +27,14 @@ enum class Need {
   kMust,    ///< torch, or the program asks for it
 };
 
+bool create_box(Need need) noexcept;
+
 /// Creates the black box of this process unless there is one. Cheap then. Callable in a handler: system calls alone. False when there is
 /// no file: g_box then shows the early memory, whose spans of crash regions are empty.
-bool ensure_box(Need need = Need::kUseful) noexcept;
+inline bool ensure_box(Need need = Need::kUseful) noexcept { return has_box() || create_box(need); }
 
 /// The same for a report: true also when it will be lost, but there is memory to write it to.
 bool room_for_report() noexcept;
-
-/// True when there is a file.
-bool has_box() noexcept;
 
 /// Why the last attempt failed.
 Failure box_failure() noexcept;
