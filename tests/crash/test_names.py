@@ -73,7 +73,7 @@ def crashed(case: str, run: Path, way: str = "preload") -> tuple[Ended, ProcessR
     return done, process, fault
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("case", NAMES)
 def test_live_storage_is_called_by_its_name(case: str, run: Path) -> None:
     """The name of the tensor at that byte, and the offset in it."""

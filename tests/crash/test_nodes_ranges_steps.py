@@ -73,6 +73,7 @@ def test_steps_of_one_optimizer_are_counted_and_of_the_next_when_it_is_gone(run:
     assert done.box.counts["hook_errors"] == 0
 
 
+@pytest.mark.slow
 def test_optimizer_that_cannot_be_looked_at_still_steps_and_is_counted(run: Path) -> None:
     """An internal error is counted and noted in the recording; the program is not affected."""
     done, _ = ran("failing", run)

@@ -150,7 +150,7 @@ def check(case: Case, done: Ended) -> StorageReport:
     return storage
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("way", ["preload", "enable"])
 @pytest.mark.parametrize("case", [*LIVE, *FREED], ids=str)
 def test_fault_in_a_storage_names_it_and_its_origin(case: Case, way: str, blob_library: str, run: Path) -> None:
@@ -200,6 +200,7 @@ def test_fault_in_memory_of_an_allocator_of_the_programs_own_names_the_storage(
     assert own_function(storage.allocated.python, storage.allocated.caller) == case.kind
 
 
+@pytest.mark.slow
 def test_allocator_of_the_programs_own_is_left_as_it_was(another_allocator: str, run: Path) -> None:
     """Registered again after disable(), whatever is live then; each storage ends once, and enable() works again."""
     plain, done = (

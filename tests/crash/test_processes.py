@@ -16,6 +16,7 @@ from tests.support.crash import Ended, line_of, new_store, own_frames, victim
 pytestmark = [needs_core, needs_compiler]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_worker_of_multiprocessing_that_dies_has_a_box(method: str, run: Path) -> None:
     """Its death is in its own recording and in its parent's; for the worker without an error, its exit is."""
@@ -113,6 +114,7 @@ def test_storm_of_forks_leaves_twenty_whole_boxes(forked: Ended, said: dict[str,
 
 
 @needs_native
+@pytest.mark.slow
 def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> None:
     """mp.spawn catches the exception itself; the verdict is python-exception on rank 1, at the line that raised."""
     done = victim("rank_of_mp_spawn.py", "raise", new_store(run), run=run)

@@ -27,7 +27,7 @@ WAYS = [
 @needs_capstone
 @needs_compiler
 @pytest.mark.parametrize(("way", "rule", "says", "line"), WAYS, ids=[way for way, *_ in WAYS])
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
     way: str, rule: str, says: str, line: str, run: Path
 ) -> None:

@@ -24,7 +24,11 @@ def sizes(done: Ended) -> dict[int, int]:
 
 @pytest.mark.parametrize(
     ("method", "way"),
-    [("fork", "preload"), pytest.param("spawn", "preload", marks=pytest.mark.slow), ("fork", "enable")],
+    [
+        ("fork", "preload"),
+        pytest.param("spawn", "preload", marks=pytest.mark.slow),
+        pytest.param("fork", "enable", marks=pytest.mark.slow),
+    ],
 )
 def test_worker_that_ends_well_gives_its_disk_blocks_back(method: str, way: str, run: Path) -> None:
     """The rest has its identity, its exit and its last samples; the trainer's recording stays complete."""
