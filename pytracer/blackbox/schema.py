@@ -159,7 +159,7 @@ class Entry(IntEnum):
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # before it reached the top.
     EXCEPTION = 36
-    GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks"} before it is created
+    GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks","caller"} before
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a termination signal
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called

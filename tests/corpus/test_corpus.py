@@ -91,7 +91,8 @@ def _line_is_known(case: dict[str, Any], report: Report) -> None:
         lines = [line for process in culprits for line in _own_lines(case, process)]
         assert f"{case['id']}.py:{case['line']}" in (*lines, *words)
     if "native" in case:
-        frames = [frame.function or "" for process in culprits for frame in process.native_stack or ()]
+        stacks = [frame for process in culprits for frame in process.native_stack or ()]
+        frames = [f"{frame.function} {frame.image}" for frame in stacks]  # libraries without symbols have a name
         assert re.search(case["native"], "\n".join(frames)), frames
 
 

@@ -29,6 +29,7 @@ def below_slurmstepd(run: Path, code: str) -> Ended:
     return Ended(0, 0, "", "", run)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("code", "confidence", "says"),
     [(READY, "certain", "was ended by SIGTERM"), (HANDLES + READY, "likely", "received SIGTERM")],
@@ -50,6 +51,7 @@ def test_end_without_a_signal_on_record_stays_unknown(run: Path) -> None:
     assert verdict.class_ == "unknown", verdict.summary
 
 
+@pytest.mark.slow
 def test_fork_after_openmp_is_the_reason_and_the_time_limit_its_end(run: Path) -> None:
     """pytorch#17199: the child waits below libgomp, its parent for the child."""
     done = traced_run("timeout", "15", sys.executable, PROGRAMS / FORKS, run=run, OMP_NUM_THREADS="2")

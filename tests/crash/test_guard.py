@@ -232,7 +232,7 @@ def test_memory_that_is_locked_later_stays_guarded(run: Path) -> None:
     ("words", "kind"),
     [("all,bytes:100K", "bytes"), ("all,mprotect,mappings:20", "mappings"), ("all,mappings:0", "mappings")],
 )
-@pytest.mark.quick(1)
+@pytest.mark.slow
 def test_used_up_budget_leaves_storages_unguarded_and_says_so(
     words: str, kind: str, training: Callable[[str], str], run: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_worker_is_named_with_rank_and_samples(function: str, run: Path) -> None
     assert done.report.findings[0].ranks == [1]
 
 
+@pytest.mark.slow
 def test_loader_that_gave_up_names_worker_samples_and_line(run: Path) -> None:
     """Sample 13 is never loaded: the worker's stack is that when its rank ended it. The other rank lost its peer."""
     done = traced_run(*torchrun(PROGRAMS / "workers.py", "slow"), run=run)

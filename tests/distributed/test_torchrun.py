@@ -85,6 +85,7 @@ def test_restarts_are_attempts(run: Path) -> None:
     assert "later attempt 1: Rank 0 raised ValueError" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_restart_that_helped_is_a_recovery(run: Path) -> None:
     """Neither a death nor nothing: the status is 0, and the attempt that failed has its report."""
     job = torchrun(PROGRAMS / "restarts.py", str(run.with_name("store")), "go on")

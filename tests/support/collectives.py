@@ -51,13 +51,20 @@ class Ranks:
         if grouped:
             self.group("0", list(range(count)), "default_pg")
 
-    def group(self, name: str, ranks: Sequence[int], about: str = "", only: Sequence[int] | None = None) -> None:
-        """A process group, made on all ranks (or `only` some); members have run something in it."""
+    def group(
+        self,
+        name: str,
+        ranks: Sequence[int],
+        about: str = "",
+        only: Sequence[int] | None = None,
+        line: int | None = None,
+    ) -> None:
+        """A process group, made on all ranks (or `only` some) at train.py:`line`; members have run something in it."""
         for number, box in enumerate(self.boxes):
             if only is not None and number not in only:
                 continue
             if number in ranks:
-                box.group(name, ranks, description=about)
+                box.group(name, ranks, description=about, caller=("setup", SCRIPT, line) if line else None)
                 place = list(ranks).index(number)
                 self.groups[number][name] = box.group_seen(name, size=len(ranks), rank=place, about=about)
             else:

@@ -327,8 +327,18 @@ class Box:
         self.entry(38, struct.pack("<iIII", tid or self.pid, len(name), len(text), 0) + name + text)
         return self
 
-    def group(self, name: str, ranks: Sequence[int], backend: str = "gloo", description: str = "") -> Box:
-        """GROUP."""
+    def group(
+        self,
+        name: str,
+        ranks: Sequence[int],
+        backend: str = "gloo",
+        description: str = "",
+        caller: tuple[str, str, int] | None = None,
+    ) -> Box:
+        """GROUP; with the (function, file, line) that began to make it, preceded by the entry of that."""
+        if caller is not None:
+            place = dict(zip(("function", "file", "line"), caller, strict=True))
+            self._json(37, {"begun": True, "ranks": list(ranks), "description": None, "caller": place})
         return self._json(37, {"name": name, "description": description, "backend": backend, "ranks": list(ranks)})
 
     def code(self, function: str, file: str, line: int, *, torch: bool = False) -> By:

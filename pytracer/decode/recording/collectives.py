@@ -6,6 +6,8 @@ import re
 import struct
 from collections.abc import Iterable
 
+import msgspec
+
 from pytracer.blackbox import schema
 from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode, layout
@@ -14,7 +16,7 @@ from pytracer.decode.recording.file import BoxFile, Extent
 from pytracer.decode.recording.journal import Journal
 from pytracer.decode.types.devices import CudaStream
 from pytracer.decode.types.journal import AnyFact, MadeGroup, select
-from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Event, Group
+from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Event, Group, PythonFrame
 
 _ORDER = struct.Struct("<I")
 _PLACES = layout(schema.COLLECTIVE_SLOT).offsets
@@ -180,6 +182,7 @@ def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, 
             own_rank=None,
             ranks=own.ranks,
             index=index,
+            made_at=_line(own),
         )
     seen: dict[int, Group] = {}
     for entry_id, data in journal.groups_seen():
@@ -192,6 +195,7 @@ def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, 
             own_rank=data.rank,
             ranks=known.ranks if known else None,
             index=known.index if known else None,
+            made_at=known.made_at if known else None,
         )
         seen[entry_id] = by_name[data.name] = group
     return tuple(sorted(by_name.values(), key=lambda g: (g.index is None, g.index or 0))), seen
@@ -202,9 +206,15 @@ def _made(facts: tuple[AnyFact, ...]) -> list[MadeGroup]:
     made: list[MadeGroup] = []
     for fact in select(facts, MadeGroup):
         if made and made[-1].begun and fact.data.ranks == made[-1].ranks:
-            made.pop()
-        made.append(fact.data)
+            made.append(msgspec.structs.replace(fact.data, caller=made.pop().caller))
+        else:
+            made.append(fact.data)
     return made
+
+
+def _line(made: MadeGroup) -> PythonFrame | None:
+    caller = made.caller
+    return PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
 
 
 def _backend(name: str | None) -> str | None:

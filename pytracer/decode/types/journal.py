@@ -181,6 +181,14 @@ class CppException(msgspec.Struct, frozen=True):
     what: str
 
 
+class Caller(msgspec.Struct, frozen=True):
+    """The line of the program that called torch, where Python recorded it itself."""
+
+    function: str
+    file: str
+    line: int | None = None
+
+
 class MadeGroup(msgspec.Struct, frozen=True):
     """GROUP. Without a name: this process took part in making the group and is no member of it, or has only `begun`."""
 
@@ -190,6 +198,7 @@ class MadeGroup(msgspec.Struct, frozen=True):
     backend: str | None = None
     index: int | None = None
     begun: bool | None = None
+    caller: Caller | None = None
 
 
 class SeenGroup(msgspec.Struct, frozen=True):

@@ -296,6 +296,7 @@ class Group:
     own_rank: int | None  # this process's rank in the group; None when it never ran anything in it
     ranks: tuple[int, ...] | None
     index: int | None
+    made_at: PythonFrame | None = None  # the line of the program that began to make it
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,31 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
 from pytracer.analyze.deaths.attribution import longest_wait_ns, symptom_evidence, views_of
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
-from pytracer.decode.types.snapshot import Process
+from pytracer.decode.types.snapshot import Process, PythonFrame
 from pytracer.report.job import Evidence
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
-_Made = list[tuple[tuple[int, ...], str | None]]  # ranks and description, in order of creation
+
+
+class _Group(NamedTuple):
+    ranks: tuple[int, ...]
+    description: str | None
+    place: PythonFrame | None  # the line that began to make it
+
+
+_Made = list[_Group]  # in order of creation
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class GroupMismatch:
             sides: dict[tuple[int, ...], list[int]] = {}
             for rank, items in made.items():
                 if position < len(items):
-                    sides.setdefault(items[position][0], []).append(rank)
+                    sides.setdefault(items[position].ranks, []).append(rank)
             if len(sides) > 1:
                 return (_judge(job, _Sides(made, position, sorted(sides.items(), key=lambda item: -len(item[1])))),)
             if any(position >= len(items) for items in made.values()):
@@ -116,26 +127,33 @@ def _of(process: Process, local: set[tuple[int, ...]]) -> _Made:
             continue
         ranks = tuple(sorted(group.ranks))
         if ranks not in local:
-            found.append((ranks, group.description))
+            found.append(_Group(ranks, group.description, group.made_at))
     return found
 
 
 def _summary(found: _Sides) -> str:
     if found.tie:
         return f"Ranks made different process groups: as group {found.position + 1}, " + "; ".join(
-            f"{span_words(ranks)} made {list(members)}" for members, ranks in found.sides[:_LISTED]
+            f"{span_words(ranks)} made {list(members)}{_at(found, ranks)}" for members, ranks in found.sides[:_LISTED]
         )
     (common, many), (other, _) = found.sides[0], found.sides[1]
     made, odd = found.made, found.odd
     return (
         f"{capital(span_words(odd))} {_how(made[odd[0]], made[many[0]])} {span_words(many)}: as group "
-        f"{found.position + 1}, {list(other)} where {span_words(many)} made {list(common)}"
+        f"{found.position + 1}, {list(other)}{_at(found, odd)} where {span_words(many)} made {list(common)}"
+        f"{_at(found, many)}"
     )
+
+
+def _at(found: _Sides, ranks: list[int]) -> str:
+    """` at train.py:12 in setup`: where the first of the ranks made the group on which they differ; or nothing."""
+    place = found.made[ranks[0]][found.position].place
+    return f" at {place_words(python_frame(place))}" if place is not None else ""
 
 
 def _how(odd: _Made, common: _Made) -> str:
     """What an outvoted rank did differently."""
-    mine, theirs = Counter(ranks for ranks, _ in odd), Counter(ranks for ranks, _ in common)
+    mine, theirs = Counter(group.ranks for group in odd), Counter(group.ranks for group in common)
     if mine == theirs:
         return "made process groups in another order than"
     if not mine - theirs:
@@ -145,7 +163,7 @@ def _how(odd: _Made, common: _Made) -> str:
 
 def _order(items: _Made, ranks: list[int]) -> Evidence:
     """`ranks 0 and 2 made, in this order: [0, 1] (tp), [1, 2] (pp)`."""
-    shown = [f"{list(members)}{f' ({about})' if about and about != 'undefined' else ''}" for members, about in items]
+    shown = [f"{list(members)}{f' ({about})' if about and about != 'undefined' else ''}" for members, about, _ in items]
     more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     words = f"{span_words(ranks)} made, in this order: {', '.join(shown[:_LISTED])}{more}"
     return Evidence("process-group", words, ranks=ranks, count=len(items))

@@ -323,6 +323,19 @@ def test_groups_in_another_order_name_the_odd_rank(run: Path) -> None:
     assert "in another order" in summary(report)
 
 
+def test_groups_that_differ_name_the_lines_that_made_them(run: Path) -> None:
+    """A group that only rank 0 makes shifts the next one, which the others make at another line."""
+    job = Ranks(3)
+    job.group("1", [0], only=[0], line=10)
+    job.group("2", [0, 1, 2], line=11)
+    job.everybody(DONE)
+    for rank in range(3):
+        job.raised(rank, "wait timeout after 6000ms, keys: /default_pg/0//2//cpu//0/0", at=7000 + rank)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("collective-mismatch", 0)
+    assert "[0] at train.py:10 in setup where ranks 1 and 2 made [0, 1, 2] at train.py:11 in setup" in summary(report)
+
+
 def test_different_groups_of_the_same_list_are_fine(run: Path) -> None:
     """Non-members take part without a name."""
     job = Ranks(3)
