@@ -109,11 +109,11 @@ class Ranks:
             self.boxes[rank].at(at).exit(0)
             self.endings[rank] = {"exit_code": 0}
 
-    def job(self, directory: Path, *, without: Sequence[int] = ()) -> Job:
-        """The run, read back; `without` recordings of these ranks."""
+    def job(self, directory: Path, *, without: Sequence[int] = (), ended_at: float = 8000) -> Job:
+        """The run, read back; `without` recordings of these ranks. The agent reaps all at `ended_at`."""
         failed = any(ending != {"exit_code": 0} for ending in self.endings.values())
         children = [(self.boxes[rank].pid, ending) for rank, ending in sorted(self.endings.items())]
-        parent = agent(*children, at=8000, code=int(failed))
+        parent = agent(*children, at=ended_at, code=int(failed))
         write_run(directory, parent, *(box for rank, box in enumerate(self.boxes) if rank not in without))
         job = load_job(directory, symbols=False)
         return replace(job, processes=tuple(job.processes))

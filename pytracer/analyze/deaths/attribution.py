@@ -80,10 +80,25 @@ def longest_wait_ns(job: JobView) -> int:
     return max(waits, default=0)
 
 
+def longest_group_wait_ns(job: JobView) -> int:
+    """How long the rank that waited longest at its end had waited for others to make a process group with it."""
+    waits = [
+        _since(view, group.begun_ns)
+        for view in job.views
+        for group in view.process.snapshot.groups
+        if group.begun_ns is not None
+    ]
+    return max(waits, default=0)
+
+
 def waited_ns(view: ProcessView, item: Collective) -> int:
     """How long this process waited in an operation, as far as its end, or its last record, is known."""
-    snapshot = view.process.snapshot
-    until = item.completed_ns or view.process.ended_mono_ns
-    if until is None and snapshot.events:
-        until = snapshot.events[-1].mono_ns
-    return max(0, until - item.scheduled_ns) if until is not None and item.scheduled_ns is not None else 0
+    return _since(view, item.scheduled_ns, item.completed_ns) if item.scheduled_ns is not None else 0
+
+
+def _since(view: ProcessView, start_ns: int, end_ns: int | None = None) -> int:
+    """Until `end_ns`, or the end of the process, or its last record."""
+    until = end_ns or view.process.ended_mono_ns
+    if until is None and view.process.snapshot.events:
+        until = view.process.snapshot.events[-1].mono_ns
+    return max(0, until - start_ns) if until is not None else 0

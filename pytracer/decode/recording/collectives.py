@@ -173,7 +173,7 @@ def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, 
     """All groups in the order of creation, and those that ran something by the id of their entry."""
     made = _made(facts)
     by_name: dict[str, Group] = {}
-    for index, own in enumerate(made):
+    for index, (own, begun_ns) in enumerate(made):
         by_name[own.name if own.name is not None else f"(not a member, {index})"] = Group(
             name=own.name,
             description=own.description,
@@ -183,6 +183,7 @@ def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, 
             ranks=own.ranks,
             index=index,
             made_at=_line(own),
+            begun_ns=begun_ns if own.begun else None,
         )
     seen: dict[int, Group] = {}
     for entry_id, data in journal.groups_seen():
@@ -201,14 +202,15 @@ def _groups(facts: tuple[AnyFact, ...], journal: Journal) -> tuple[tuple[Group, 
     return tuple(sorted(by_name.values(), key=lambda g: (g.index is None, g.index or 0))), seen
 
 
-def _made(facts: tuple[AnyFact, ...]) -> list[MadeGroup]:
-    """GROUP entries in the order of creation; of a group that was only begun, what was known when it began."""
-    made: list[MadeGroup] = []
+def _made(facts: tuple[AnyFact, ...]) -> list[tuple[MadeGroup, int]]:
+    """GROUP entries in the order of creation, with their time; of a group that was only begun, what was known then."""
+    made: list[tuple[MadeGroup, int]] = []
     for fact in select(facts, MadeGroup):
-        if made and made[-1].begun and fact.data.ranks == made[-1].ranks:
-            made.append(msgspec.structs.replace(fact.data, caller=made.pop().caller))
-        else:
-            made.append(fact.data)
+        data = fact.data
+        if made and made[-1][0].begun and data.ranks == made[-1][0].ranks:
+            begun, _ = made.pop()
+            data = msgspec.structs.replace(data, caller=begun.caller)
+        made.append((data, fact.mono_ns))
     return made
 
 

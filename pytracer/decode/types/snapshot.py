@@ -297,6 +297,7 @@ class Group:
     ranks: tuple[int, ...] | None
     index: int | None
     made_at: PythonFrame | None = None  # the line of the program that began to make it
+    begun_ns: int | None = None  # when, of a group that was never completed
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
-from pytracer.analyze.deaths.attribution import longest_wait_ns, symptom_evidence, views_of
+from pytracer.analyze.deaths.attribution import longest_group_wait_ns, longest_wait_ns, symptom_evidence, views_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
@@ -106,7 +106,8 @@ def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
     if not job.deaths:
         return replace(judgement, accompanies=True)
     did = {} if tie else dict.fromkeys(odd, "made other process groups than the others, or in another order")
-    return account(job, judgement, "the ranks made different process groups", did, waited_ns=longest_wait_ns(job))
+    waited_ns = max(longest_wait_ns(job), longest_group_wait_ns(job))
+    return account(job, judgement, "the ranks made different process groups", did, waited_ns=waited_ns)
 
 
 def _made(job: JobView) -> dict[int, _Made]:

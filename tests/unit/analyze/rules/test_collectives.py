@@ -336,6 +336,20 @@ def test_groups_that_differ_name_the_lines_that_made_them(run: Path) -> None:
     assert "[0] at train.py:10 in setup where ranks 1 and 2 made [0, 1, 2] at train.py:11 in setup" in summary(report)
 
 
+@pytest.mark.parametrize(("seconds", "leads"), [(20, True), (3, False)], ids=["stood", "ended soon"])
+def test_wait_for_others_to_make_a_group_is_the_cause_of_a_job_that_stood(seconds: int, leads: bool, run: Path) -> None:
+    """Rank 1 makes no group that rank 0 waits in; who ends a job at once had another reason."""
+    job = Ranks(2)
+    job.group("1", [0], only=[0])
+    for box, ranks in zip(job.boxes, ([0, 1], [0, 1]), strict=True):
+        box.at(1000)._json(37, {"begun": True, "ranks": ranks, "description": None})
+        box.at((1 + seconds) * 1000).signal_seen(15, 100, ["torchrun"])
+    job.terminated(0, 1)
+    report = build_report(job.job(run, ended_at=(1 + seconds) * 1000))
+    assert verdict(report)[0] == ("collective-mismatch" if leads else "external-kill")
+    assert finding(report, "group-mismatch") is not None
+
+
 def test_different_groups_of_the_same_list_are_fine(run: Path) -> None:
     """Non-members take part without a name."""
     job = Ranks(3)
