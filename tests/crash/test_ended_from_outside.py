@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,18 @@ def test_end_without_a_signal_on_record_stays_unknown(run: Path) -> None:
     verdict = below_slurmstepd(run, DIES).report.verdict
     assert verdict is not None
     assert verdict.class_ == "unknown", verdict.summary
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("turn", range(3))
+def test_signal_to_two_threads_at_once_leaves_the_stacks(turn: int, run: Path) -> None:
+    """timeout(1) signals its child and then the group: the second thread must not end the process meanwhile."""
+    done = traced_run(sys.executable, PROGRAMS / "ended_twice.py", run=run)
+    assert done.status == 128 + signal.SIGTERM
+    (box,) = done.boxes
+    ending = box.ending
+    assert ending is not None
+    assert [frame.function for frame in ending.python_stack][:1] == ["wait_here"]
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def test_an_error_is_raised_later_than_its_cause(run: Path) -> None:
         f"at late_error.py:{line_of('late_error', '# told here')} in main, the first call that met it" in found.summary
     )
     assert any("that line need not be the one whose kernel failed" in item for item in found.evidence)
-    assert found.missing == ["which kernel failed: `pytracer run --gpu-core` tells it"]
+    assert found.missing == ["which kernel failed: `pytracer run --gpu-core` shows it"]
     assert only_victim(report).gpu_core is None
 
 

@@ -59,6 +59,20 @@ void write_arrived(long, void* raw_arrived, void*) {
   if (arrived->stopped != nullptr && g_box.header->python_minor != 0 && has_recorded()) crashsafe::write_stop(arrived->stopped);
 }
 
+// Two signals may end the process on two threads at once: timeout(1) signals its child and then the group. The thread that comes second
+// waits, or it would end the process while the first one writes. Not for ever: the first may have been ended by other means.
+std::atomic<int> ending_thread{0};
+constexpr uint64_t kMostWaitNs = 2'000'000'000;
+
+void end_alone() {
+  const uint64_t start = crashsafe::now_ns();
+  for (int none = 0; !ending_thread.compare_exchange_strong(none, crashsafe::sys_gettid()); none = 0) {
+    if (none == crashsafe::sys_gettid() || crashsafe::now_ns() - start > kMostWaitNs) return;
+    timespec t{0, 1'000'000};
+    syscall(SYS_nanosleep, &t, nullptr);
+  }
+}
+
 // The program's alternate stack may have room for its handler and no more. No signal may interrupt this: the kernel would put its frame
 // on top of that stack, over this signal's frame, while we run on another stack.
 void write_on_own_stack(int signal, const siginfo_t* info, bool handled, ucontext_t* stopped) {
@@ -101,6 +115,7 @@ void on_sent(int signal, siginfo_t* info, void* context) {
   bool own_process = crashsafe::sys_getpid() == g_box_pid;
   Outcome outcome = crashsafe::decide({crashsafe::disposition_of(action), false, false, own_process && g_box_pid == 1});
   auto* stopped = outcome == Outcome::kDefault ? static_cast<ucontext_t*>(context) : nullptr;
+  if (own_process && stopped != nullptr) end_alone();
   if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler, stopped);
   if (outcome == Outcome::kDefault) {
     if (own_process) trim_at_exit(1);
@@ -122,6 +137,11 @@ void on_sent(int signal, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+// In most children there is none: a page that is not written is not copied.
+void forget_ending() noexcept {
+  if (ending_thread.load(std::memory_order_relaxed) != 0) ending_thread.store(0, std::memory_order_relaxed);
+}
 
 bool in_sent_handler() noexcept { return in_handler; }
 

@@ -4,6 +4,9 @@
 
 namespace pytracer::core {
 
+/// In a forked child: no thread is ending the process.
+void forget_ending() noexcept;
+
 /// SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU.
 bool asks_to_end(int signal) noexcept;
 

@@ -90,6 +90,7 @@ void after_fork_in_parent() { crashsafe::open_gate(); }
 
 void after_fork_in_child() {
   crashsafe::forget_reports();
+  forget_ending();
   if (!g_recording.load(std::memory_order_relaxed)) return;
   bool copied = false, had_tables = crashsafe::box_mapping_count.load(std::memory_order_relaxed) != 0;
   if (!leave_box_to_parent(copied)) return abandon_parents_box();
