@@ -3,8 +3,7 @@
 #include "core/core_cuda.h"
 #include "cuda/cuda.h"
 #include "hooks/support/python_errors.h"
-
-#include <torch/version.h>
+#include "hooks/support/torch_version.h"
 
 #include <string>
 
@@ -12,9 +11,6 @@ using pytracer::hooks::translated;
 using pytracer::hooks::WithoutGil;
 
 namespace {
-
-#define PYTRACER_TEXT_OF(number) #number
-#define PYTRACER_TEXT(number) PYTRACER_TEXT_OF(number)
 
 // Called by ctypes it would take longer than its work.
 PyObject* replayed(PyObject*, PyObject* number) {
@@ -26,7 +22,7 @@ PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A CUDA graph i
 
 }  // namespace
 
-const char* pytracer_cuda_torch_version(void) { return PYTRACER_TEXT(TORCH_VERSION_MAJOR) "." PYTRACER_TEXT(TORCH_VERSION_MINOR); }
+const char* pytracer_cuda_torch_version(void) { return pytracer::hooks::kTorchMinor; }
 
 void pytracer_cuda_set_call_site(uint64_t function) { pytracer::cuda::set_call_site(function); }
 

@@ -1,11 +1,10 @@
 // The C interface of libpytracer_cuda, for pytracer/record/cuda/library.py: translation, no decisions. cuda.h describes the functions.
 // One build for each minor version of torch serves every CPython. All with the GIL held, and an error is Python's.
 #pragma once
+#include "core/core.h"
 #include "hooks/support/python.h"
 
 #include <stdint.h>
-
-#define PYTRACER_API __attribute__((visibility("default")))
 
 extern "C" {
 

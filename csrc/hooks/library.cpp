@@ -7,8 +7,7 @@
 #include "hooks/hooks.h"
 #include "hooks/support/call_site.h"
 #include "hooks/support/python_errors.h"
-
-#include <torch/version.h>
+#include "hooks/support/torch_version.h"
 
 #include <string>
 #include <vector>
@@ -16,9 +15,6 @@
 using pytracer::hooks::translated;
 
 namespace {
-
-#define PYTRACER_TEXT_OF(number) #number
-#define PYTRACER_TEXT(number) PYTRACER_TEXT_OF(number)
 
 /// Appends a new reference, and takes it. False, with a Python error, when there is none or no memory.
 bool append(PyObject* list, PyObject* item) {
@@ -37,7 +33,7 @@ PyObject* as_tuple(const pytracer::hooks::Bucket& bucket) {
 
 }  // namespace
 
-const char* pytracer_torch_version(void) { return PYTRACER_TEXT(TORCH_VERSION_MAJOR) "." PYTRACER_TEXT(TORCH_VERSION_MINOR); }
+const char* pytracer_torch_version(void) { return pytracer::hooks::kTorchMinor; }
 
 PyObject* pytracer_torch_install(int level, PyObject* library_directories) {
   return translated([&]() -> PyObject* {

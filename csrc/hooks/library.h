@@ -1,11 +1,10 @@
 // The C interface of libpytracer_torch, for pytracer/record/torch/library.py: translation, no decisions. One build for each minor version of
 // torch serves every CPython. All with the GIL held.
 #pragma once
+#include "core/core.h"
 #include "hooks/support/python.h"
 
 #include <stdint.h>
-
-#define PYTRACER_API __attribute__((visibility("default")))
 
 extern "C" {
 
