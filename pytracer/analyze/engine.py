@@ -15,6 +15,7 @@ from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
+from pytracer.analyze.assemble.timeline import kept_per_process, timeline
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
@@ -68,7 +69,7 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
         checked=shown.checked,
         alternatives=_alternatives(shown, findings),
         processes=_processes(job, [item.job for item in concluded.values()]),
-        collectives=build_collectives(shown.job.matches),
+        collectives=build_collectives(shown.job),
         damage=build_damage(job),
         counts=build_counts(job),
         flight_recorder=build_flight_recorder(job),
@@ -165,11 +166,15 @@ def _is_light(view: ProcessView) -> bool:
 def _processes(job: Job, attempts: Sequence[JobView]) -> list[r.ProcessReport]:
     """All processes in the job's order, each as its own attempt judged it; the last one has those of none."""
     reports = {}
+    kept = kept_per_process(len(job.processes))
     for attempt in attempts:
         deaths = {death.view.index: death for death in attempt.deaths}
         for view in attempt.views:
             reports[view.process.snapshot.path] = process_report(
-                view, death=deaths.get(view.index), gpu_core=gpu_core_report(attempt.job, view)
+                view,
+                death=deaths.get(view.index),
+                gpu_core=gpu_core_report(attempt.job, view),
+                timeline=timeline(view, kept),
             )
     return [reports[process.snapshot.path] for process in job.processes]
 

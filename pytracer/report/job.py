@@ -31,9 +31,11 @@ from pytracer.report.process import Image as Image
 from pytracer.report.process import MappingReport as MappingReport
 from pytracer.report.process import MemoryBlock as MemoryBlock
 from pytracer.report.process import MemoryRange as MemoryRange
+from pytracer.report.process import MemorySpan as MemorySpan
 from pytracer.report.process import NamedTensor as NamedTensor
 from pytracer.report.process import NativeFrame as NativeFrame
 from pytracer.report.process import Neighbor as Neighbor
+from pytracer.report.process import Neighborhood as Neighborhood
 from pytracer.report.process import Operand as Operand
 from pytracer.report.process import Operator as Operator
 from pytracer.report.process import OperatorTensor as OperatorTensor
@@ -48,6 +50,10 @@ from pytracer.report.process import StackCycle as StackCycle
 from pytracer.report.process import StorageReport as StorageReport
 from pytracer.report.process import Thread as Thread
 from pytracer.report.process import ThreadReport as ThreadReport
+from pytracer.report.timeline import CollectiveSpan as CollectiveSpan
+from pytracer.report.timeline import StepMark as StepMark
+from pytracer.report.timeline import Timeline as Timeline
+from pytracer.report.timeline import Wait as Wait
 
 # What today's rules give. A reader of the JSON may meet more, so the fields below are plain strings.
 Confidence = Literal["certain", "likely", "possible", "unknown"]
@@ -308,6 +314,8 @@ class ProcessReport(Part, frozen=True):
     why_kind: str | None = None
     signal: Signal | None = None
     fault: Fault | None = None
+    neighborhood: Neighborhood | None = None  #: of the fault address, or of memory that a CUDA graph lost
+    timeline: Timeline | None = None  #: of a process that recorded steps or collectives
     thread: Thread | None = None  #: the crashed thread
     python_stack: list[PythonFrame] | None = None  #: of the crashed thread, innermost first
     native_stack: list[NativeFrame] | None = None  #: of the crashed thread, innermost first
@@ -388,6 +396,8 @@ class Collectives(Part, frozen=True):
     """Collectives across ranks."""
 
     groups: list[Group] | None = None
+    waits: list[Wait] | None = None  #: which ranks wait for which, at the end; at most 64
+    cycles: list[list[int]] | None = None  #: ranks that wait for each other, in order of waiting
 
 
 class DamageReport(Part, frozen=True):

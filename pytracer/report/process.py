@@ -300,6 +300,32 @@ class Fault(Part, frozen=True):
     operands: list[Operand] | None = None
 
 
+class MemorySpan(Part, frozen=True):
+    """Something that lay near an address: a storage of either state, a guard of guard mode, or other memory."""
+
+    #: "storage"; "guard": a page of guard mode beside a storage; "segment": memory that a device's allocator had from
+    #: the driver; else as `Region.kind`
+    kind: str | None = None
+    start: str | None = None
+    end: str | None = None
+    state: str | None = None  #: of a storage or a segment: "live" or "freed"
+    device: str | None = None
+    names: list[str] | None = None  #: of a storage: all that is known of its use, the best first
+    says: str | None = None  #: of other memory: what it is
+    permissions: str | None = None
+    allocated: Origin | None = None
+    freed: Origin | None = None
+
+
+class Neighborhood(Part, frozen=True):
+    """What lay around the address that matters most in a process, to be drawn to scale."""
+
+    addr: str | None = None
+    what: str | None = None  #: "fault"; "cuda-graph-input": memory that a replayed CUDA graph used after it was freed
+    spans: list[MemorySpan] | None = None  #: by address; at most 80. Freed storages may overlap others
+    storages_left_out: int | None = None  #: recorded storages of the process that are not among `spans`
+
+
 class OperatorTensor(Part, frozen=True):
     """A tensor that native code worked on at the crash, as the crash handler found it on the stack or in a register."""
 

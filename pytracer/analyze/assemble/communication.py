@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pytracer._text import hex_addr
+from pytracer.analyze.assemble.timeline import build_waits, collective_state
 from pytracer.analyze.collectives.description import call_words, place_of, value_of
-from pytracer.analyze.collectives.matching import GroupMatch, Matches, Mismatch, ended_by_peer_error
+from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.tensors.uses import Buffer, StorageUses
+from pytracer.analyze.view import JobView
 from pytracer.decode.types.snapshot import Collective, Job, Process
 from pytracer.report import job as r
 
 
-def build_collectives(matches: Matches) -> r.Collectives:
-    """Process groups, where each rank was in them, and the first collective on which ranks disagree."""
-    return r.Collectives(groups=[_group(match) for match in matches.groups])
+def build_collectives(job: JobView) -> r.Collectives:
+    """Process groups, where each rank was in them, the first collective on which ranks disagree, and who waits."""
+    return r.Collectives(
+        groups=[_group(match) for match in job.matches.groups],
+        waits=build_waits(job),
+        cycles=[list(cycle) for cycle in job.waiting.cycles],
+    )
 
 
 def _group(match: GroupMatch) -> r.Group:
@@ -88,7 +94,7 @@ def _collective(process: Process, last: Collective, uses: StorageUses) -> r.Last
         group=last.group,
         op=last.op,
         sequence_nr=last.sequence_nr,
-        state="failed" if ended_by_peer_error(process, last) else "queued" if last.progress_unknown else last.state,
+        state=collective_state(process, last),
         sizes=list(last.sizes),
         dtypes=[last.dtype] if last.dtype else None,
         root=last.root,

@@ -9,6 +9,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.assemble.communication import ddp_modules, fsdp_units
 from pytracer.analyze.assemble.guard import guard_notes
 from pytracer.analyze.assemble.machine_state import with_machine_state
+from pytracer.analyze.assemble.neighborhood import neighborhood
 from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.evidence.cuda_graphs import graph_reports
 from pytracer.analyze.evidence.cuda_streams import stream_reports
@@ -22,7 +23,11 @@ from pytracer.report import job as r
 
 
 def process_report(
-    view: ProcessView, *, death: Death | None = None, gpu_core: r.GpuCoreReport | None = None
+    view: ProcessView,
+    *,
+    death: Death | None = None,
+    gpu_core: r.GpuCoreReport | None = None,
+    timeline: r.Timeline | None = None,
 ) -> r.ProcessReport:
     """Everything that the report has about one process.
 
@@ -30,6 +35,7 @@ def process_report(
         view: its facts.
         death: how its end was judged; None for a process whose end does not matter.
         gpu_core: what a core dump of a device shows about it.
+        timeline: its last steps and collectives.
     """
     process, snapshot, crash, clock = view.process, view.process.snapshot, view.crash, view.clock
     uses = view.space.uses
@@ -55,6 +61,8 @@ def process_report(
         why_kind=death.kind.value if death is not None and death.kind is not None else None,
         signal=view.signal,
         fault=view.fault,
+        neighborhood=neighborhood(view),
+        timeline=timeline,
         thread=view.thread,
         parallel_region_opener=view.region_opener,
         python_stack=view.python_stack,

@@ -139,6 +139,12 @@ class StorageTable(Sequence[Storage]):
             found += [number for number, _ in zip(live, range(_BESIDE), strict=False)]
         return self._decoded(found)
 
+    def beside(self, addr: int, most: int) -> list[Storage]:
+        """The `most` that begin next below an address, and as many above it, of both states."""
+        index = self._index
+        at = bisect_right(index.bases, addr)
+        return self._decoded(index.order[max(0, at - most) : at + most])
+
     def _is_live(self, number: int) -> bool:
         part = bisect_right(self._starts, number) - 1
         return bool(self._parts[part].live[number - self._starts[part]])
