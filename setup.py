@@ -1,10 +1,11 @@
 """Runs CMake, which builds the native half (CMakeLists.txt), into the package. Metadata: pyproject.toml.
 
-    pip install --no-build-isolation -e .              needs torch, setuptools, cmake, ninja and a C++ compiler
-    PYTRACER_WITHOUT_TORCH=1 pip install ...           the core alone: traces any Python process
-    PYTRACER_PRESET=dev ...                            with another preset of CMakePresets.json
+    pip install .                                  against the torch of the environment that pip installs into
+    PYTRACER_WITHOUT_TORCH=1 pip install .         the core alone: traces any Python process
+    PYTRACER_TORCH=DIR:DIR ... python -m build     for several torches, each the directory of its package
+    PYTRACER_PRESET=dev ...                        with another preset of CMakePresets.json
 
-CC and CXX select the compilers.
+It needs a C++ compiler; CC and CXX select one. Wheels that need none are built by scripts/build_wheel.py.
 """
 
 from __future__ import annotations
@@ -19,40 +20,88 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from typing import NamedTuple
 
+import setuptools
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+if int(setuptools.__version__.split(".")[0]) < 77:
+    raise SystemExit(f"pytracer needs setuptools 77, this is {setuptools.__version__}: pip install 'setuptools>=77'")
+from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "native"
 PRESET = os.environ.get("PYTRACER_PRESET", "default")
 WITHOUT_TORCH = os.environ.get("PYTRACER_WITHOUT_TORCH") == "1"
+# Where `pytracer build` finds the sources of the torch half in an installed package.
+SOURCES = "_sources"
+SOURCE_FOLDERS = ("blackbox", "crashsafe", "core", "guard", "hooks", "cuda")
+# Of libraries that scripts/link_stubs.py made; the wheel then runs on every system that has this glibc or a newer one.
+STUBS = os.environ.get("PYTRACER_STUBS", "")
+MANYLINUX = "manylinux_2_28"
 
 
-def find_torch() -> Path:
-    """The directory of the installed torch, or a clear refusal. An import would take seconds and CUDA's libraries."""
+class Torch(NamedTuple):
+    """A torch to build for."""
+
+    directory: Path
+    minor: str
+    cuda: str | None
+    """The version of CUDA that it was built with."""
+
+
+def torch_in(directory: Path) -> Torch:
+    """What its version.py says. An import would take seconds and CUDA's libraries."""
+    try:
+        version = runpy.run_path(str(directory / "version.py"))
+    except FileNotFoundError:
+        raise SystemExit(f"PYTRACER_TORCH: {directory} is no torch package: it has no version.py") from None
+    return Torch(directory, ".".join(version["__version__"].split(".")[:2]), version["cuda"])
+
+
+def torches() -> list[Torch]:
+    """Those to build for, or a clear refusal.
+
+    An isolated build hides the environment's packages from imports; its directories are still those of the environment
+    (pip) or those of an environment of its own (uv, build).
+    """
+    if WITHOUT_TORCH:
+        return []
+    named = os.environ.get("PYTRACER_TORCH")
+    if named:
+        return [torch_in(Path(directory)) for directory in named.split(os.pathsep)]
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
+    places = [Path(spec.origin).parent] if spec is not None and spec.origin is not None else []
+    places += [Path(sysconfig.get_path(name)) / "torch" for name in ("purelib", "platlib")]
+    found = next((place for place in places if (place / "version.py").is_file()), None)
+    if found is None:
         raise SystemExit(
-            "pytracer is built against the torch that it will trace, and no torch is importable here.\n"
-            "  Install torch first, then: pip install --no-build-isolation -e .\n"
-            "  (pip's isolated build would fetch another torch: --no-build-isolation is needed.)\n"
-            "  To build without the torch half: PYTRACER_WITHOUT_TORCH=1 pip install --no-build-isolation -e ."
+            "pytracer: no torch to build against was found in this environment. If it is installed, type:\n"
+            "  pip install --no-build-isolation pytracer     (after: pip install 'setuptools>=77' cmake ninja)\n"
+            "or PYTRACER_WITHOUT_TORCH=1 pip install pytracer, for the core alone."
         )
-    return Path(spec.origin).parent
+    return [torch_in(found)]
 
 
-def cuda_headers() -> Path | None:
-    """The directory of cuda_runtime_api.h: named, of a toolkit, or of NVIDIA's packages beside torch."""
+def cuda_headers(cuda: str) -> Path | None:
+    """The directory of cuda_runtime_api.h for a version of CUDA: named, of a toolkit, or of NVIDIA's packages."""
     named = os.environ.get("PYTRACER_CUDA_HEADERS")
     compiler = shutil.which("nvcc")
     toolkits = [os.environ.get("CUDA_HOME"), compiler and Path(compiler).parent.parent, "/usr/local/cuda"]
     candidates = [Path(toolkit) / "include" for toolkit in toolkits if toolkit]
     candidates += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"))
-    # crt/ is a package of its own: half of the headers are not enough.
-    wanted = ("cuda_runtime_api.h", "crt/host_defines.h")
-    candidates = [Path(named)] if named else candidates
-    return next((path for path in candidates if all((path / name).is_file() for name in wanted)), None)
+    if named:
+        candidates = [Path(directory) for directory in named.split(os.pathsep)]
+    major = cuda.split(".")[0]
+    for candidate in candidates:
+        # crt/ is a package of its own: half of the headers are not enough.
+        if (candidate / "crt" / "host_defines.h").is_file() and (candidate / "cuda_runtime_api.h").is_file():
+            text = (candidate / "cuda_runtime_api.h").read_text(encoding="utf-8", errors="replace")
+            if re.search(rf"^#define CUDART_VERSION +{major}\d{{3}}$", text, re.M):
+                return candidate
+    return None
 
 
 def tool(name: str) -> str:
@@ -92,20 +141,21 @@ class BuildWithCMake(build_ext):
         settings = {
             "CMAKE_MAKE_PROGRAM": tool("ninja"),
             "PYTRACER_PYTHON_INCLUDE": sysconfig.get_path("include"),
-            "PYTRACER_TORCH": "",
-            "PYTRACER_TORCH_MINOR": "",
-            "PYTRACER_CUDA_HEADERS": "",
+            "PYTRACER_STUBS": STUBS,
         }
-        if not WITHOUT_TORCH:
-            torch = find_torch()
-            version = runpy.run_path(str(torch / "version.py"))
-            settings["PYTRACER_TORCH"] = str(torch)
-            settings["PYTRACER_TORCH_MINOR"] = ".".join(version["__version__"].split(".")[:2])
-            if version["cuda"] is not None:
-                headers = cuda_headers()
-                if headers is None:
-                    print("pytracer: CUDA's headers were not found: devices will not be followed; set CUDA_HOME")
-                settings["PYTRACER_CUDA_HEADERS"] = str(headers or "")
+        found = torches()
+        headers = []
+        for torch in found:
+            directory = cuda_headers(torch.cuda) if torch.cuda is not None else None
+            headers.append(str(directory or "none"))
+            if torch.cuda is not None and directory is None:
+                print(
+                    f"pytracer: headers of CUDA {torch.cuda} were not found: for torch {torch.minor}, devices will not be "
+                    "followed; set CUDA_HOME"
+                )
+        settings["PYTRACER_TORCH"] = ";".join(str(torch.directory) for torch in found)
+        settings["PYTRACER_TORCH_MINOR"] = ";".join(torch.minor for torch in found)
+        settings["PYTRACER_CUDA_HEADERS"] = ";".join(headers)
         cmake = tool("cmake")
         forget_other_compilers()
         run(
@@ -133,6 +183,33 @@ class BuildWithCMake(build_ext):
         return {}
 
 
+class BuildPython(build_py):
+    """Adds the sources of the torch half, which `pytracer build` compiles for a torch that has no library here."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:  # they are in the tree
+            return
+        for source in self.sources():
+            target = Path(self.build_lib) / "pytracer" / SOURCES / source.relative_to(ROOT / "csrc")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+    def sources(self) -> list[Path]:
+        found = [path for folder in SOURCE_FOLDERS for path in (ROOT / "csrc" / folder).rglob("*")]
+        # Of the core the interface only.
+        own = {ROOT / "csrc" / folder for folder in ("hooks", "cuda")}
+        return sorted(path for path in found if path.is_file() and (path.suffix != ".cpp" or own & {*path.parents}))
+
+
+class BuildWheel(bdist_wheel):
+    """One wheel for every CPython: the libraries use its stable interface only."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        platform = super().get_tag()[2]
+        return "py3", "none", platform.replace("linux", MANYLINUX, 1) if STUBS else platform
+
+
 class BinaryDistribution(Distribution):
     """Platform-specific, although no Extension lists sources."""
 
@@ -142,6 +219,6 @@ class BinaryDistribution(Distribution):
 
 setup(
     ext_modules=[Extension("pytracer._libraries", sources=[])],  # so that setuptools runs build_ext
-    cmdclass={"build_ext": BuildWithCMake},
+    cmdclass={"bdist_wheel": BuildWheel, "build_ext": BuildWithCMake, "build_py": BuildPython},
     distclass=BinaryDistribution,
 )

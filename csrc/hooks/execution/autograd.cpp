@@ -78,6 +78,17 @@ void name_of(Name& to, const Node& node) {
     name_unknown(to, node, vtable);
 }
 
+// The handle of a stream. c10 cannot tell it before torch 2.11, where only the ids of the default stream and of the program's own streams
+// are their handles; c10's pools have odd ids.
+template <class Stream>
+bool handle_of(const Stream& stream, uint64_t& handle) {
+  if constexpr (requires { stream.native_handle(); })
+    handle = reinterpret_cast<uint64_t>(stream.native_handle());
+  else
+    handle = static_cast<uint64_t>(stream.id());
+  return requires { stream.native_handle(); } || (stream.id() & 1) == 0;
+}
+
 // The engine switches to the node's CUDA stream a moment later. The handle of an id never changes, and the query takes longer than all
 // the rest.
 void note_stream_of(Node& node, NodeRecord& record) {
@@ -91,10 +102,13 @@ void note_stream_of(Node& node, NodeRecord& record) {
     c10::StreamId id;
     c10::DeviceIndex device;
     uint64_t handle;
-  } last{0, -1, 0};
-  if (last.id != own->id() || last.device != own->device_index())
-    last = {own->id(), own->device_index(), reinterpret_cast<uint64_t>(own->native_handle())};
-  record.device = static_cast<uint32_t>(last.device) + 1;
+    bool known;
+  } last{0, -1, 0, false};
+  if (last.id != own->id() || last.device != own->device_index()) {
+    last = {own->id(), own->device_index(), 0, false};
+    last.known = handle_of(*own, last.handle);
+  }
+  record.device = last.known ? static_cast<uint32_t>(last.device) + 1 : 0;
   record.stream = last.handle;
 }
 
