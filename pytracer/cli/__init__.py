@@ -29,6 +29,7 @@ COMMANDS = {
     "inspect": "Explain how a recorded job ended.",
     "where": "Explain an address of a recorded process.",
     "attach": "Show what a running job is doing, and which rank waits for which.",
+    "export": "Write a recorded job as a trace for Perfetto, or as a memory snapshot.",
     "dump": "Print the raw contents of one recording.",
     "doctor": "Check what works on this machine, and why not.",
 }

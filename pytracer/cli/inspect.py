@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from pytracer._errors import PytracerError, UsageError
+from pytracer._errors import UsageError
+from pytracer.cli.output import checked_output, write_aside
 from pytracer.cli.progress import progress_bar
 from pytracer.cli.terminal import show, show_json
 from pytracer.render.style import COLOR_CHOICES
@@ -74,7 +74,7 @@ def command(
     from pytracer.render.style import Style, decide_style
     from pytracer.render.text import render_text
 
-    target = _checked_output(output, force)
+    target = checked_output(output, force)
     with progress_bar("Reading recordings", wanted=not as_json) as progress:
         job = load_runs(_given_or_latest(runs), dumps, progress, light=True)
     report = build_report(job, attempt)
@@ -84,7 +84,7 @@ def command(
         style = decide_style(color, sys.stdout, os.environ) if target is None else Style(color == "always")
         text = render_text(report, style, everything=everything, explain=explain)
     if target is not None:
-        _write_aside(target, text)
+        write_aside(target, text)
     elif as_json:
         show_json(text)
     else:
@@ -101,38 +101,3 @@ def _given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
             "no RUN was given and there is no runs/latest here", hint="name the run directory: pytracer inspect RUN"
         )
     return [LATEST]
-
-
-def _checked_output(output: str | None, force: bool) -> Path | None:
-    """The file to write; None for stdout. Fails early, before a long merge."""
-    if output is None or output == "-":
-        return None
-    path = Path(output)
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint="give -o the name of a file")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists", hint="overwrite it with --force, or choose another -o FILE")
-    if not path.parent.is_dir():
-        raise UsageError(f"there is no directory {path.parent}", hint="make it first, or choose another -o FILE")
-    return path
-
-
-def _write_aside(path: Path, text: str) -> None:
-    """Writes to a temporary file and renames it, so that a partial report is never visible."""
-    aside: str | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            aside = file.name
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(aside, 0o666 & ~umask)
-        os.replace(aside, path)
-    except OSError as error:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
-        raise PytracerError(
-            f"{path} cannot be written: {error.strerror or error}", hint="choose another -o FILE"
-        ) from error

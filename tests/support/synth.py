@@ -534,7 +534,7 @@ class Box:
         started = began if state != "scheduled" else 0
         if state in ("completed", "failed"):
             self.now += MS
-        ended = self.now if state in ("completed", "failed") else ended_ns or 0
+        ended = ended_ns or (self.now if state in ("completed", "failed") else 0)
         slot = struct.pack("<IIQQQQQ", number, states.index(state), number, self.sequence_nr, began, started, ended)
         slot += struct.pack("<Ii32s", group, self.pid if tid is None else tid, name.encode()[:32])
         slot += struct.pack("<iiiiIi", root, peer, tag, reduce_op, flags, -1)
