@@ -1,4 +1,5 @@
-// Test-only: the core's redaction by itself, for comparison with launcher/redact.py. Built by tests/native with crashsafe/text/redact.cpp.
+// Test-only: the core's redaction by itself, for comparison with blackbox/redaction.py. Built with
+// crashsafe/text/redact.cpp.
 #include "crashsafe/text/redact.h"
 
 /// Redacts `words` in place; returns the bytes that are left, and the count of secrets in `count`.

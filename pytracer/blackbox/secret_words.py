@@ -1,7 +1,8 @@
 """How secrets are recognized in a command line: names of options and variables, and formats of well-known tokens.
 
-One table for both sides: `launcher/redact.py` uses it, scripts/gen_redaction.py generates that of csrc/crashsafe. Names
-are compared by their last words, in lower case: `--wandb.apiKey` ends in `api`, `key`. All words are ASCII.
+One table for all: `redaction.py` uses it when a command is recorded and when a report is shared, and
+scripts/gen_redaction.py generates that of csrc/crashsafe. Names are compared by their last words, in lower case:
+`--wandb.apiKey` ends in `api`, `key`. All words are ASCII.
 """
 
 from __future__ import annotations

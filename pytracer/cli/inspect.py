@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from pytracer._errors import UsageError
 from pytracer.cli.output import checked_output, write_aside
-from pytracer.cli.progress import progress_bar
-from pytracer.cli.terminal import show, show_json
+from pytracer.cli.reports import given_or_latest, read_report, redacted
+from pytracer.cli.terminal import show, show_json, show_plain
 from pytracer.render.style import COLOR_CHOICES
 
 EXIT_FOUND = 3
 EXIT_RECOVERED = 4
-LATEST = Path("runs/latest")
 
 EXAMPLES = """\b
 Examples:
   pytracer inspect                          the newest run below runs/
   pytracer inspect runs/latest --all        every process, full stacks
   pytracer inspect --explain                and why it was nothing else
+  pytracer inspect --checked                and every explanation that was looked at
   pytracer inspect runs/latest --json | jq .verdict
+  pytracer inspect --markdown | gh issue create --title "training crashed" --body-file -
+  pytracer inspect --redact --all -o for-the-vendor.txt
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
@@ -34,8 +35,17 @@ Examples:
 @click.command("inspect", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/reference/report.md).")
+@click.option(
+    "--markdown", "as_markdown", is_flag=True,
+    help="Print at most 60 lines for an issue, redacted as by --redact (docs/guide/sharing.md).",
+)  # fmt: skip
+@click.option(
+    "--redact", is_flag=True,
+    help="Replace secrets, names of hosts and users, and directories, leave out memory contents, and count it all.",
+)  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
 @click.option("--explain", is_flag=True, help="Show why other explanations were refused, the most plausible first.")
+@click.option("--checked", is_flag=True, help="Show every rule that did not fire, and why.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout; - is stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--color", type=click.Choice(COLOR_CHOICES), default="auto", show_default=True, help="Colour the text.")
@@ -54,8 +64,11 @@ Examples:
 def command(
     runs: tuple[Path, ...],
     as_json: bool,
+    as_markdown: bool,
+    redact: bool,
     everything: bool,
     explain: bool,
+    checked: bool,
     output: str | None,
     force: bool,
     color: str,
@@ -68,36 +81,33 @@ def command(
     RUN is a run directory, a directory of recordings, or one recording (*.blackbox); default: runs/latest. For a job on
     several hosts, give the run directories of all of them.
     """
-    from pytracer.analyze.engine import build_report
-    from pytracer.decode.job.load import load_runs
     from pytracer.render.json import render_json
-    from pytracer.render.style import Style, decide_style
+    from pytracer.render.markdown import render_markdown
+    from pytracer.render.style import Style, decide_style, decide_width
     from pytracer.render.text import render_text
 
+    if as_json and as_markdown:
+        raise UsageError("--json and --markdown exclude each other", "choose one")
     target = checked_output(output, force)
-    with progress_bar("Reading recordings", wanted=not as_json) as progress:
-        job = load_runs(_given_or_latest(runs), dumps, progress, light=True)
-    report = build_report(job, attempt)
+    report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json)
+    if redact or as_markdown:
+        report = redacted(report)
+    style = decide_style(color, sys.stdout, os.environ)
     if as_json:
         text = render_json(report)
+    elif as_markdown:
+        text = render_markdown(report)
     else:
-        style = decide_style(color, sys.stdout, os.environ) if target is None else Style(color == "always")
-        text = render_text(report, style, everything=everything, explain=explain)
+        if target is not None:
+            style = Style(color == "always", decide_width(False, os.environ))
+        text = render_text(report, style, everything=everything, explain=explain, checked=checked)
     if target is not None:
         write_aside(target, text)
     elif as_json:
         show_json(text)
+    elif as_markdown:
+        show_plain(text)
     else:
         show(text, styled=style.color)
     found = report.verdict.class_ if report.verdict is not None else "clean"
     return {"clean": 0, "recovered": EXIT_RECOVERED}.get(found or "unknown", EXIT_FOUND) if exit_code else 0
-
-
-def _given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
-    if runs:
-        return runs
-    if not LATEST.exists():
-        raise UsageError(
-            "no RUN was given and there is no runs/latest here", hint="name the run directory: pytracer inspect RUN"
-        )
-    return [LATEST]

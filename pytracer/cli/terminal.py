@@ -83,6 +83,11 @@ def show_json(text: str) -> None:
     _write(text, sys.stdout)
 
 
+def show_plain(text: str) -> None:
+    """Writes lines to stdout as they are: Markdown is laid out by whoever shows it."""
+    _write(neutral(text), sys.stdout)
+
+
 def say(message: object) -> None:
     """One line for the user on stderr; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError):

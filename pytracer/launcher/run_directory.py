@@ -25,8 +25,8 @@ from pytracer._paths import RUNS, built_core, command_word, file_system, is_remo
 from pytracer._private_files import copy_private, made_directory, private_directory, write_private
 from pytracer._version import __version__
 from pytracer.blackbox.numbers import LEVELS
+from pytracer.blackbox.redaction import redact_words
 from pytracer.launcher.json_object import JsonObject
-from pytracer.launcher.redact import redact_words
 
 CUDA_GRAPHS = ("warn",)
 RUN_FILE = "run.json"

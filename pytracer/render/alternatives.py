@@ -28,4 +28,4 @@ def refused_explanations(report: r.Report) -> Iterator[RenderableType]:
         what = f" ({item.says})" if item.id in _SUSPECTS else ""
         yield Hanging(line.append(f"{what}: {result}: {item.why}"))
     if len(close) < len(report.alternatives or []):
-        yield Text("    rules about other kinds of deaths found nothing: --all", style="dim")
+        yield Text("    rules about other kinds of deaths found nothing: --checked", style="dim")

@@ -6,7 +6,7 @@ Everything here is in the JSON as well; what is omitted for brevity is shown wit
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from rich.console import Group, RenderableType
@@ -30,44 +30,65 @@ _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
 _COMMAND_WIDTH = 160
-_PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
+PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
+_REMOVED = {
+    "secrets": "secret", "credentials": "URL credential", "hosts": "host name", "users": "user name", "paths": "path",
+    "memory_blocks": "memory block",
+}  # fmt: skip
 _IN_TABLE = ("first-death", "connection-lost")  # shown in the table of ranks
 
 
 def render_text(
-    report: r.Report, style: Style | None = None, *, everything: bool = False, explain: bool = False
+    report: r.Report,
+    style: Style | None = None,
+    *,
+    everything: bool = False,
+    explain: bool = False,
+    checked: bool = False,
 ) -> str:
     """The report as text, ending with a newline.
 
     Args:
         report: What to show.
         style: Colour and width; plain and 100 columns when not given.
-        everything: Also every process with its full stacks, and the rules that did not fire.
+        everything: Also every process with its full stacks.
         explain: Also why other explanations were refused.
+        checked: Also every rule that did not fire.
     """
     style = style or Style()
     directories = _directories(report)
     more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
-    shown = printable(report, _PARAGRAPHS)
-    blocks = [*_blocks(shown, more, everything, style.width), *(refused_explanations(shown) if explain else ())]
+    shown = printable(report, PARAGRAPHS)
+    blocks = [*_blocks(shown, more, everything, style.width)]
+    blocks += refused_explanations(shown) if explain else ()
+    blocks += _checked(shown) if checked else ()
     return printed(Group(*blocks), style)
 
 
 def _blocks(report: r.Report, more: str | None, everything: bool, width: int) -> Iterator[RenderableType]:
     """`more`: the command that shows more, with the unmodified path, because its printable form is another path."""
     verdict = report.verdict or r.Verdict()
-    subject = _subject(report, verdict)
+    subject = subject_of(report, verdict)
     style = {"clean": "bold", "recovered": "bold yellow"}.get(verdict.class_ or "", "bold red")
     yield Hanging(Text(verdict.summary or "No verdict.", style=style))
     if verdict.class_ != "clean":
-        yield Hanging(Text(_headline(verdict, subject), style="dim"))
+        yield Hanging(Text(headline_words(verdict, subject), style="dim"))
         yield Text()
-    rows = _rows(report, verdict, subject, more, everything, width)
-    yield rows_table(rows)
+    yield rows_table(rows_of(report, verdict, subject, more, everything, width))
     if everything:
         for process in report.processes or []:
             yield Text()
             yield process_details(process)
+
+
+def _checked(report: r.Report) -> Iterator[RenderableType]:
+    """One line for each rule that did not fire."""
+    if report.checked:
+        yield Text()
+        yield Text("Checked, and not found:")
+    for item in report.checked or []:
+        undecided = "cannot decide: " if item.result == "cannot-decide" else ""
+        yield Hanging(Text(f"{item.id}: {undecided}{item.why}"), 2)
 
 
 def _directories(report: r.Report) -> list[str]:
@@ -76,7 +97,8 @@ def _directories(report: r.Report) -> list[str]:
     return run.directories or ([run.directory] if run.directory else [])
 
 
-def _headline(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
+def headline_words(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
+    """`null-dereference (certain): rank 1, pid 102 on node3, 3.2 s into the run, step 6`."""
     words = verdict.class_ or "unknown"
     if verdict.confidence and verdict.class_ != "unknown":
         words += f" ({verdict.confidence})"
@@ -89,13 +111,13 @@ def _headline(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
     return words
 
 
-def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
+def subject_of(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
     """The process that the verdict is about."""
     same = [item for item in report.processes or [] if item.pid == verdict.pid and item.pid is not None]
     return next((item for item in same if item.rank == verdict.rank), next(iter(same), None))
 
 
-def _rows(
+def rows_of(
     report: r.Report,
     verdict: r.Verdict,
     subject: r.ProcessReport | None,
@@ -103,6 +125,7 @@ def _rows(
     everything: bool,
     width: int,
 ) -> Iterator[tuple[str, RenderableType]]:
+    """Label and content of each row below the headline."""
     for calls in mismatch_tables(report):
         yield "calls", calls
     if subject is not None:
@@ -114,9 +137,8 @@ def _rows(
     if verdict.advice:
         yield "next", Text(verdict.advice, style="bold")
     yield from _run_rows(report, verdict, more)
-    if everything:
-        for item in report.checked or []:
-            yield "checked", Text(f"{item.id}: {item.result}: {item.why}", style="dim")
+    if report.removed is not None:
+        yield "redacted", Text(removed_words(report.removed), style="dim")
 
 
 def _subject_rows(
@@ -311,7 +333,7 @@ def _finding_of(verdict: r.Verdict, findings: Sequence[r.Finding]) -> r.Finding 
 
 
 def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iterator[tuple[str, RenderableType]]:
-    subject = _subject(report, verdict)
+    subject = subject_of(report, verdict)
     guard = _guard(subject.guard) if subject and subject.guard else None
     if guard:
         yield "guard", Text(guard, style="dim")
@@ -332,6 +354,12 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
     if directories and verdict.class_ != "clean":
         yield "run", Text(", ".join(map(short_file, directories)))
         yield "more", Text(f"{command} --all (every process, full stacks), or --json")
+
+
+def removed_words(removed: Mapping[str, int]) -> str:
+    """What `--redact` has replaced: "2 secrets, 1 host name"."""
+    parts = [count_words(removed[kind], word) for kind, word in _REMOVED.items() if removed.get(kind)]
+    return ", ".join(parts) or "nothing was found"
 
 
 def _guard(guard: r.GuardReport) -> str:

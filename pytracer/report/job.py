@@ -457,3 +457,6 @@ class Report(Part, frozen=True):
     counts: dict[str, int] | None = None
     attempts: list[Attempt] | None = None  #: all but the one that the verdict is about
     flight_recorder: list[FlightRecorderDump] | None = None  #: dumps that were given or found
+    #: `--redact`: different values that were replaced, by kind: "secrets", "credentials" (in URLs), "hosts", "users",
+    #: "paths" (directories) and "memory_blocks"; null when nothing was to be
+    removed: dict[str, int] | None = None

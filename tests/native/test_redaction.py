@@ -1,4 +1,4 @@
-"""The core redacts as launcher/redact.py does; a real process leaves no secret in its recording."""
+"""The core redacts as blackbox/redaction.py does; a real process leaves no secret in its recording."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pytracer.blackbox.redaction import redact_bytes
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.journal import SeenSignal, select
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.launcher.redact import redact_bytes
 from tests.conditions import needs_core
 from tests.support.cli import clean_environment
 from tests.support.crash import CORE

@@ -1,4 +1,4 @@
-// Function for function the same as pytracer/launcher/redact.py: read that one first. Preceding text that it examines is copied,
+// Function for function the same as pytracer/blackbox/redaction.py: read that one first. Preceding text that it examines is copied,
 // because the words are rewritten in place.
 #include "crashsafe/text/redact.h"
 

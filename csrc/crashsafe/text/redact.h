@@ -1,5 +1,5 @@
-// Replaces secrets in command lines and variables before they are written. launcher/redact.py does the same in Python, from
-// the same tables (secret_words.inc), and a test runs both over one corpus.
+// Replaces secrets in command lines and variables before they are written. blackbox/redaction.py does the same in Python,
+// from the same tables (secret_words.inc), and a test runs both over one corpus.
 #pragma once
 #include <cstddef>
 #include <cstdint>

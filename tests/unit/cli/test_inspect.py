@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import scenarios as s
-from tests.support.cli import only_line, pytracer
+from tests.support.cli import clean_environment, only_line, pytracer
+from tests.support.planted import leaks, planted_run
 from tests.support.synth import Box, write_run
 
 
@@ -78,3 +79,31 @@ def test_no_run_at_all_is_one_line(tmp_path: Path) -> None:
 def test_colour_can_be_forced(run: Path) -> None:
     """--color always, even into a pipe."""
     assert "\x1b[" in pytracer("inspect", run, "--color", "always", cwd=run).stdout
+
+
+def test_columns_is_respected_in_a_pipe(run: Path) -> None:
+    """No line is longer; without COLUMNS it is 100."""
+    narrow = pytracer("inspect", run, cwd=run, env=clean_environment(COLUMNS="64")).stdout
+    assert 0 < max(map(len, narrow.splitlines())) <= 64
+    assert 64 < max(map(len, pytracer("inspect", run, cwd=run).stdout.splitlines())) <= 100
+
+
+def test_rules_that_did_not_fire_have_an_option_of_their_own(run: Path) -> None:
+    """--checked; --all is about processes."""
+    title = "Checked, and not found:"
+    assert title not in pytracer("inspect", run, "--all", cwd=run).stdout
+    lines = pytracer("inspect", run, "--checked", cwd=run).stdout.splitlines()
+    assert len(lines[lines.index(title) :]) > 40
+
+
+def test_markdown_is_redacted_and_redact_says_what_it_removed(tmp_path: Path) -> None:
+    """Everything that `inspect` prints, of a run with private values everywhere."""
+    planted = planted_run(tmp_path / "run")
+    shown = [("--markdown",), ("--redact",), ("--redact", "--all", "--explain", "--checked"), ("--redact", "--json")]
+    for options in shown:
+        done = pytracer("inspect", planted, *options, cwd=tmp_path)
+        assert done.returncode == 0 and leaks(done.stdout + done.stderr) == {}, options
+        assert "secrets" in done.stdout
+    assert len(leaks(pytracer("inspect", planted, "--json", cwd=tmp_path).stdout)) > 20
+    both = pytracer("inspect", planted, "--json", "--markdown", cwd=tmp_path)
+    assert both.returncode == 2 and "--markdown" in only_line(both)

@@ -34,5 +34,14 @@ def test_colour_follows_option_terminal_and_environment(
 
 
 def test_width_of_a_file_is_fixed() -> None:
-    """A report in a file does not depend on the terminal in which it was created."""
-    assert decide_style("auto", io.StringIO(), {"COLUMNS": "20"}).width == 100
+    """A report in a file or a pipe does not depend on the terminal in which it was created."""
+    assert decide_style("auto", io.StringIO(), {}).width == 100
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [("72", 72), ("200", 200), ("20", 60), ("99999", 1000), ("0", 100), ("wide", 100), ("-5", 100)],
+)
+def test_columns_is_the_width_that_the_user_wishes(columns: str, width: int) -> None:
+    """Into a pipe as well, within what a report can be laid out in; what is no number counts as unset."""
+    assert decide_style("auto", io.StringIO(), {"COLUMNS": columns}).width == width

@@ -134,7 +134,7 @@ def test_explain_shows_why_it_was_nothing_else(run: Path) -> None:
 
 
 @needs_capstone
-def test_everything_shows_every_process_and_the_rules_that_did_not_fire(run: Path) -> None:
+def test_everything_shows_every_process(run: Path) -> None:
     """--all."""
     compare("use_after_free_all.txt", render_text(build_report(s.use_after_free(run)), everything=True))
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytracer.blackbox import secret_words
 from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
-from pytracer.launcher.redact import redact_text, redact_words
+from pytracer.blackbox.redaction import redact_text, redact_words
 from tests.support.secrets import HIDDEN, PLAIN, PROGRAMS
 
 

@@ -1,0 +1,66 @@
+"""The report of what the user named: run directories, recordings. Shared by all commands that show one."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytracer._errors import UsageError
+from pytracer.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from pytracer.report.job import Report
+
+LATEST = Path("runs/latest")
+
+
+def given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
+    """The runs that were named; else the newest one below the current directory.
+
+    Raises:
+        UsageError: none was named, and there is none.
+    """
+    if runs:
+        return runs
+    if not LATEST.exists():
+        raise UsageError(
+            "no RUN was given and there is no runs/latest here", hint="name the run directory: pytracer inspect RUN"
+        )
+    return [LATEST]
+
+
+def read_report(
+    runs: Sequence[Path], dumps: Sequence[Path] = (), attempt: int | None = None, *, progress: bool = True
+) -> Report:
+    """Reads the recordings of one job and builds its report.
+
+    Args:
+        runs: as for `load_runs`.
+        dumps: dumps of torch's Flight Recorder.
+        attempt: of a restarted job.
+        progress: show a bar on a terminal.
+
+    Raises:
+        InputError: nothing can be read.
+        UsageError: there is no such attempt.
+    """
+    from pytracer.analyze.engine import build_report
+    from pytracer.decode.job.load import load_runs
+
+    with progress_bar("Reading recordings", wanted=progress) as bar:
+        job = load_runs(runs, dumps, bar, light=True)
+    return build_report(job, attempt)
+
+
+def redacted(report: Report) -> Report:
+    """The report without what is private, the reader's own name and machine included."""
+    from pytracer.analyze.redaction.report import redact_report
+
+    try:
+        users = [getpass.getuser()]
+    except (KeyError, OSError):  # a user id without a name
+        users = []
+    return redact_report(report, users=users, hosts=[socket.gethostname()])

@@ -1,0 +1,109 @@
+"""The report as Markdown for an issue: verdict, versions, stacks in a fold, what was checked; at most 60 lines.
+
+Sentences and names that the job chose are escaped, or stand in fences, so that they are neither markup nor mentions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytracer._printable import printable
+from pytracer._text import count_words
+from pytracer.render.printing import printed, rows_table
+from pytracer.render.style import Style
+from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of, subject_of
+from pytracer.report import job as r
+
+MOST_LINES = 60
+WIDTH = 100
+_ROW_LINES = 20
+_STACK_LINES = 18
+_UNDECIDED = 3
+_LONGEST = 300  # characters of a line outside fences
+_STACKS = ("python", "native")
+_ELSEWHERE = (*_STACKS, "run", "more", "redacted")  # rows that stand below, or name files of this machine
+
+
+def render_markdown(report: r.Report) -> str:
+    """The report for an issue, ending with a newline.
+
+    Args:
+        report: redacted already (`analyze/redaction`): issues are public.
+    """
+    shown = printable(report, PARAGRAPHS)
+    verdict = shown.verdict or r.Verdict()
+    subject = subject_of(shown, verdict)
+    rows = list(rows_of(shown, verdict, subject, None, False, WIDTH))
+    lines = [f"**{_escaped(verdict.summary or 'No verdict.')}**", ""]
+    if verdict.class_ != "clean":
+        lines += [_escaped(headline_words(verdict, subject)), ""]
+    lines += [*_versions(shown), ""]
+    lines += _fenced(_laid_out((row for row in rows if row[0] not in _ELSEWHERE), _ROW_LINES))
+    stacks = _laid_out((row for row in rows if row[0] in _STACKS), _STACK_LINES)
+    if stacks:
+        lines += ["", "<details><summary>Stacks</summary>", "", *_fenced(stacks), "", "</details>"]
+    if shown.checked:
+        title = f"{count_words(len(shown.checked), 'other explanation')} checked"
+        lines += ["", f"<details><summary>{title}</summary>", "", *_checked(shown.checked), "", "</details>"]
+    if shown.removed is not None:
+        lines += ["", f"Redacted by pytracer: {removed_words(shown.removed)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _versions(report: r.Report) -> Iterator[str]:
+    """One table of one row."""
+    run = report.run or r.Run()
+    known = {
+        "torch": run.torch,
+        "CUDA": run.cuda,
+        "Python": run.python,
+        "launcher": run.launcher,
+        "world size": None if run.world_size is None else str(run.world_size),
+        "hosts": str(len(run.hosts)) if run.hosts else None,
+        "run": run.started,
+    }
+    cells = {name: _escaped(value) for name, value in known.items() if value}
+    if cells:
+        yield f"| {' | '.join(cells)} |"
+        yield "|" + " --- |" * len(cells)
+        yield f"| {' | '.join(cells.values())} |"
+
+
+def _laid_out(rows: Iterable[tuple[str, object]], most: int) -> list[str]:
+    """Rows as in the text report; what is too long is cut with a count."""
+    given = list(rows)
+    if not given:
+        return []
+    lines = printed(rows_table(given), Style(width=WIDTH)).rstrip("\n").split("\n")  # type: ignore[arg-type]
+    return lines if len(lines) <= most else [*lines[: most - 1], f"... {len(lines) - most + 1} more lines"]
+
+
+def _fenced(lines: Sequence[str]) -> list[str]:
+    """In a fence that is longer than any run of backticks inside."""
+    if not lines:
+        return []
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *lines, fence]
+
+
+def _checked(checked: Sequence[r.Checked]) -> Iterator[str]:
+    absent = [item.id or "?" for item in checked if item.result != "cannot-decide"]
+    undecided = [item for item in checked if item.result == "cannot-decide"]
+    if absent:
+        yield f"Not found: {_escaped(', '.join(absent), 2000)}."
+    if undecided:
+        yield ""
+    for item in undecided[:_UNDECIDED]:
+        yield f"- {_escaped(f'{item.id}: cannot decide: {item.why}')}"
+    if len(undecided) > _UNDECIDED:
+        yield f"- cannot decide: {_escaped(', '.join(item.id or '?' for item in undecided[_UNDECIDED:]), 2000)}"
+
+
+def _escaped(text: str, longest: int = _LONGEST) -> str:
+    """`text` without a meaning in Markdown or HTML; an `@` mentions nobody."""
+    text = text if len(text) <= longest else text[: longest - 3] + "..."
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*_{}\[\]#~!|])", r"\\\1", text)
+    return text.replace("@", "`@`")
