@@ -41,6 +41,7 @@ SOURCE_FOLDERS = ("blackbox", "crashsafe", "core", "guard", "hooks", "cuda")
 # Of libraries that scripts/link_stubs.py made; the wheel then runs on every system that has this glibc or a newer one.
 STUBS = os.environ.get("PYTRACER_STUBS", "")
 MANYLINUX = "manylinux_2_28"
+MACHINE = os.environ.get("PYTRACER_MACHINE", os.uname().machine)
 
 
 class Torch(NamedTuple):
@@ -150,9 +151,9 @@ class BuildWithCMake(build_ext):
             headers.append(str(directory or "none"))
             if torch.cuda is not None and directory is None:
                 print(
-                    f"pytracer: headers of CUDA {torch.cuda} were not found: for torch {torch.minor}, devices will not be "
-                    "followed; set CUDA_HOME"
+                    f"pytracer: no headers of CUDA {torch.cuda} for torch {torch.minor}: its devices will not be followed"
                 )
+                print("  set CUDA_HOME, or PYTRACER_CUDA_HEADERS to the directory of cuda_runtime_api.h")
         settings["PYTRACER_TORCH"] = ";".join(str(torch.directory) for torch in found)
         settings["PYTRACER_TORCH_MINOR"] = ";".join(torch.minor for torch in found)
         settings["PYTRACER_CUDA_HEADERS"] = ";".join(headers)
@@ -206,8 +207,7 @@ class BuildWheel(bdist_wheel):
     """One wheel for every CPython: the libraries use its stable interface only."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        platform = super().get_tag()[2]
-        return "py3", "none", platform.replace("linux", MANYLINUX, 1) if STUBS else platform
+        return "py3", "none", f"{MANYLINUX}_{MACHINE}" if STUBS else super().get_tag()[2]
 
 
 class BinaryDistribution(Distribution):

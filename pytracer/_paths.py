@@ -14,10 +14,17 @@ from pytracer._errors import RecordingError
 
 RUNS = "runs"
 LATEST = "latest"
-BUILD_HINT = "run `make build`, or `pip install --no-build-isolation -e .`"
+_PACKAGE = Path(__file__).resolve().parent
 # On these, a page fault of a mapped file would wait for a network or a user-space server, or the file would not survive
 # SIGKILL.
 _REMOTE = r"(nfs\d*|lustre|fuse.*|9p|virtiofs|cifs|smb\d*|ceph|afs|gpfs|beegfs\w*|orangefs|pvfs2|glusterfs|wekafs)"
+
+
+def install_again() -> str:
+    """What to do about a missing or damaged library."""
+    if (_PACKAGE.parent / "csrc").is_dir():
+        return "run `make build`, or `pip install --no-build-isolation -e .`"
+    return "`pip install --force-reinstall pytracer`"
 
 
 def built_core() -> Path:
@@ -26,29 +33,33 @@ def built_core() -> Path:
     Raises:
         RecordingError: it was not built.
     """
-    path = Path(__file__).resolve().parent / "libpytracer_core.so"
+    path = _PACKAGE / "libpytracer_core.so"
     if not path.is_file():
-        raise RecordingError(
-            f"the recorder is not built: {path} does not exist",
-            BUILD_HINT,
-        )
+        raise RecordingError(f"the recorder is not built: {path} does not exist", install_again())
     return path
+
+
+def sources() -> Path:
+    """The C++ sources of the hooks: in an installed package, or in the tree.
+
+    Raises:
+        RecordingError: they are missing.
+    """
+    for path in (_PACKAGE / "_sources", _PACKAGE.parent / "csrc"):
+        if (path / "hooks").is_dir():
+            return path
+    raise RecordingError(f"{_PACKAGE / '_sources'} does not exist", install_again())
 
 
 def torch_library(minor: str, name: str = "torch") -> Path:
     """Where the hooks for a minor version of torch are, if they were built; `name` "cuda": its CUDA half."""
-    return Path(__file__).resolve().parent / "_torch" / minor / f"libpytracer_{name}.so"
+    return _PACKAGE / "_torch" / minor / f"libpytracer_{name}.so"
 
 
 def built_torches() -> list[str]:
     """The minor versions of torch whose hooks were built."""
-    found = Path(__file__).resolve().parent.glob("_torch/*/libpytracer_torch.so")
+    found = _PACKAGE.glob("_torch/*/libpytracer_torch.so")
     return sorted((path.parent.name for path in found), key=lambda minor: [int(n) for n in re.findall(r"\d+", minor)])
-
-
-def built_cuda() -> bool:
-    """Whether the CUDA half was built, for any torch."""
-    return any(torch_library(minor, "cuda").is_file() for minor in built_torches())
 
 
 def command_word(command: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -106,7 +105,10 @@ def version_script(wanted: list[Symbol]) -> str:
     by_version: dict[str, list[str]] = {}
     for symbol in wanted:
         by_version.setdefault(symbol.version, []).append(symbol.name)
-    return "".join('%s { "%s"; };\n' % (version, '"; "'.join(sorted(names))) for version, names in sorted(by_version.items()))
+    lines = []
+    for version, names in sorted(by_version.items()):
+        lines += [f"{version} {{", *(f'"{name}";' for name in sorted(names)), "};"]
+    return "\n".join([*lines, ""])
 
 
 def link(compiler: str, directory: Path, soname: str, wanted: list[Symbol]) -> Path:
@@ -145,10 +147,11 @@ def main() -> None:
         path = ask(arguments.compiler, f"-print-file-name={soname}")
         with path.open("rb") as file:
             elf = ELFFile(file)
-            loader = LOADERS.get(elf["e_machine"])
+            machine = elf["e_machine"]
             here, came_later = allowed(symbols(elf))
-        if loader is None:
-            raise SystemExit(f"wheels are not built for {elf['e_machine']}")
+        if machine not in LOADERS:
+            raise SystemExit(f"wheels are not built for {machine}")
+        loader = LOADERS[machine]
         moved += came_later
         stub = link(arguments.compiler, directory, soname, here)
         if name != "c":
@@ -166,4 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,6 +10,7 @@
 #include "core/probe/find_python.h"
 #include "core/process/alternate_stack.h"
 #include "core/process/exit.h"
+#include "core/process/notice.h"
 #include "core/process/recorder.h"
 #include "core/tables/collectives.h"
 #include "core/tables/external_allocations.h"
@@ -59,6 +60,7 @@ void pytracer_stop(void) {
 
 int pytracer_create_black_box(void) { return ready(); }
 void pytracer_trim_at_exit(void) { core::trim_when_done(); }
+void pytracer_announce(const char* text) { core::announce_missing(text); }
 void pytracer_note_exit(int code) { core::note_exit(code, true); }
 
 void pytracer_resume(void) {

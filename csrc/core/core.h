@@ -27,6 +27,9 @@ PYTRACER_API void pytracer_note_exit(int code);
 /// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
 PYTRACER_API void pytracer_arm_thread(void);
 
+/// One line on stderr, once in a run: a part of the recording is missing in every process.
+PYTRACER_API void pytracer_announce(const char* text);
+
 PYTRACER_API int pytracer_recording(void);
 PYTRACER_API int pytracer_preloaded(void);
 /// Creates the black box now, whatever the budget of the run: a preloaded process has none until there is something to record. 0 when

@@ -22,7 +22,7 @@ PyMethodDef replayed_definition = {"replayed", replayed, METH_O, "A CUDA graph i
 
 }  // namespace
 
-const char* pytracer_cuda_torch_version(void) { return pytracer::hooks::kTorchMinor; }
+const char* pytracer_cuda_torch_version(void) { return pytracer::hooks::kTorchVersion; }
 
 void pytracer_cuda_set_call_site(uint64_t function) { pytracer::cuda::set_call_site(function); }
 

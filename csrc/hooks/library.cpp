@@ -33,7 +33,7 @@ PyObject* as_tuple(const pytracer::hooks::Bucket& bucket) {
 
 }  // namespace
 
-const char* pytracer_torch_version(void) { return pytracer::hooks::kTorchMinor; }
+const char* pytracer_torch_version(void) { return pytracer::hooks::kTorchVersion; }
 
 PyObject* pytracer_torch_install(int level, PyObject* library_directories) {
   return translated([&]() -> PyObject* {

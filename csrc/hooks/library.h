@@ -8,7 +8,7 @@
 
 extern "C" {
 
-/// "2.13": the minor version of torch that the library was built for.
+/// "2.13", or the identity of one torch: what the library was built for.
 PYTRACER_API const char* pytracer_torch_version(void);
 
 /// Installs the hooks. `library_directories`, a list of str: files below them are not the user's own. A list of (name, why it is not

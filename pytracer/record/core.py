@@ -33,6 +33,8 @@ class Core:
         self.lib.pytracer_mark.restype = None
         self.lib.pytracer_record.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
         self.lib.pytracer_record.restype = None
+        self.lib.pytracer_announce.argtypes = [ctypes.c_char_p]
+        self.lib.pytracer_announce.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]
         self.held = ctypes.PyDLL(
@@ -116,6 +118,10 @@ class Core:
         """A NOTE: something that a reader should know about the recording itself."""
         self.journal(Entry.NOTE, coded(code, text, subject))
 
+    def announce(self, text: str) -> None:
+        """One line on stderr, once in a run: a part of the recording is missing in every process."""
+        self.lib.pytracer_announce(os.fsencode(text))
+
     def check_python(self) -> bool:
         """Walks this call's frames in the core and compares them; True if Python stacks can be trusted."""
         return self._pytracer_frame_check() == 1
@@ -153,7 +159,7 @@ def _find() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise RecordingError(f"cannot load {path}: {error}", paths.BUILD_HINT) from error
+        raise RecordingError(f"cannot load {path}: {error}", paths.install_again()) from error
 
 
 @lru_cache(maxsize=1)

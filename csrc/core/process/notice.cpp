@@ -45,4 +45,10 @@ void announce_unrecorded(const char* directory, const crashsafe::Failure& failur
   line.text(strerror(failure.error)).text("; PYTRACER_DIR is ").text(directory).text(", set it to a local directory of your own").write_out();
 }
 
+void announce_missing(const char* text) noexcept {
+  if (RunCounters* counters = run_counters(); counters != nullptr ? counters->announced.exchange(1) != 0 : parent_announced()) return;
+  crashsafe::RawLine line;
+  line.text("pytracer: ").text(text).write_out();
+}
+
 }  // namespace pytracer::core

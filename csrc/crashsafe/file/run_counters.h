@@ -29,7 +29,8 @@ struct RunCounters {
   std::atomic<uint64_t> box_bytes;       // less what was released
   std::atomic<uint32_t> notice_written;  // the line about a process that is not recorded has been written
   std::atomic<uint32_t> unrecorded[static_cast<size_t>(Unrecorded::kCount)];
-  uint32_t reserved[3];
+  std::atomic<uint32_t> announced;  // so has the line about a part that is missing in every process
+  uint32_t reserved[2];
   SeenProcess seen[kSeenProcesses];
 };
 static_assert(sizeof(SeenProcess) == 32 && offsetof(RunCounters, seen) == 64 && sizeof(RunCounters) == 64 + 32 * kSeenProcesses);

@@ -1,4 +1,4 @@
-// The minor version of torch that this library is built for, such as "2.13".
+// What this library is built for: a minor version of torch, such as "2.13", or the identity of one torch, which `pytracer build` defines.
 #pragma once
 #include <torch/version.h>
 
@@ -6,7 +6,11 @@ namespace pytracer::hooks {
 
 #define PYTRACER_TEXT_OF(number) #number
 #define PYTRACER_TEXT(number) PYTRACER_TEXT_OF(number)
-constexpr const char kTorchMinor[] = PYTRACER_TEXT(TORCH_VERSION_MAJOR) "." PYTRACER_TEXT(TORCH_VERSION_MINOR);
+#ifdef PYTRACER_BUILT_FOR
+constexpr const char kTorchVersion[] = PYTRACER_BUILT_FOR;
+#else
+constexpr const char kTorchVersion[] = PYTRACER_TEXT(TORCH_VERSION_MAJOR) "." PYTRACER_TEXT(TORCH_VERSION_MINOR);
+#endif
 #undef PYTRACER_TEXT
 #undef PYTRACER_TEXT_OF
 

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytracer._errors import PytracerError
+from pytracer._errors import PytracerError, RecordingError
+from pytracer._torch_libraries import installed
 from pytracer.blackbox import codec, structures
 from pytracer.launcher import run_directory
 
 WORKS, LIMITED, MISSING = "works", "limited", "missing"
-REBUILD = "`make build`, or `pip install --no-build-isolation -e .`"
 _SECONDS = 120
 
 
@@ -25,6 +25,15 @@ class Check:
     detail: str
     next: str = ""
     essential: bool = False
+
+
+def has_hooks() -> bool:
+    """Whether there are hooks for the torch that is installed."""
+    try:
+        installed()
+    except RecordingError:
+        return False
+    return True
 
 
 def is_built() -> bool:

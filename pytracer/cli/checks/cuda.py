@@ -8,9 +8,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from pytracer import _paths as paths
+from pytracer._torch_libraries import BUILD_COMMAND, installed
 from pytracer.blackbox.note_codes import NoteCode
-from pytracer.cli.checks.answer import LIMITED, REBUILD, WORKS, Check, boxes, is_built, last_line, traced
+from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, has_hooks, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.launcher.gpu_core import gpu_core_variables
@@ -48,7 +48,7 @@ def check_cuda() -> Check:
         seen = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Check("cuda", LIMITED, f"a child that uses CUDA failed: {last_line(done)}")
-    return cuda(seen, found, paths.built_cuda())
+    return cuda(seen, found, has_hooks() and installed()[1].path("cuda").is_file())
 
 
 def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
@@ -57,8 +57,10 @@ def cuda(seen: dict[str, object], found: list[Snapshot], built: bool) -> Check:
     if not version:
         return Check("cuda", WORKS, "this torch is for CPUs: there is nothing to follow")
     if not built:
-        why = "libpytracer_cuda is not built, CUDA's headers were not found"
-        return Check("cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then {REBUILD}")
+        why = "there is no libpytracer_cuda for it"
+        return Check(
+            "cuda", LIMITED, f"torch is for CUDA {version}, but {why}", f"set CUDA_HOME, then `{BUILD_COMMAND}`"
+        )
     if not devices:
         return Check("cuda", WORKS, f"torch is for CUDA {version}; there is no device here")
     notes = [note.text for box in found for note in box.notes if note.code == NoteCode.CUDA]

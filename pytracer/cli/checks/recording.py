@@ -6,8 +6,6 @@ process runs in a child with a time limit.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import sys
@@ -16,18 +14,20 @@ import tempfile
 from pathlib import Path
 
 from pytracer import _paths as paths
-from pytracer._errors import PytracerError
+from pytracer._errors import PytracerError, RecordingError
+from pytracer._paths import install_again
+from pytracer._torch_libraries import installed
 from pytracer._version import __version__
 from pytracer.blackbox import schema
 from pytracer.cli.checks.answer import (
     LIMITED,
     MISSING,
-    REBUILD,
     WORKS,
     Check,
     because,
     box_state,
     boxes,
+    has_hooks,
     is_built,
     last_line,
     python,
@@ -78,40 +78,26 @@ def check_core() -> Check:
         "print(core.pytracer_version().decode())"
     )
     if done.returncode:
-        return Check("core", MISSING, f"{path} does not load: {last_line(done)}", f"rebuild: {REBUILD}", True)
+        return Check("core", MISSING, f"{path} does not load: {last_line(done)}", install_again(), True)
     version = done.stdout.strip()
     if version != __version__:
-        return Check("core", LIMITED, f"core {version}, Python half {__version__}", f"rebuild: {REBUILD}", True)
+        return Check("core", LIMITED, f"core {version}, Python half {__version__}", install_again(), True)
     return Check("core", WORKS, f"pytracer {version}", essential=True)
 
 
 def check_torch() -> Check:
-    """The installed torch against those that the hooks were built for."""
-    built = paths.built_torches()
+    """The installed torch against those that there are hooks for."""
     try:
-        found = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return Check(
-            "torch", LIMITED, "not installed: only plain processes are traced", f"install torch, then {REBUILD}"
-        )
-    if not built:
-        return Check("torch", LIMITED, f"{found}; pytracer was built without torch: tensors are not recorded", REBUILD)
-    if ".".join(found.split(".")[:2]) not in built:
-        return Check(
-            "torch",
-            LIMITED,
-            f"{found}; pytracer was built for {' and '.join(built)}: tensors are not recorded",
-            f"rebuild: {REBUILD}",
-        )
-    return Check("torch", WORKS, f"{found}, built for {' and '.join(built)}")
+        torch, chosen = installed()
+    except RecordingError as error:
+        return Check("torch", LIMITED, f"{error.args[0]}: tensors are not recorded", error.hint)
+    return Check("torch", WORKS, f"{torch.version}, with the hooks for {chosen.built_for}")
 
 
 def check_native() -> Check:
     """The torch hooks: a traced child must record a tensor."""
-    if importlib.util.find_spec("torch") is None:
-        return Check("native", LIMITED, "there is no torch to hook into")
-    if not paths.built_torches():
-        return Check("native", LIMITED, "pytracer was built without torch: nothing of it is recorded", REBUILD)
+    if not has_hooks():
+        return Check("native", LIMITED, "not tried: see `torch` above")
     if not is_built():
         return Check("native", MISSING, "not tried, there is no core")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
@@ -119,10 +105,10 @@ def check_native() -> Check:
         found = [read_box(path) for path in boxes(directory)]
     notes = [note.text for box in found for note in box.notes]
     if done.returncode:
-        return Check("native", MISSING, f"a traced `import torch` failed: {last_line(done)}", f"rebuild: {REBUILD}")
+        return Check("native", MISSING, f"a traced `import torch` failed: {last_line(done)}", install_again())
     if not any(box.storages for box in found):
         why = "; ".join(notes) or last_line(done)
-        return Check("native", LIMITED, f"a traced child recorded no tensor: {why}", f"rebuild: {REBUILD}")
+        return Check("native", LIMITED, f"a traced child recorded no tensor: {why}", install_again())
     return Check("native", WORKS, "a traced child recorded its tensors")
 
 
@@ -135,12 +121,14 @@ def check_preload() -> Check:
         found = boxes(directory)
         if done.returncode:
             return Check(
-                "preload", MISSING, f"a traced child ended with {done.returncode}: {last_line(done)}", REBUILD, True
+                "preload",
+                MISSING,
+                f"a traced child ended with {done.returncode}: {last_line(done)}",
+                install_again(),
+                True,
             )
         if not found:
-            return Check(
-                "preload", MISSING, f"a traced child left no recording {because(done)}", f"rebuild: {REBUILD}", True
-            )
+            return Check("preload", MISSING, f"a traced child left no recording {because(done)}", install_again(), True)
         return Check(
             "preload",
             WORKS,
@@ -162,7 +150,7 @@ def check_crash_handler() -> Check:
             "crash-handler",
             MISSING,
             f"a child that read address 0 ended with {done.returncode}, not -11",
-            REBUILD,
+            install_again(),
             True,
         )
     if schema.State.CRASHED not in states:
@@ -170,7 +158,7 @@ def check_crash_handler() -> Check:
             "crash-handler",
             MISSING,
             f"a child died of SIGSEGV, and its recording has no crash {because(done)}",
-            REBUILD,
+            install_again(),
             True,
         )
     return Check("crash-handler", WORKS, "a child died of SIGSEGV, and its recording has the crash", essential=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from pytracer import _paths as paths
+from pytracer._paths import install_again
 from pytracer.blackbox.schema import Origin
-from pytracer.cli.checks.answer import LIMITED, MISSING, REBUILD, WORKS, Check, boxes, is_built, python, traced
+from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check, boxes, has_hooks, is_built, python, traced
 from pytracer.decode.recording.reader import read_box
 
 _MAKE = """
@@ -34,7 +33,7 @@ _BOTH = "; never: pinned memory from before enable(); from_blob of libraries loa
 
 def check_storages() -> Check:
     """Reads the recordings of the two children."""
-    if not is_built() or importlib.util.find_spec("torch") is None or not paths.built_torches():
+    if not is_built() or not has_hooks():
         return Check("storages", LIMITED, "not tried: see `native` above")
     with tempfile.TemporaryDirectory(prefix="pytracer-doctor-") as directory:
         traced(Path(directory), "-c", _MAKE)
@@ -52,10 +51,10 @@ def storages(preloaded: Collection[str | None], enabled: Collection[str | None])
         for way, found in (("preloaded", preloaded), ("with enable()", enabled))
     }
     if len(missing["preloaded"]) == len(_MADE):
-        return Check("storages", MISSING, "no storage was recorded", f"rebuild: {REBUILD}")
+        return Check("storages", MISSING, "no storage was recorded", install_again())
     lost = [f"{way}, {', '.join(words)}" for way, words in missing.items() if words]
     if lost:
-        return Check("storages", LIMITED, f"not recorded: {'; '.join(lost)}", f"rebuild: {REBUILD}")
+        return Check("storages", LIMITED, f"not recorded: {'; '.join(lost)}", install_again())
     return Check("storages", WORKS, f"{len(_MADE)} kinds of memory, preloaded and with enable(){_BOTH}")
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytracer import _paths as paths
+from pytracer._paths import install_again
 from pytracer.cli.checks import trials
 from pytracer.cli.checks.answer import (
     LIMITED,
     MISSING,
-    REBUILD,
     WORKS,
     Check,
     boxes,
@@ -65,7 +65,7 @@ def thread_stacks(preloaded: dict[str, bool], enabled: dict[str, bool]) -> Check
     lacking = [_KINDS[kind] for kind, has in preloaded.items() if not has]
     if lacking:
         detail = f"`pytracer run`: none on {', '.join(lacking)}, whose stack overflows leave no report; {alone}"
-        return Check("thread-stacks", LIMITED, detail, f"rebuild: {REBUILD}")
+        return Check("thread-stacks", LIMITED, detail, install_again())
     detail = f"`pytracer run`: stack overflows are reported on every thread; {alone}"
     return Check("thread-stacks", WORKS, detail, "prefer `pytracer run` to enable()" if without else "")
 
@@ -99,7 +99,7 @@ def check_helper() -> Check:
 def helper(path: Path) -> Check:
     """The result for the file at `path`."""
     if not path.is_file():
-        return Check("helper", LIMITED, f"{path} is not built; {_INSTEAD}", f"rebuild: {REBUILD}")
+        return Check("helper", LIMITED, f"{path} is not built; {_INSTEAD}", install_again())
     if not os.access(path, os.X_OK):
         return Check("helper", LIMITED, f"{path} may not be executed; {_INSTEAD}", f"chmod +x {path}")
     return Check("helper", WORKS, str(path))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytracer import _paths as paths
-from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, is_built, last_line, traced
+from pytracer.cli.checks.answer import LIMITED, WORKS, Check, boxes, has_hooks, is_built, last_line, traced
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.journal import AnyFact, Note, select
 
@@ -27,7 +25,7 @@ dist.destroy_process_group()
 
 def check_wrappers() -> Check:
     """A traced child wraps a layer in each; its recording must contain a bucket and a unit with its parameters."""
-    if importlib.util.find_spec("torch") is None or not paths.built_torches():
+    if not has_hooks():
         return Check("wrappers", LIMITED, "not tried, there is no torch to hook into")
     if not is_built():
         return Check("wrappers", LIMITED, "not tried, there is no core")

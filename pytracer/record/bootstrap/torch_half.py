@@ -87,13 +87,16 @@ def _install(box: Core, level: str, late: bool) -> None:
     )
     dynamo.begin(box.note)
     _install_without_hooks(box, late)
+    from pytracer._torch_libraries import Torch
     from pytracer.record.torch import library
 
     try:
-        _hooks = hooks = library.load(torch.__version__)
+        _hooks, chosen = library.load(Torch(torch.__version__, torch.version.git_version or ""))
     except RecordingError as error:
         box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {error.args[0]}; {error.hint}")
+        box.announce(f"tensors and collectives are not recorded: {error.args[0]}; {error.hint}")
         return
+    hooks = _hooks
     libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
     # Wrappers around torch's own functions are no call site of the user (typing_extensions.deprecated, torch 2.13).
     libraries += [
@@ -123,7 +126,7 @@ def _install(box: Core, level: str, late: bool) -> None:
     if torch.version.cuda is not None:
         from pytracer.record.cuda import install
 
-        install.install(box, hooks, level)
+        install.install(box, hooks, chosen, level)
 
 
 def _install_without_hooks(box: Core, late: bool) -> None:

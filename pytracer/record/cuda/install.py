@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 
+from pytracer._torch_libraries import BUILD_COMMAND, Libraries
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.core import Core
 from pytracer.record.cuda.library import CudaLibrary
@@ -15,7 +16,7 @@ from pytracer.record.torch.library import TorchLibrary
 _hooks: CudaLibrary | None = None
 
 
-def install(box: Core, hooks: TorchLibrary, level: str) -> None:
+def install(box: Core, hooks: TorchLibrary, libraries: Libraries, level: str) -> None:
     """Prepares everything; without CUDA in torch, or without libpytracer_cuda, a note names what is missing."""
     global _hooks
     import torch
@@ -23,11 +24,11 @@ def install(box: Core, hooks: TorchLibrary, level: str) -> None:
     if torch.version.cuda is None:
         return
     try:
-        _hooks = CudaLibrary(hooks.torch_version, box)
+        _hooks = CudaLibrary(libraries, box)
     except (OSError, AttributeError) as error:
         box.note(
             NoteCode.CUDA,
-            f"CUDA devices are not followed: {error}; build pytracer again where CUDA's headers are found",
+            f"CUDA devices are not followed: {error}; `{BUILD_COMMAND}` adds that where CUDA's headers are found",
         )
         return
     _hooks.set_call_site(hooks.call_site_function())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from pytracer._paths import torch_library
+from pytracer._torch_libraries import Libraries
 from pytracer.record import c_interface
 from pytracer.record.c_interface import Function
 from pytracer.record.core import Core
@@ -35,26 +35,26 @@ _FUNCTIONS_OF_CORE = (
 
 
 class CudaLibrary:
-    """The CUDA hooks for a minor version of torch, loaded and not attached.
+    """The CUDA hooks for a torch, loaded and not attached.
 
     Raises:
         OSError: the library does not exist, does not load, or was built for another torch.
     """
 
-    def __init__(self, minor: str, core: Core) -> None:
-        path = torch_library(minor, "cuda")
+    def __init__(self, libraries: Libraries, core: Core) -> None:
+        path = libraries.path("cuda")
         self._lib = c_interface.load(path)
         self._core = core.held
         c_interface.declare(self._lib, "pytracer_cuda_", _FUNCTIONS)
         c_interface.declare(self._core, "pytracer_", _FUNCTIONS_OF_CORE)
-        if self.torch_version != minor:
+        if self.torch_version != libraries.built_for:
             raise OSError(f"{path} was built for torch {self.torch_version}")
         self.replayed: Callable[[int], int] = self._lib.pytracer_cuda_replayed()
         """A CUDA graph, by its number, is launched: how many of its inputs are not live. A builtin, for its speed."""
 
     @property
     def torch_version(self) -> str:
-        """The minor version of torch that the library was built for, such as "2.14"."""
+        """What the library was built for, as TorchLibrary.torch_version."""
         return str(self._lib.pytracer_cuda_torch_version().decode())
 
     def set_call_site(self, function: int) -> None:

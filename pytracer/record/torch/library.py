@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytracer import _paths as paths
 from pytracer._errors import RecordingError
+from pytracer._torch_libraries import Libraries, Torch, libraries
 from pytracer.record import c_interface
 from pytracer.record.c_interface import Function
 
@@ -52,7 +53,7 @@ class TorchLibrary:
 
     @property
     def torch_version(self) -> str:
-        """The minor version of torch that the library was built for, such as "2.13"."""
+        """What the library was built for: a minor version of torch, or the identity of one torch."""
         return str(self._lib.pytracer_torch_version().decode())
 
     def install(self, level: int, library_directories: Sequence[str]) -> list[tuple[str, str]]:
@@ -106,27 +107,20 @@ class TorchLibrary:
         self._lib.pytracer_torch_forget_optimizer(address)
 
 
-def load(torch_version: str) -> TorchLibrary:
-    """The library for this torch.
-
-    torch's C++ classes change between minor versions: a library for another one would call the wrong functions.
+def load(torch: Torch) -> tuple[TorchLibrary, Libraries]:
+    """The library for this torch, and where its CUDA half is.
 
     Raises:
         RecordingError: there is none, or it does not load; the message says why.
     """
     if "t" in sys.abiflags:
         raise RecordingError("torch is not recorded in a free-threaded Python")
-    minor = ".".join(torch_version.split("+")[0].split(".")[:2])
-    path = paths.torch_library(minor)
-    if not path.is_file():
-        built = " and ".join(paths.built_torches())
-        if not built:
-            raise RecordingError("pytracer was built without torch", paths.BUILD_HINT)
-        raise RecordingError(f"pytracer was built for torch {built}, this is torch {torch_version}", paths.BUILD_HINT)
+    found = libraries(torch)
+    path = found.path()
     try:
         library = TorchLibrary(path)
     except (OSError, AttributeError) as error:
-        raise RecordingError(f"{path} does not load: {error}", paths.BUILD_HINT) from error
-    if library.torch_version != minor:
-        raise RecordingError(f"{path} was built for torch {library.torch_version}", paths.BUILD_HINT)
-    return library
+        raise RecordingError(f"{path} does not load: {error}", paths.install_again()) from error
+    if library.torch_version != found.built_for:
+        raise RecordingError(f"{path} was built for torch {library.torch_version}", paths.install_again())
+    return library, found
