@@ -13,9 +13,11 @@ from pytracer.cli.output import checked_output, write_aside
 from pytracer.cli.reports import given_or_latest, read_report, redacted
 from pytracer.cli.terminal import show, show_json, show_plain
 from pytracer.render.style import COLOR_CHOICES
+from pytracer.report.job import Verdict
 
 EXIT_FOUND = 3
 EXIT_RECOVERED = 4
+EXIT_ADVICE = {"RESTART": 10, "RESTART_ELSEWHERE": 11, "STOP": 12, "UNKNOWN": 13}
 
 EXAMPLES = """\b
 Examples:
@@ -26,6 +28,7 @@ Examples:
   pytracer inspect runs/latest --json | jq .verdict
   pytracer inspect --markdown | gh issue create --title "training crashed" --body-file -
   pytracer inspect --redact --all -o for-the-vendor.txt
+  pytracer inspect runs/latest --advise --json      for a scheduler: restart, restart elsewhere, or stop
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
@@ -58,8 +61,14 @@ Examples:
     help="Of a job that torchrun restarted, report on attempt N alone, from 0; -1 is the last one.",
 )  # fmt: skip
 @click.option(
+    "--advise", "advised", is_flag=True,
+    help="Print only whether to start the job again: RESTART, RESTART_ELSEWHERE, STOP or UNKNOWN "
+    "(docs/guide/schedulers.md).",
+)  # fmt: skip
+@click.option(
     "--exit-code", "exit_code", is_flag=True,
-    help="Exit with status 3 if a death was found, with 4 if the job recovered from all of them by restarts.",
+    help="Exit with status 3 if a death was found, with 4 if the job recovered from all of them by restarts; with "
+    "--advise, 10 to 13 in the order above.",
 )  # fmt: skip
 def command(
     runs: tuple[Path, ...],
@@ -74,6 +83,7 @@ def command(
     color: str,
     dumps: tuple[Path, ...],
     attempt: int | None,
+    advised: bool,
     exit_code: bool,
 ) -> int:
     """Explain how a recorded job ended: which process died first, where, what memory it touched, and why.
@@ -81,19 +91,27 @@ def command(
     RUN is a run directory, a directory of recordings, or one recording (*.blackbox); default: runs/latest. For a job on
     several hosts, give the run directories of all of them.
     """
+    from pytracer.render.advice import render_advice
     from pytracer.render.json import render_json
     from pytracer.render.markdown import render_markdown
     from pytracer.render.style import Style, decide_style, decide_width
     from pytracer.render.text import render_text
 
-    if as_json and as_markdown:
-        raise UsageError("--json and --markdown exclude each other", "choose one")
+    if as_markdown and (as_json or advised):
+        raise UsageError(f"{'--json' if as_json else '--advise'} and --markdown exclude each other", "choose one")
     target = checked_output(output, force)
     report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json)
     if redact or as_markdown:
         report = redacted(report)
     style = decide_style(color, sys.stdout, os.environ)
-    if as_json:
+    status = _status(report.verdict)
+    if advised:
+        from pytracer.analyze.advice import advise
+
+        advice = advise(report)
+        status = EXIT_ADVICE[advice.advice or "UNKNOWN"]
+        text = render_json(advice) if as_json else render_advice(advice)
+    elif as_json:
         text = render_json(report)
     elif as_markdown:
         text = render_markdown(report)
@@ -109,5 +127,9 @@ def command(
         show_plain(text)
     else:
         show(text, styled=style.color)
-    found = report.verdict.class_ if report.verdict is not None else "clean"
-    return {"clean": 0, "recovered": EXIT_RECOVERED}.get(found or "unknown", EXIT_FOUND) if exit_code else 0
+    return status if exit_code else 0
+
+
+def _status(verdict: Verdict | None) -> int:
+    found = verdict.class_ if verdict is not None else "clean"
+    return {"clean": 0, "recovered": EXIT_RECOVERED}.get(found or "unknown", EXIT_FOUND)

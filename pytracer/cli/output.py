@@ -35,6 +35,9 @@ def write_aside(path: Path, content: str | bytes) -> None:
     """
     aside: str | None = None
     try:
+        if path.exists() and not path.is_file():  # /dev/null, a pipe: never replaced
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            return
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             aside = file.name
             file.write(content.encode() if isinstance(content, str) else content)

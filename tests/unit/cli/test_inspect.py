@@ -107,3 +107,26 @@ def test_markdown_is_redacted_and_redact_says_what_it_removed(tmp_path: Path) ->
     assert len(leaks(pytracer("inspect", planted, "--json", cwd=tmp_path).stdout)) > 20
     both = pytracer("inspect", planted, "--json", "--markdown", cwd=tmp_path)
     assert both.returncode == 2 and "--markdown" in only_line(both)
+
+
+def test_advice_is_json_or_lines_and_has_statuses_of_its_own(tmp_path: Path) -> None:
+    """STOP is 12, as for the recording of a use after free; a clean run is UNKNOWN."""
+    s.use_after_free(tmp_path / "run")
+    done = pytracer("inspect", "run", "--advise", "--json", "--exit-code", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["advice"]) == (12, "STOP")
+    text = pytracer("inspect", "run", "--advise", cwd=tmp_path)
+    assert (text.returncode, text.stdout.startswith("STOP (likely): ")) == (0, True)
+    s.clean(tmp_path / "clean")
+    assert pytracer("inspect", "clean", "--advise", "--exit-code", cwd=tmp_path).returncode == 13
+
+
+def test_output_that_is_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As /dev/null, which --force must not turn into a file."""
+    s.clean(tmp_path / "clean")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    done = pytracer("inspect", "clean", "--advise", "-o", "pipe", "--force", cwd=tmp_path)
+    assert (done.returncode, os.read(reader, 7)) == (0, b"UNKNOWN")
+    os.close(reader)
+    assert pipe.is_fifo()
