@@ -30,7 +30,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build wheel test-wheel lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -49,6 +49,8 @@ help:
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
 	@echo "make build-aarch64  cross-compile the core for aarch64; needs g++-aarch64-linux-gnu"
+	@echo "make wheel   dist/pytracer-*.whl for every torch; no compiler is needed to install it  (ARGS='--torch 2.13', ARGS='--machine aarch64')"
+	@echo "make test-wheel  a wheel for the torch of $(VENV), in a new environment without a compiler"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  ruff and clang-format"
 	@echo "make docs    write the generated files"
@@ -147,6 +149,14 @@ build-aarch64: build
 	$(BIN)/cmake --build build/aarch64
 	readelf -h build/aarch64/csrc/libpytracer_core.so | grep 'Machine: *AArch64'
 	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
+
+# Downloads 0.5 GB for each torch, which build/torch keeps; a quarter of an hour on two cores.
+wheel: build
+	$(BIN)/python scripts/build_wheel.py $(ARGS)
+
+test-wheel: build
+	$(BIN)/python scripts/build_wheel.py --installed --output build/wheel
+	$(BIN)/python -m pytest tests/wheel -n $(JOBS) $(ARGS)
 
 # Each input in a process with 5 s and 512 MiB. Failures are in build/fuzz, with the command to replay them.
 fuzz: build

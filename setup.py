@@ -150,9 +150,7 @@ class BuildWithCMake(build_ext):
             directory = cuda_headers(torch.cuda) if torch.cuda is not None else None
             headers.append(str(directory or "none"))
             if torch.cuda is not None and directory is None:
-                print(
-                    f"pytracer: no headers of CUDA {torch.cuda} for torch {torch.minor}: its devices will not be followed"
-                )
+                print(f"pytracer: no headers of CUDA {torch.cuda}: the hooks of torch {torch.minor} ignore devices")
                 print("  set CUDA_HOME, or PYTRACER_CUDA_HEADERS to the directory of cuda_runtime_api.h")
         settings["PYTRACER_TORCH"] = ";".join(str(torch.directory) for torch in found)
         settings["PYTRACER_TORCH_MINOR"] = ";".join(torch.minor for torch in found)

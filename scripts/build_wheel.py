@@ -2,16 +2,17 @@
 
     python scripts/build_wheel.py                        dist/pytracer-*-py3-none-manylinux_2_28_x86_64.whl
     python scripts/build_wheel.py --torch 2.13 2.14      with the hooks for these only
+    python scripts/build_wheel.py --installed            for the torch of this Python only, which takes a minute
     python scripts/build_wheel.py --machine aarch64      cross-compiled, with aarch64-linux-gnu-g++
 
-Needs gcc 12, and what setup.py needs. torch's headers and libraries come from its own wheels: 0.5 GB to download for each,
-which are kept in build/torch, 0.5 GB each. Debug symbols go to dist/debug, by build id: gdb and `pytracer inspect` find
-them below /usr/lib/debug.
+Needs gcc 12, what setup.py needs, and 4 GB. torch's headers and libraries come from its own wheels: 0.5 GB to download
+for each, and 0.5 GB that are kept in build/torch. Debug symbols go to dist/debug, by build id, as below /usr/lib/debug.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -118,10 +119,8 @@ def cuda_headers(major: int) -> Path:
     return kept
 
 
-def build(torches: Sequence[str], target: Machine, output: Path) -> Path:
-    """The wheel, in `output`."""
-    packages = [torch_package(TORCHES[minor][0], target) for minor in torches]
-    headers = {cuda_headers(TORCHES[minor][1]) for minor in torches}
+def build(packages: Sequence[Path], headers: Sequence[Path], target: Machine, output: Path) -> Path:
+    """The wheel, in `output`, for the torches of these packages, with these directories of CUDA's headers."""
     stubs = ROOT / "build" / f"stubs-{target.name}"
     compiler = target.tool("gcc")
     subprocess.run([sys.executable, ROOT / "scripts/link_stubs.py", stubs, "--compiler", compiler], check=True)
@@ -135,11 +134,11 @@ def build(torches: Sequence[str], target: Machine, output: Path) -> Path:
         "CXX": target.tool("g++"),
         "PYTRACER_PRESET": f"wheel-{target.name}" if target.prefix else "default",
         "PYTRACER_TORCH": os.pathsep.join(map(str, packages)),
-        "PYTRACER_CUDA_HEADERS": os.pathsep.join(map(str, sorted(headers))),
+        "PYTRACER_CUDA_HEADERS": os.pathsep.join(map(str, headers)) or os.devnull,
         "PYTRACER_STUBS": str(stubs),
         "PYTRACER_MACHINE": target.name,
     }
-    say(f"compiling for torch {', '.join(torches)}")
+    say(f"compiling for {len(packages)} torches" if len(packages) > 1 else "compiling")
     subprocess.run([sys.executable, "setup.py", "-q", "build"], cwd=tree, env=environment, check=True)
     for path in sorted((tree / "build").glob("lib*/pytracer/**/*")):
         if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
@@ -174,12 +173,22 @@ def main() -> None:
     """Builds one wheel, and says how large it is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", nargs="+", choices=TORCHES, default=list(TORCHES), help="default: all")
+    parser.add_argument("--installed", action="store_true", help="for the torch of this Python only, without devices")
     parser.add_argument("--machine", choices=("x86_64", "aarch64"), default=os.uname().machine)
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="default: dist")
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
-    wheel = build(arguments.torch, machine(arguments.machine), output)
+    target = machine(arguments.machine)
+    if arguments.installed:
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.origin is None:
+            raise SystemExit("--installed: there is no torch here")
+        wheel = build([Path(spec.origin).parent], [], target, output)
+    else:
+        packages = [torch_package(TORCHES[minor][0], target) for minor in arguments.torch]
+        headers = [cuda_headers(major) for major in sorted({TORCHES[minor][1] for minor in arguments.torch})]
+        wheel = build(packages, headers, target, output)
     print(f"{wheel}  {wheel.stat().st_size / 1e6:.1f} MB")
 
 

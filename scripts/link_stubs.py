@@ -73,7 +73,8 @@ def allowed(exported: Iterator[Symbol]) -> tuple[list[Symbol], list[Symbol]]:
     by_name: dict[str, list[Symbol]] = {}
     for symbol in exported:
         by_name.setdefault(symbol.name, []).append(symbol)
-    here, moved = [], []
+    here: list[Symbol] = []
+    moved: list[Symbol] = []
     for name, versions in by_name.items():
         old = [symbol for symbol in versions if number(symbol.version) is not None and symbol.kind != "STT_TLS"]
         if not old:

@@ -48,6 +48,8 @@ needs_stress = pytest.mark.skipif(not STRESS.exists(), reason="built by make tes
 needs_native = pytest.mark.skipif(
     not list(PACKAGE.glob("_torch/*/libpytracer_torch.so")), reason="pytracer was built without torch"
 )
+WHEELS = sorted((PACKAGE.parent / "build" / "wheel").glob("*.whl"))
+needs_wheel = pytest.mark.skipif(not WHEELS, reason="built by make test-wheel")
 needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="user namespaces are not to be had here")
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")

@@ -13,6 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from pytracer import _paths as paths
 from pytracer._errors import RecordingError
+from pytracer._torch_libraries import Torch
 from pytracer.record.torch import library
 from tests.conditions import needs_native
 from tests.support.cli import clean_environment
@@ -52,13 +53,13 @@ def test_nothing_of_it_belongs_to_one_cpython() -> None:
 LOAD = """
 import sys, torch
 from pathlib import Path
-from pytracer import _paths as paths
 from pytracer._errors import RecordingError
+from pytracer._torch_libraries import Libraries, Torch
 from pytracer.record.torch import library
 
-paths.torch_library = lambda minor, name="torch": Path(sys.argv[1])
+library.libraries = lambda torch: Libraries(Path(sys.argv[1]).parent, torch.released_minor)
 try:
-    library.load(sys.argv[2])
+    library.load(Torch(sys.argv[2], ""))
 except RecordingError as error:
     print(error.args[0])
     print(error.hint)
@@ -102,17 +103,17 @@ def test_damaged_library_is_refused_with_the_reason(damage: str, copy: Path) -> 
     copy.write_bytes(damaged[damage])
     answer = loads(copy, version)
     assert answer.startswith(f"{copy} does not load: ")
-    assert answer.endswith(f"{paths.BUILD_HINT}\n")
+    assert answer.endswith(f"{paths.install_again()}\n")
 
 
 def test_version_in_the_library_decides_which_torch_it_is_for(copy: Path) -> None:
     """Put where the one for another torch belongs, it is refused; for its own torch it loads."""
     minor = paths.built_torches()[0]
     assert loads(copy, f"{minor}.0") == "loaded\n"
-    assert loads(copy, "1.0.0") == f"{copy} was built for torch {minor}\n{paths.BUILD_HINT}\n"
+    assert loads(copy, "1.0.0") == f"{copy} was built for torch {minor}\n{paths.install_again()}\n"
 
 
 def test_torch_without_a_library_is_named_with_those_that_have_one() -> None:
     """The message has both versions."""
-    with pytest.raises(RecordingError, match=rf"built for torch {paths.built_torches()[0]}, this is torch 1\.0\.0"):
-        library.load("1.0.0")
+    with pytest.raises(RecordingError, match=rf"hooks for torch {paths.built_torches()[0]}, this is torch 1\.0\.0"):
+        library.load(Torch("1.0.0", ""))
