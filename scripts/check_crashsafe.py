@@ -46,6 +46,7 @@ MAY_INCLUDE = {
     "helper": ("crashsafe/threads/helper_protocol.h",),
     "hooks": ("blackbox/", "crashsafe/", "core/"),
     "cuda": ("blackbox/", "core/", "hooks/"),
+    "manylinux": ("crashsafe/",),
     "testing": ("blackbox/", "crashsafe/", "core/"),
 }
 # Headers of other projects, by their first path component: only these folders may include them.
