@@ -65,8 +65,8 @@ def load(path: str | Sequence[str]) -> Job:
     """Decodes the recordings of a run.
 
     Args:
-        path: a run directory, a directory of `*.blackbox` files, or one such file; a sequence for several hosts. Dumps
-            of torch's Flight Recorder in these directories are read, too.
+        path: a run directory, a directory of `*.blackbox` files, one such file, or a bundle; a sequence for several
+            hosts. Dumps of torch's Flight Recorder in these directories are read, too.
 
     Returns:
         All processes of the job as frozen data; what could not be read is in `damage`.
@@ -92,9 +92,11 @@ def inspect(path: str | Sequence[str]) -> Report:
         InputError: nothing could be read.
     """
     from pytracer.analyze.engine import build_report
+    from pytracer.analyze.stored import stored_report
     from pytracer.decode.job.load import load_runs
 
-    return build_report(load_runs(path, light=True))
+    stored = stored_report(path) if isinstance(path, str) else None
+    return stored or build_report(load_runs(path, light=True))
 
 
 def where(

@@ -30,6 +30,7 @@ COMMANDS = {
     "where": "Explain an address of a recorded process.",
     "attach": "Show what a running job is doing, and which rank waits for which.",
     "export": "Write a recorded job as a trace for Perfetto, or as a memory snapshot.",
+    "pack": "Write a run into one file that can be read on any machine.",
     "dump": "Print the raw contents of one recording.",
     "build": "Add the hooks for a torch that this pytracer has none for.",
     "doctor": "Check what works on this machine, and why not.",

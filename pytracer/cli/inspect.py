@@ -60,6 +60,7 @@ Examples:
     "--attempt", metavar="N", type=click.IntRange(min=-1),
     help="Of a job that torchrun restarted, report on attempt N alone, from 0; -1 is the last one.",
 )  # fmt: skip
+@click.option("--again", is_flag=True, help="Of a bundle, analyze its recordings with this version of pytracer.")
 @click.option(
     "--advise", "advised", is_flag=True,
     help="Print only whether to start the job again: RESTART, RESTART_ELSEWHERE, STOP or UNKNOWN "
@@ -83,13 +84,14 @@ def command(
     color: str,
     dumps: tuple[Path, ...],
     attempt: int | None,
+    again: bool,
     advised: bool,
     exit_code: bool,
 ) -> int:
     """Explain how a recorded job ended: which process died first, where, what memory it touched, and why.
 
-    RUN is a run directory, a directory of recordings, or one recording (*.blackbox); default: runs/latest. For a job on
-    several hosts, give the run directories of all of them.
+    RUN is a run directory, a directory of recordings, one recording (*.blackbox), or a bundle of `pytracer pack`;
+    default: runs/latest. For a job on several hosts, give the run directories of all of them.
     """
     from pytracer.render.advice import render_advice
     from pytracer.render.json import render_json
@@ -100,7 +102,7 @@ def command(
     if as_markdown and (as_json or advised):
         raise UsageError(f"{'--json' if as_json else '--advise'} and --markdown exclude each other", "choose one")
     target = checked_output(output, force)
-    report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json)
+    report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json, again=again)
     if redact or as_markdown:
         report = redacted(report)
     style = decide_style(color, sys.stdout, os.environ)

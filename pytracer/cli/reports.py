@@ -33,23 +33,34 @@ def given_or_latest(runs: Sequence[Path]) -> Sequence[Path]:
 
 
 def read_report(
-    runs: Sequence[Path], dumps: Sequence[Path] = (), attempt: int | None = None, *, progress: bool = True
+    runs: Sequence[Path],
+    dumps: Sequence[Path] = (),
+    attempt: int | None = None,
+    *,
+    progress: bool = True,
+    again: bool = False,
 ) -> Report:
-    """Reads the recordings of one job and builds its report.
+    """The report of one job: of its recordings, or the one that is stored in a bundle.
 
     Args:
         runs: as for `load_runs`.
         dumps: dumps of torch's Flight Recorder.
         attempt: of a restarted job.
         progress: show a bar on a terminal.
+        again: analyze the recordings in a bundle, too.
 
     Raises:
         InputError: nothing can be read.
         UsageError: there is no such attempt.
     """
     from pytracer.analyze.engine import build_report
+    from pytracer.analyze.stored import stored_report
     from pytracer.decode.job.load import load_runs
 
+    if len(runs) == 1 and not dumps and attempt is None and not again:
+        stored = stored_report(runs[0])
+        if stored is not None:
+            return stored
     with progress_bar("Reading recordings", wanted=progress) as bar:
         job = load_runs(runs, dumps, bar, light=True)
     return build_report(job, attempt)

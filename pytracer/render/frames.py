@@ -40,6 +40,11 @@ def short_file(file: str | None) -> str:
     return file[len(here) :] if file.startswith(here) else file
 
 
+def is_library(file: str | None) -> bool:
+    """Whether a source file is one of an installed package or of the standard library."""
+    return _LIBRARY.match(file or "") is not None
+
+
 def place_words(frame: PythonFrame) -> str:
     """`train.py:12 in main`."""
     return f"{position_words(frame)} in {frame.function or '?'}"

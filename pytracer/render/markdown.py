@@ -21,7 +21,7 @@ _ROW_LINES = 20
 _STACK_LINES = 18
 _UNDECIDED = 3
 _LONGEST = 300  # characters of a line outside fences
-_STACKS = ("python", "native")
+_STACKS = ("python", "source", "native")
 _ELSEWHERE = (*_STACKS, "run", "more", "redacted")  # rows that stand below, or name files of this machine
 
 

@@ -18,7 +18,7 @@ from pytracer.render.address import memory_text
 from pytracer.render.alternatives import refused_explanations
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
-from pytracer.render.frames import native_lines, python_lines, short_file
+from pytracer.render.frames import is_library, native_lines, python_lines, short_file
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
@@ -29,6 +29,7 @@ _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
+_SOURCE_LINES = 2  # on each side
 _COMMAND_WIDTH = 160
 PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
 _REMOVED = {
@@ -129,7 +130,7 @@ def rows_of(
     for calls in mismatch_tables(report):
         yield "calls", calls
     if subject is not None:
-        yield from _subject_rows(subject, verdict, everything, calls_in_tables(report))
+        yield from _subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
     table = process_table(report, width, everything)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -146,6 +147,7 @@ def _subject_rows(
     verdict: r.Verdict,
     everything: bool,
     calls: Collection[Call],
+    sources: Sequence[r.SourceSnippet],
 ) -> Iterator[tuple[str, RenderableType]]:
     if subject.exception is not None and subject.signal is not None and verdict.class_ == "python-exception":
         yield from _raised_rows(subject, subject.exception, subject.signal, everything)
@@ -176,6 +178,8 @@ def _subject_rows(
     if stack:
         in_details = subject.registers is not None  # with all other threads
         yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
+    if snippet := _snippet(subject, sources):
+        yield "source", Text("\n".join(snippet))
     if subject.native_stack:
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
 
@@ -305,6 +309,22 @@ def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFra
         if thread.kind == "main" and thread.python_stack and not thread.crashed:
             return ["this thread runs no Python; the main thread was at"], thread.python_stack
     return [], []
+
+
+def _snippet(subject: r.ProcessReport, sources: Sequence[r.SourceSnippet]) -> list[str]:
+    """The lines around the innermost frame of the program whose source is in the report."""
+    known = {(item.file, item.line): item for item in sources}
+    exception = subject.exception.python_stack if subject.exception else None
+    stack = subject.python_stack or exception or []
+    own = [frame for frame in stack if not is_library(frame.file)]
+    found = next((known[f.file, f.line] for f in (own or stack) if (f.file, f.line) in known), None)
+    if found is None or found.first_line is None or found.line is None:
+        return []
+    numbered = [
+        (number, f"{'>' if number == found.line else ' '} {number:>4}  {text}")
+        for number, text in enumerate(found.lines or (), found.first_line)
+    ]
+    return [text.rstrip() for number, text in numbered if abs(number - found.line) <= _SOURCE_LINES]
 
 
 def _opener(thread: r.Thread) -> str:

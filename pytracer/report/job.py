@@ -440,6 +440,15 @@ class Alternative(Part, frozen=True):
     )
 
 
+class SourceSnippet(Part, frozen=True):
+    """Lines of source around a frame."""
+
+    file: str | None = None
+    line: int | None = None  #: the frame's
+    first_line: int | None = None  #: number of the first of `lines`
+    lines: list[str] | None = None
+
+
 class Report(Part, frozen=True):
     """The whole report, version 1."""
 
@@ -460,3 +469,4 @@ class Report(Part, frozen=True):
     #: `--redact`: different values that were replaced, by kind: "secrets", "credentials" (in URLs), "hosts", "users",
     #: "paths" (directories) and "memory_blocks"; null when nothing was to be
     removed: dict[str, int] | None = None
+    sources: list[SourceSnippet] | None = None  #: `pack --sources`: lines around the frames, where they could be read

@@ -15,6 +15,7 @@ from pytracer.decode.formats.flight_recorder import find_dumps, read_dumps
 from pytracer.decode.job.flight_recorder import add_dumps
 from pytracer.decode.job.identity import job_keys
 from pytracer.decode.job.merge import Progress, load_job
+from pytracer.decode.job.unpacked import run_directory_of
 from pytracer.decode.types.snapshot import Damage, Job, Process
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -26,8 +27,8 @@ def load_runs(
     """Reads the recordings of one job, from one run directory or several, and its Flight Recorder dumps.
 
     Args:
-        paths: run directories, directories with `*.blackbox` files, or single files. Dumps with torch's names in them
-            are read, too.
+        paths: run directories, directories with `*.blackbox` files, bundles, or single files. Dumps with torch's
+            names in them are read, too.
         dumps: more dumps, or directories of them.
         progress: called with (files read, files in all) for each path.
         light: read a large job partially, see `load_job`; in full if there are dumps to compare.
@@ -35,10 +36,11 @@ def load_runs(
     Raises:
         InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
     """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     for dump in dumps:
         if not dump.exists():
             raise InputError(f"there is no {dump}", "name a Flight Recorder dump, or a directory that holds some")
+    given = [run_directory_of(path) for path in named]
     files = dict.fromkeys([*find_dumps(dumps), *find_dumps([Path(path) for path in given if os.path.isdir(path)])])
     light = light and not files
     job = _joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])

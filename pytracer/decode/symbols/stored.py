@@ -79,16 +79,22 @@ def _stored_lines(value: object) -> Lines | None:
 
 
 def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
-    """Stores the names of all native frames of a job beside it; returns their number.
-
-    Frames without a build id are left out: it could not be verified that the name is still right. The file is replaced
-    as a whole.
+    """Stores the names of all native frames of a job beside it; returns their number. The file is replaced as a whole.
 
     Raises:
         OSError: it cannot be written.
         RecordingError: the directory is not ours alone.
     """
-    target = Path(path)
+    count, content = symbols_of(job)
+    write_private(Path(path), content)
+    return count
+
+
+def symbols_of(job: Job) -> tuple[int, bytes]:
+    """The number of names of a job's native frames, and the content of symbols.json.
+
+    Frames without a build id are left out: it could not be verified that the name is still right.
+    """
     names: dict[str, str] = {}
     lines: dict[str, list[list[object]]] = {}
     for process in job.processes:
@@ -101,5 +107,4 @@ def write_symbols(job: Job, path: str | os.PathLike[str]) -> int:
             if frame.lines:
                 lines[key] = [[item.function, item.file, item.line] for item in frame.lines]
     stored = {**names, _LINES: lines} if lines else names
-    write_private(target, (json.dumps(stored, indent=1, sort_keys=True) + "\n").encode())
-    return len(names)
+    return len(names), (json.dumps(stored, indent=1, sort_keys=True) + "\n").encode()
