@@ -39,6 +39,7 @@ class Entry:
     BUCKETS = 35
     EXCEPTION = 36
     GROUP = 37
+    RENDEZVOUS = 43
     GROUP_SEEN = 39
     SIGNAL_SEEN = 41
     CPP_EXCEPTION = 38

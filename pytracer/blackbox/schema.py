@@ -15,7 +15,7 @@ from enum import IntEnum
 
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
-# 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS
+# 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 MINOR = 4
 
 HEADER_BYTES = 8192
@@ -160,6 +160,9 @@ class Entry(IntEnum):
     # before it reached the top.
     EXCEPTION = 36
     GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks","caller"} before
+    # JSON {"rank","world_size","local_rank","master_addr","master_port","file","passed","caller"}: init_process_group() was
+    # called with these, from the environment or, the `passed` ones, as arguments. RANK follows when it returns.
+    RENDEZVOUS = 43
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a termination signal
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called

@@ -131,6 +131,8 @@ def rows_of(
         yield "calls", calls
     if subject is not None:
         yield from _subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
+    elif verdict.class_ != "clean":
+        yield from _why_row(verdict, None, calls_in_tables(report))
     table = process_table(report, width, everything)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -161,11 +163,7 @@ def _subject_rows(
     if memory is not None:
         yield "memory", memory
     else:
-        shown = [
-            sentence for sentence, fact in _evidence(verdict) if fact is None or not _has_row(fact, subject, calls)
-        ]
-        if shown:
-            yield "why", Text("\n".join(shown))
+        yield from _why_row(verdict, subject, calls)
     pointers = _pointers(subject)
     if pointers:
         yield "pointers", Text("\n".join(pointers))
@@ -184,18 +182,26 @@ def _subject_rows(
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
 
 
+def _why_row(
+    verdict: r.Verdict, subject: r.ProcessReport | None, calls: Collection[Call]
+) -> Iterator[tuple[str, RenderableType]]:
+    shown = [sentence for sentence, fact in _evidence(verdict) if fact is None or not _has_row(fact, subject, calls)]
+    if shown:
+        yield "why", Text("\n".join(shown))
+
+
 def _evidence(verdict: r.Verdict) -> list[tuple[str, r.Fact | None]]:
     """Each sentence and what it is about, which reports of older versions lack."""
     return list(zip_longest(verdict.evidence or (), (verdict.facts or ())[: len(verdict.evidence or ())]))
 
 
-def _has_row(fact: r.Fact, subject: r.ProcessReport, calls: Collection[Call]) -> bool:
+def _has_row(fact: r.Fact, subject: r.ProcessReport | None, calls: Collection[Call]) -> bool:
     """Whether a fact is shown in a row of its own."""
     if fact.kind == "collective-call":
         return (tuple(fact.ranks or ()), fact.call or "") in calls
     if fact.kind in ("signal", "access"):
-        return subject.signal is not None
-    return fact.kind in ("python-line", "sender-command")
+        return subject is not None and subject.signal is not None
+    return subject is not None and fact.kind in ("python-line", "sender-command")
 
 
 def _word_rows(subject: r.ProcessReport, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:

@@ -44,6 +44,28 @@ def test_stale_address_is_told_with_the_way_in_which_the_memory_went(
     assert freed is not None and freed.line == line_of("stale_address.py", line)
 
 
+@needs_capstone
+@pytest.mark.slow
+def test_memory_that_another_thread_replaced_meanwhile(run: Path) -> None:
+    """The memory is gone when it is used and there again when the handler looks; a few attempts to meet that race."""
+    program = "freed_meanwhile.py"
+    rules = []
+    for attempt in range(8):
+        report = victim(program, run=run.with_name(f"run{attempt}"), MALLOC_MMAP_THRESHOLD_="65536").report
+        verdict = report.verdict
+        assert verdict is not None and verdict.class_ in ("use-after-free", "clean"), verdict
+        rules.append((report.findings or [])[0].id if report.findings else None)
+        if rules[-1] == "freed-meanwhile":
+            break
+    else:
+        raise AssertionError(rules)
+    assert verdict.confidence == "likely"
+    freed, again = line_of(program, 'box["frame"] = None'), line_of(program, '    box["frame"] = torch')
+    assert f"at {program}:{line_of(program, 'memset(')} in fill" in (verdict.summary or "")
+    assert f"freed at {program}:{freed} in replace meanwhile" in (verdict.summary or "")
+    assert f"allocated again at {program}:{again} in replace" in (verdict.summary or "")
+
+
 @pytest.mark.slow
 def test_memory_released_before_wait_is_told_by_its_collective(run: Path) -> None:
     """gloo passes the address to the kernel, which refuses it: the abort on gloo's thread is only the consequence."""

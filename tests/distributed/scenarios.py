@@ -85,6 +85,8 @@ DISAGREEMENTS = (
              ("rank 1", "max", "sum"), status=0),
     Scenario("disagreements", "short_broadcast", "rank 0 broadcasts 16 values, the others expect 32: wrong numbers",
              (0,), MISMATCH, ("rank 0", "16", "32"), status=0),
+    Scenario("disagreements", "accumulates", "two ranks accumulate over numbers of micro-batches that differ", (0, 1),
+             MISMATCH, ("rank 0", "rank 1", "different lines"), ranks=2),
     Scenario("disagreements", "order", "rank 1 swaps two all-reduces", (1,), MISMATCH,
              ("rank 1", "4096", "all_reduce")),
 )  # fmt: skip
@@ -98,6 +100,8 @@ ABSENCES = (
              MISSING, ("rank 1",)),
     Scenario("absences", "returns_early", "rank 1 has fewer batches", (1,), MISSING, ("rank 1",), ("join",),
              often=True),
+    Scenario("absences", "returns_at_once", "rank 1 never takes part", (1,), MISSING,
+             ("rank 1", "before its first collective"), ("early return",)),
     Scenario("absences", "unused_parameters", "all ranks leave parameters unused", (0, 1), ("misuse", *RAISED),
              ("second.weight",), ("find_unused_parameters",), ranks=2),
     Scenario("absences", "unused_on_one_rank", "rank 1 leaves parameters unused", (1,), ("misuse", *MISSING, *RAISED),
@@ -135,7 +139,16 @@ SAMPLERS = (
              ("distributedsampler",), ranks=2, status=0),
 )  # fmt: skip
 
-WRONG = DEATHS + DISAGREEMENTS + ABSENCES + GROUPS + POINT_TO_POINT + WORKERS + SAMPLERS
+RENDEZVOUS = (
+    Scenario("rendezvous", "other_port", "rank 1 looks for the store at another port", (1,), ("misuse",),
+             ("rank 1", "master_port=", "ranks 0 and 2 with"), ("master_port",), often=True),
+    Scenario("rendezvous", "other_size", "rank 1 waits for a fourth rank", (1,), ("misuse",),
+             ("rank 1", "world_size=4", "ranks 0 and 2 with 3"), ("world_size",)),
+    Scenario("rendezvous", "same_rank", "the last process takes the rank of the one before it", (1,), ("misuse",),
+             ("as rank 1", "no process had rank 2"), ("rank of its own",)),
+)  # fmt: skip
+
+WRONG = RENDEZVOUS + DEATHS + DISAGREEMENTS + ABSENCES + GROUPS + POINT_TO_POINT + WORKERS + SAMPLERS
 
 
 def _fine(program: str, function: str, truth: str, *, ranks: int = 3, often: bool = False) -> Scenario:
@@ -146,6 +159,7 @@ FINE = (
     _fine("healthy", "training", "DDP, different data"),
     _fine("healthy", "uneven", "uneven where it is legal", often=True),
     _fine("healthy", "saves_at_the_end", "rank 0 works on after the last collective", ranks=2),
+    _fine("rendezvous", "other_names_of_one_host", "MASTER_ADDR differs and leads to the same host"),
     _fine("groups", "different_but_legal", "different groups, different often", often=True),
     _fine("point_to_point", "ring", "messages in a circle, all at once"),
     _fine("point_to_point", "pipeline", "the first rank only sends, the last only receives"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conditions import needs_core, needs_native
-from tests.distributed.jobs import blamed, blamed_beside, suspects, traced, untraced
+from tests.distributed.jobs import PROGRAMS, blamed, blamed_beside, suspects, traced, untraced
 from tests.distributed.scenarios import WRONG, Scenario
 from tests.support.leftovers import leftovers
 
@@ -47,6 +47,20 @@ def test_right_rank_is_blamed(scenario: Scenario, run: Path) -> None:
     assert "".join((verdict.summary or "").split()) in "".join(done.stderr.split())
     assert scenario.status == 0 or suspects(report) == scenario.guilty
     assert report.damage == []
+
+
+@pytest.mark.every_job
+def test_micro_batches_that_were_added_wrongly_before_are_told(run: Path) -> None:
+    """The backend matched one rank's last gradients with the other one's in mid-loop, a call before sizes differed."""
+    scenario = next(item for item in WRONG if item.function == "accumulates")
+    verdict = traced(scenario, run).report.verdict
+    assert verdict is not None
+    told = [item for item in verdict.evidence or [] if "had matched although" in item]
+    assert len(told) == 1, verdict.evidence
+    program = (PROGRAMS / "disagreements.py").read_text(encoding="utf-8").splitlines()
+    inside, after = (n for n, line in enumerate(program, 1) if "model(torch.randn(8, 16)).sum().backward()" in line)
+    assert f"rank 0 called it at disagreements.py:{after} in accumulates" in told[0]
+    assert f"rank 1 at disagreements.py:{inside} in accumulates" in told[0]
 
 
 @pytest.mark.every_job

@@ -264,6 +264,12 @@ class Box:
         value = {"rank": rank, "local_rank": rank, "world_size": world_size, "backend": "gloo", "init": "env://"}
         return self._json(33, {**value, **more})
 
+    def rendezvous(self, rank: int, world_size: int = 2, **more: Any) -> Box:
+        """RENDEZVOUS: init_process_group() was called; by env:// at node0:29500 unless changed by `more`."""
+        caller = {"function": "setup", "file": "/home/user/train.py", "line": 10}
+        value = {"rank": rank, "world_size": world_size, "local_rank": rank, "passed": [], "caller": caller}
+        return self._json(43, {**value, "master_addr": "node0", "master_port": 29500, **more})
+
     def module(self, name: str, tensors: Iterable[Mapping[str, Any]], wrapper: str = "ddp", cls: str = "Net") -> Box:
         """MODULE; each tensor: fqn, addr, nbytes, and what else is known."""
         filled = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
+from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.ending import ended_while_awaited
@@ -118,6 +119,12 @@ def last_seen(view: ProcessView) -> Evidence:
         state=last.state if last is not None else None,
         python=frame,
     )
+
+
+def paired_before(job: JobView, item: Absence) -> Evidence | None:
+    """That the absent rank and one that waits had been out of step before."""
+    ranks = [item.wait.waiters[0], item.ranks[0]] if item.wait.waiters and item.ranks else []
+    return pairing_evidence(job, item.wait.group, ranks, item.wait.call.sequence_nr)
 
 
 def wait_evidence(wait: Wait) -> Evidence:

@@ -13,6 +13,7 @@ from pytracer.analyze.rules.collectives.conditional_collective import Conditiona
 from pytracer.analyze.rules.collectives.connection_lost import ConnectionLost
 from pytracer.analyze.rules.collectives.group_mismatch import GroupMismatch
 from pytracer.analyze.rules.collectives.point_to_point_unmatched import PointToPointUnmatched
+from pytracer.analyze.rules.collectives.rendezvous_mismatch import RendezvousMismatch
 from pytracer.analyze.rules.collectives.sampler_before_process_group import SamplerBeforeProcessGroup
 from pytracer.analyze.rules.collectives.uneven_inputs import UnevenInputs
 from pytracer.analyze.rules.collectives.unused_parameters import UnusedParameters
@@ -34,6 +35,7 @@ from pytracer.analyze.rules.lifecycle.standstill import Standstill
 from pytracer.analyze.rules.lifecycle.worker_death import WorkerDeath
 from pytracer.analyze.rules.memory.collective_buffer_freed import CollectiveBufferFreed
 from pytracer.analyze.rules.memory.flipped_bit import FlippedBit
+from pytracer.analyze.rules.memory.freed_meanwhile import FreedMeanwhile
 from pytracer.analyze.rules.memory.guard_damage import GuardDamage
 from pytracer.analyze.rules.memory.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.memory.memory_hardware_error import MemoryHardwareError
@@ -65,6 +67,7 @@ RULES: tuple[AnyRule, ...] = (
     StaleGrad(),
     StorageSwapped(),
     UseAfterFree(),
+    FreedMeanwhile(),
     CollectiveBufferFreed(),
     OversizedTensor(),
     UnmappedStorage(),
@@ -86,6 +89,7 @@ RULES: tuple[AnyRule, ...] = (
     ForbiddenSystemCall(),
     UnusedParameters(),
     SamplerBeforeProcessGroup(),
+    RendezvousMismatch(),
     GroupMismatch(),
     CollectiveMismatch(),
     PointToPointUnmatched(),

@@ -1,8 +1,8 @@
 """Roles: which process is a rank, which one is a launcher, which ones were started by a rank.
 
-A RANK entry of the process itself decides. Without one, as in a job that dies before `init_process_group`, the
-environment decides (`identity.py`), which every child inherits: among a process and its descendants with the same rank,
-the rank is the first one that runs Python.
+A RANK entry of the process itself decides, else the call of `init_process_group` that did not return. Without either,
+the environment decides (`identity.py`), which every child inherits: among a process and its descendants with the same
+rank, the rank is the first one that runs Python.
 
 torchrun restarts all its workers when one of them fails. Workers of one agent belong to a later attempt if their local
 rank existed before: TORCHELASTIC_RESTART_COUNT alone does not count restarts requested by another host.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.identity import identity_of, is_agent, job_keys, number, restart_count
-from pytracer.decode.types.journal import Rank
+from pytracer.decode.types.journal import Rank, Rendezvous
 from pytracer.decode.types.snapshot import Role, Snapshot
 
 _MOST_UNBOXED = 16  # one above the other
@@ -120,8 +120,14 @@ def _birth(node: _Node) -> tuple[int, int]:
 
 
 def _own_rank(box: Snapshot) -> Rank | None:
+    """By its RANK entry; of a process whose init_process_group() did not return, by what it called that with."""
     own = [f.data for f in box.recorded(Rank) if f.mono_ns >= box.created_mono_ns]
-    return own[-1] if own else None
+    if own:
+        return own[-1]
+    meant = [f.data for f in box.recorded(Rendezvous) if f.mono_ns >= box.created_mono_ns]
+    if not meant or meant[-1].rank is None:
+        return None
+    return Rank(meant[-1].rank, meant[-1].local_rank, meant[-1].world_size)
 
 
 def _inherits(node: _Node) -> bool:

@@ -229,6 +229,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.MODULE: _checked(j.Module),
     Entry.BUCKETS: _buckets,
     Entry.EXCEPTION: _checked(j.UncaughtException),
+    Entry.RENDEZVOUS: _checked(j.Rendezvous),
     Entry.GROUP: _checked(j.MadeGroup),
     Entry.UNIT: _unit,
     Entry.HOOK: _checked(j.Hook),

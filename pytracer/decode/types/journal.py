@@ -189,6 +189,19 @@ class Caller(msgspec.Struct, frozen=True):
     line: int | None = None
 
 
+class Rendezvous(msgspec.Struct, frozen=True):
+    """RENDEZVOUS: init_process_group() was called. `passed`: what was given by arguments, not by the environment."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    master_addr: str | None = None
+    master_port: int | None = None
+    file: str | None = None
+    passed: tuple[str, ...] = ()
+    caller: Caller | None = None
+
+
 class MadeGroup(msgspec.Struct, frozen=True):
     """GROUP. Without a name: this process took part in making the group and is no member of it, or has only `begun`."""
 
@@ -263,6 +276,7 @@ Payload = (
     | Hook
     | UncaughtException
     | CppException
+    | Rendezvous
     | MadeGroup
     | SeenGroup
     | SeenSignal

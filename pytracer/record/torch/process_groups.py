@@ -21,10 +21,9 @@ from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch import exceptions
 from pytracer.record.torch.library import TorchLibrary
+from pytracer.record.torch.rendezvous import calling_line, note_rendezvous
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from pytracer.record.torch_objects import ProcessGroup
 
 _patches = Patches()
@@ -46,6 +45,7 @@ def install(box: Core, hooks: TorchLibrary) -> None:
 
     @functools.wraps(original)
     def init_process_group(*args: object, **kwargs: object) -> object:
+        note_rendezvous(box, args, kwargs)
         result = original(*args, **kwargs)
         note_rank(box)
         hooks.watch_ranges()
@@ -162,21 +162,6 @@ def note_group(box: Core, group: ProcessGroup, ranks: list[int] | None) -> None:
         box.note(NoteCode.GROUP, f"a process group could not be noted: {type(error).__name__}: {error}")
 
 
-def _caller() -> dict[str, object] | None:
-    """The first line outside torch and ourselves that the calling thread is in."""
-    import torch
-
-    libraries = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep, "<")
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(libraries):
-        frame = frame.f_back
-    if frame is None:
-        return None
-    code = frame.f_code
-    name = getattr(code, "co_qualname", code.co_name)  # since 3.11
-    return {"function": name, "file": code.co_filename, "line": frame.f_lineno}
-
-
 def _note_groups_of(box: Core, name: str) -> None:
     """Wraps a function of distributed_c10d that creates a group: new_group and DeviceMesh end in them (torch 2.13)."""
     import torch.distributed as dist
@@ -193,7 +178,7 @@ def _note_groups_of(box: Core, name: str) -> None:
         if ranks is not None and not kwargs.get("use_local_synchronization"):
             # Members synchronize in there: if ranks disagree on their groups, it does not return.
             about = kwargs.get("group_desc")
-            begun = {"begun": True, "ranks": ranks, "description": about and str(about), "caller": _caller()}
+            begun = {"begun": True, "ranks": ranks, "description": about and str(about), "caller": calling_line()}
             box.journal(Entry.GROUP, begun)
         group = original(*args, **kwargs)
         note_group(box, group, ranks)

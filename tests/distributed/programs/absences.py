@@ -46,6 +46,13 @@ def returns_early(rank):
     train(classifier(), 3 if rank == ABSENT else 6)
 
 
+def returns_at_once(rank):
+    """One rank takes a branch on which it never trains."""
+    if rank == ABSENT:
+        return
+    agree()
+
+
 def uneven_with_join(rank):
     """Fewer batches on one rank are legal in join()."""
     model = classifier()
@@ -94,6 +101,6 @@ def ready_in_another_order(rank):
 
 if __name__ == "__main__":
     main(
-        skipped, skipped_monitored_barrier, late, returns_early, uneven_with_join, unused_parameters,
+        skipped, skipped_monitored_barrier, late, returns_early, returns_at_once, uneven_with_join, unused_parameters,
         unused_on_one_rank, unused_but_searched, ready_in_another_order,
     )  # fmt: skip

@@ -1,8 +1,10 @@
 """One rank calls a different collective: op, shape, dtype, root, reduce op, order."""
 
+import contextlib
+
 import torch
 import torch.distributed as dist
-from job import agree, main
+from job import agree, classifier, main
 
 GUILTY = 1
 
@@ -63,5 +65,15 @@ def order(rank):
     dist.barrier()
 
 
+def accumulates(rank):
+    """Gradients of two micro-batches each, and of one more in the end: ranks with other numbers of batches mix them."""
+    model = classifier()
+    for batch in range(7 if rank == GUILTY else 5):
+        with contextlib.nullcontext() if batch % 2 else model.no_sync():
+            model(torch.randn(8, 16)).sum().backward()
+    model(torch.randn(8, 16)).sum().backward()
+    dist.all_reduce(torch.ones(5))
+
+
 if __name__ == "__main__":
-    main(op, shape, dtype, root, reduce_op, short_broadcast, order)
+    main(op, shape, dtype, root, reduce_op, short_broadcast, order, accumulates)

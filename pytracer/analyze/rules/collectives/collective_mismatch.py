@@ -23,6 +23,7 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
+from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
@@ -86,6 +87,7 @@ class CollectiveMismatch:
                 *(_side(item, match) for item in found.variants[:_LISTED]),
                 _more(found),
                 *_uneven_lines(job, judgement.found),
+                pairing_evidence(job, match, [side.ranks[0] for side in found.variants], found.sequence_nr),
                 _result(found),
                 *_receivers(job, found),
                 *symptom_evidence(job),

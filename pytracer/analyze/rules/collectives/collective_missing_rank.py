@@ -15,7 +15,7 @@ that is named is where it became visible. Ranks without a readable record are un
 from __future__ import annotations
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.naming import place_words
@@ -53,7 +53,7 @@ class CollectiveMissingRank:
         never = f"{ended} and never entered" if item.fate == "dead" else "did not enter"
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
-            [*(last_seen(view) for view in item.views[:_LISTED]), *symptom_evidence(job)],
+            [*(last_seen(view) for view in item.views[:_LISTED]), paired_before(job, item), *symptom_evidence(job)],
             _advice(item, ranks),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )

@@ -14,7 +14,7 @@ How it can be wrong: the rank may have left for another reason, such as an early
 from __future__ import annotations
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
+from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
@@ -26,6 +26,10 @@ from pytracer.report.job import Evidence
 _ADVICE = (
     "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
     "context manager of DistributedDataParallel."
+)
+_EARLY_ADVICE = (
+    "Find out why {} ended with status 0 before any collective of that group: an early return, sys.exit(), or a branch "
+    "on the rank. All ranks of the group must call each of its collectives."
 )
 
 
@@ -46,13 +50,16 @@ class UnevenInputs:
         item, steps = judgement.found, _steps(job, judgement.found)
         ranks, wait = item.ranks, item.wait
         last = wait.group.last.get(ranks[0]) if wait.group is not None else None
+        early = last == 0
         count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
+        if early:
+            count = " before its first collective" if len(ranks) == 1 else " before their first collective"
         return Description(
             f"{capital(span_words(ranks))} finished{count} and left, while {span_words(wait.waiters)} went on to "
             f"{item.where}{at_place(wait.call)}.",
-            [steps, *(last_seen(view) for view in item.views[:2]), *symptom_evidence(job)],
-            _ADVICE,
-            ["the number of batches that each rank has" if steps is None else None],
+            [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
+            _EARLY_ADVICE.format(span_words(ranks)) if early else _ADVICE,
+            ["the number of batches that each rank has" if steps is None and not early else None],
         )
 
 

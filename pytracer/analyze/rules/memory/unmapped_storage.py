@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.reallocation import reallocation_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -44,7 +45,7 @@ class UnmappedStorage(StorageFaultRule[None]):
         place, crash = view.place, view.crash
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
-        if oversized_bytes(crash, place) is not None or not _is_gone(view):
+        if oversized_bytes(crash, place) is not None or not _is_gone(view) or reallocation_of(view) is not None:
             return None
         if not any(item.end > place.addr for item in crash.mappings):
             return None

@@ -216,7 +216,64 @@ def test_rank_that_came_in_the_end_is_not_missing(run: Path) -> None:
     assert (verdict(report), report.findings) == (("clean", None), [])
 
 
+# Calls that matched, and should not have
+
+
+def paired(run: Path, *, line: int = 41, steps: tuple[int, int] = (1, 1), first_line: int = 40) -> str:
+    """The evidence, when rank 1 called the third one from `line`, in its own step; the fourth differs in size."""
+    job = Ranks(2)
+    for rank, step in enumerate(steps):
+        job.calls(rank, call(line=first_line if rank else 40))
+        job.boxes[rank].at(100).step(1)
+        job.calls(rank, DONE, first=2)
+        job.boxes[rank].at(200).step(step)
+        job.calls(rank, call(line=line if rank else 40), first=3)
+    job.calls(0, call(state="failed"), first=4)
+    job.calls(1, call("allreduce_", 9, state="failed", line=50), first=4)
+    for rank in (0, 1):
+        job.raised(rank)
+    found = finding(build_report(job.job(run)), "collective-mismatch")
+    assert found is not None
+    return "\n".join(line for line in found.evidence or [] if "had matched although" in line)
+
+
+def test_matched_calls_of_other_lines_are_told(run: Path) -> None:
+    """Before the visible mismatch, the backend added what was not meant to be added."""
+    assert paired(run) == (
+        "all_reduce #3 of the default group had matched although rank 0 called it at train.py:40 in step and rank 1 at "
+        "train.py:41 in step"
+    )
+
+
+def test_matched_calls_of_other_steps_are_told(run: Path) -> None:
+    """The same line in another step."""
+    assert "although rank 0 was in step 1 and rank 1 in step 2 at train.py:40" in paired(run, line=40, steps=(1, 2))
+
+
+def test_matched_calls_that_are_alike_tell_nothing(run: Path) -> None:
+    """Lines and steps agree until the mismatch."""
+    assert paired(run, line=40) == ""
+
+
+def test_ranks_that_run_other_code_from_the_beginning_tell_nothing(run: Path) -> None:
+    """Rank 0 of a pipeline has lines of its own."""
+    assert paired(run, first_line=90) == ""
+
+
 # uneven-inputs
+
+
+def test_rank_that_left_before_its_first_collective_gets_no_advice_about_batches(run: Path) -> None:
+    """It never trained: an early return, or a branch on the rank."""
+    job = Ranks(2)
+    job.calls(0, OPEN)
+    job.raised(0)
+    job.done(1)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert "Rank 1 finished before its first collective and left" in summary(report)
+    assert report.verdict is not None and "batches" not in (report.verdict.advice or "")
+    assert "early return" in (report.verdict.advice or "")
 
 
 def test_rank_that_left_early_is_named_with_join(run: Path) -> None:

@@ -1,0 +1,144 @@
+"""rendezvous-mismatch: calls of init_process_group() that cannot meet, and look-alikes that can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.job.merge import load_job
+from pytracer.report.job import Report
+from tests.support.deaths import advice, finding, summary, verdict
+from tests.support.scenarios import agent
+from tests.support.synth import Box, write_run
+
+RULE = "rendezvous-mismatch"
+LOST = "wait timeout after 6000ms, keys: /default_pg/0//cpu//0/0"
+STORE_ERROR = "torch.distributed.DistStoreError"
+STACK = [("setup", "/home/user/train.py", 10)]
+
+
+def rank_of(number: int, *, met: bool = False, error: str | None = LOST, **values: Any) -> Box:
+    """A process whose call of init_process_group() timed out, or returned."""
+    host = values.pop("host", "node0")
+    box = Box(pid=101 + number, ppid=100, host=host, boot_id=f"b0075f00-0000-4000-8000-{host:0>12.12}")
+    rank, size = values.pop("rank", number), values.pop("world_size", 3)
+    box.at(10).rendezvous(rank, size, **values)
+    if met:
+        box.at(20).rank(rank, size)
+    if error is not None:
+        box.at(6000 + number).exception(STORE_ERROR, error, STACK).exit(1)
+    return box
+
+
+def report_of(run: Path, *boxes: Box) -> Report:
+    here = [(box.pid, {"exit_code": int(box.exit_code)}) for box in boxes if box.host == "node0"]
+    write_run(run, agent(*here, at=8000, code=1), *boxes)
+    return build_report(load_job(run, symbols=False))
+
+
+def test_port_of_one_rank_is_named(run: Path) -> None:
+    """The rank, the variable, both values, and the line that called."""
+    report = report_of(run, rank_of(0), rank_of(1), rank_of(2, master_port=29501))
+    assert verdict(report) == ("misuse", "certain")
+    assert report.verdict is not None and report.verdict.rank == 2
+    assert summary(report) == (
+        "Rank 2 called init_process_group() at train.py:10 in setup with MASTER_PORT=29501, ranks 0 and 1 with 29500."
+    )
+    assert "same MASTER_PORT" in advice(report)
+
+
+def test_two_ranks_with_two_ports_are_undecided(run: Path) -> None:
+    """No majority: both values are shown and nobody is blamed."""
+    boxes = [rank_of(0, world_size=2), rank_of(1, world_size=2, master_port=29501)]
+    report = report_of(run, *boxes)
+    assert report.verdict is not None and report.verdict.rank is None
+    assert "rank 0 with MASTER_PORT=29500; rank 1 with MASTER_PORT=29501" in summary(report)
+
+
+def test_a_rank_that_did_not_call_makes_the_port_only_likely(run: Path) -> None:
+    """The others may have waited for that one."""
+    report = report_of(run, rank_of(0, world_size=4), rank_of(1, world_size=4), rank_of(2, world_size=4, master_port=1))
+    assert verdict(report) == ("misuse", "likely")
+
+
+def test_localhost_on_another_host_is_another_address(run: Path) -> None:
+    """Equal values, and each host means itself."""
+    boxes = [rank_of(n, host=f"node{n // 2}", master_addr="localhost") for n in range(3)]
+    report = report_of(run, *boxes)
+    assert finding(report, RULE) is not None
+    assert "rank 2" in (finding(report, RULE).summary or "").lower()  # type: ignore[union-attr]
+    assert "MASTER_ADDR=localhost on node1" in (finding(report, RULE).summary or "")  # type: ignore[union-attr]
+
+
+def test_names_of_the_own_host_are_one_address(run: Path) -> None:
+    """Ranks that time out for a rank that never called: localhost, 127.0.0.1 and the host's name are no mismatch."""
+    names = ("localhost", "127.0.0.1", "node0.cluster")
+    report = report_of(run, *(rank_of(n, world_size=4, master_addr=name) for n, name in enumerate(names)))
+    assert finding(report, RULE) is None
+
+
+def test_rank_that_two_processes_have_is_named(run: Path) -> None:
+    """Also which rank is missing for it."""
+    report = report_of(run, rank_of(0), rank_of(1), rank_of(2, rank=1))
+    assert verdict(report) == ("misuse", "certain")
+    assert summary(report) == (
+        "Processes 102 and 103 called init_process_group() at train.py:10 in setup as rank 1; no process had rank 2."
+    )
+
+
+def test_a_process_that_replaced_another_is_no_second_one(run: Path) -> None:
+    """The first one with this rank had ended before the second one called."""
+    first = rank_of(1, error=None)
+    first.at(1000).exit(1)
+    second = Box(pid=140, ppid=100).at(2000).rendezvous(1, 3)
+    second.at(6000).exception(STORE_ERROR, LOST, STACK).exit(1)
+    report = report_of(run, rank_of(0), first, second)
+    assert finding(report, RULE) is None
+
+
+def test_world_size_of_one_rank_is_named(run: Path) -> None:
+    """The ranks that expected three have met; the one that waits for a fourth has not."""
+    report = report_of(run, rank_of(0, met=True), rank_of(1, met=True), rank_of(2, world_size=4))
+    found = finding(report, RULE)
+    assert found is not None and found.ranks == [2]
+    assert "WORLD_SIZE=4, ranks 0 and 1 with 3" in (found.summary or "")
+
+
+def test_jobs_side_by_side_are_not_compared(run: Path) -> None:
+    """Two jobs with ranks and ports of their own in one run: one met, a rank of the other never called."""
+    other = [rank_of(n, met=True, error=None, world_size=2, master_port=1, rank=n - 10) for n in (10, 11)]
+    report = report_of(run, rank_of(0, world_size=2), *other)
+    assert finding(report, RULE) is None
+
+
+def test_ranks_that_met_are_not_compared(run: Path) -> None:
+    """What worked was right, whatever the names; the job failed later."""
+    boxes = [rank_of(n, met=True, master_addr=name) for n, name in enumerate(("node0", "10.0.0.1", "10.0.0.1"))]
+    assert finding(report_of(run, *boxes), RULE) is None
+
+
+def test_second_call_is_compared_with_second_calls(run: Path) -> None:
+    """A program left one job and joined the next one at another port, and one rank died in between."""
+    boxes = []
+    for number in range(3):
+        box = rank_of(number, met=True, error=None)
+        if number:
+            box.at(30).rank(number, 3, left="destroy_process_group").at(40).rendezvous(number, 3, master_port=29600)
+        boxes.append(box)
+    for box in boxes[1:]:
+        box.at(6000).exception(STORE_ERROR, LOST, STACK).exit(1)
+    boxes[0].at(25).exception("ValueError", "no data", STACK).exit(1)
+    report = report_of(run, *boxes)
+    assert finding(report, RULE) is None
+    assert "ValueError" in summary(report)
+
+
+def test_what_the_program_changed_is_told(run: Path) -> None:
+    """The value when the process started, where it is another one."""
+    changed = Box(pid=103, ppid=100, rank=None, environment={"MASTER_PORT": "29500", "RANK": "2"})
+    changed.at(10).rendezvous(2, 3, master_port=29501)
+    changed.at(6000).exception(STORE_ERROR, LOST, STACK).exit(1)
+    report = report_of(run, rank_of(0), rank_of(1), changed)
+    assert report.verdict is not None
+    assert any("MASTER_PORT=29501 (29500 when it started)" in line for line in report.verdict.evidence or [])
