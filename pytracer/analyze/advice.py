@@ -17,6 +17,7 @@ from pytracer.report.advice import Advice
 BUGS = frozenset(
     {
         *("use-after-free", "stale-grad", "storage-swapped", "collective-buffer-freed", "unmapped-storage"),
+        "freed-meanwhile",
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
@@ -34,6 +35,7 @@ UNDECIDED = frozenset(
         *("oom-kill", "cuda-error", "cuda-out-of-memory", "shm-exhausted", "file-system-full", "truncated-mapping"),
         *("python-exception", "abort", "trap", "illegal-instruction", "heap-corruption", "ended-itself"),
         *("worker-death", "other-death", "first-death", "dataloader-timeout", "standstill", "watchdog-abort"),
+        "rendezvous-mismatch",  # another job may have had the port
         *("collective-missing-rank", "uneven-inputs", "two-openmp-runtimes", "wrong-library-loaded"),
     }
 )

@@ -17,11 +17,11 @@ from pytracer.report.job import Checked
 
 _LIFETIME_RULES = (
     *("use-after-free", "collective-buffer-freed", "storage-swapped", "stale-grad", "unmapped-storage"),
-    *("cuda-graph-input-freed", "guard-damage"),
+    *("freed-meanwhile", "cuda-graph-input-freed", "guard-damage"),
 )
 _COLLECTIVE_RULES = (
     *("collective-mismatch", "group-mismatch", "collective-missing-rank", "conditional-collective", "uneven-inputs"),
-    *("collective-wait", "point-to-point-unmatched", "unused-parameters"),
+    *("collective-wait", "point-to-point-unmatched", "unused-parameters", "rendezvous-mismatch"),
 )
 _COMPILED_IMAGE = "torchinductor_"
 _COMPILER_FILES = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "torchinductor_", "<eval_with_key>")
