@@ -34,11 +34,11 @@ def test_missing_core_is_exit_1_with_the_next_step(
     from pytracer import cli
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(paths, "__file__", str(tmp_path / "_paths.py"))
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path)
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "is not built" in " ".join(text.split())
-    assert "next: run `make build`" in " ".join(text.split())
+    assert "next: `pip install --force-reinstall pytracer`" in " ".join(text.split())
     assert "Nothing can be recorded" in text
 
 

@@ -189,8 +189,8 @@ def test_environment_leaves_the_runtime_of_address_sanitizer_first(runtime: str,
 
 def test_core_that_is_not_built_is_refused_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library there is nothing to preload."""
-    monkeypatch.setattr(paths, "__file__", str(tmp_path / "_paths.py"))
-    with pytest.raises(RecordingError, match=r"is not built.*make build"):
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path)
+    with pytest.raises(RecordingError, match=r"is not built.*pip install"):
         run_directory.core_library()
 
 
@@ -199,7 +199,7 @@ def test_core_below_a_path_with_a_space_is_refused(tmp_path: Path, monkeypatch: 
     package = tmp_path / "my programs"
     package.mkdir()
     (package / "libpytracer_core.so").touch()
-    monkeypatch.setattr(paths, "__file__", str(package / "_paths.py"))
+    monkeypatch.setattr(paths, "_PACKAGE", package)
     with pytest.raises(RecordingError, match="cannot carry"):
         run_directory.core_library()
 
