@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from pytracer._errors import UsageError
+from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.output import checked_output, write_aside
 from pytracer.cli.reports import given_or_latest, read_report, redacted
 from pytracer.cli.terminal import show, show_json, show_plain
@@ -27,6 +28,7 @@ Examples:
   pytracer inspect --checked                and every explanation that was looked at
   pytracer inspect runs/latest --json | jq .verdict
   pytracer inspect --markdown | gh issue create --title "training crashed" --body-file -
+  pytracer inspect --html report.html       and a page for the browser
   pytracer inspect --redact --all -o for-the-vendor.txt
   pytracer inspect runs/latest --advise --json      for a scheduler: restart, restart elsewhere, or stop
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
@@ -41,6 +43,10 @@ Examples:
 @click.option(
     "--markdown", "as_markdown", is_flag=True,
     help="Print at most 60 lines for an issue, redacted as by --redact (docs/guide/sharing.md).",
+)  # fmt: skip
+@click.option(
+    "--html", "page", metavar="FILE",
+    help="Also write the report to FILE as a page: memory and time as pictures (docs/guide/page.md).",
 )  # fmt: skip
 @click.option(
     "--redact", is_flag=True,
@@ -75,6 +81,7 @@ def command(
     runs: tuple[Path, ...],
     as_json: bool,
     as_markdown: bool,
+    page: str | None,
     redact: bool,
     everything: bool,
     explain: bool,
@@ -102,9 +109,14 @@ def command(
     if as_markdown and (as_json or advised):
         raise UsageError(f"{'--json' if as_json else '--advise'} and --markdown exclude each other", "choose one")
     target = checked_output(output, force)
+    page_target = _checked_page(page, force)
     report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json, again=again)
     if redact or as_markdown:
         report = redacted(report)
+    if page_target is not None:
+        from pytracer.render.html.page import render_html
+
+        write_aside(page_target, render_html(report))
     style = decide_style(color, sys.stdout, os.environ)
     status = _status(report.verdict)
     if advised:
@@ -135,3 +147,19 @@ def command(
 def _status(verdict: Verdict | None) -> int:
     found = verdict.class_ if verdict is not None else "clean"
     return {"clean": 0, "recovered": EXIT_RECOVERED}.get(found or "unknown", EXIT_FOUND)
+
+
+def _checked_page(page: str | None, force: bool) -> Path | None:
+    """The file of `--html`. Fails early, before a long merge.
+
+    Raises:
+        UsageError: it exists and `force` was not given, or cannot be one.
+        PytracerError: jinja2 is missing.
+    """
+    if page is None:
+        return None
+    if page == "-":
+        raise UsageError("--html needs the name of a file", "name one: pytracer inspect RUN --html report.html")
+    if find_spec("jinja2") is None:
+        raise PytracerError("--html needs jinja2, which is not installed", "pip install 'pytracer[html]'")
+    return checked_output(page, force, "--html")

@@ -57,17 +57,18 @@ def _threads(process: r.ProcessReport) -> Iterator[Section]:
             silent.append(thread)
             continue
         lines = tuple(_stacks(thread, process.stack_cycle))
-        groups.setdefault((bool(thread.crashed), thread.kind, _state(thread), lines), []).append(thread)
+        groups.setdefault((bool(thread.crashed), thread.kind, state_words(thread), lines), []).append(thread)
     for (_, _, state, lines), threads in groups.items():
-        yield _title(threads) + state, lines
+        yield thread_title(threads) + state, lines
     if silent and process.registers is not None:
-        yield "other threads", [f"{item.name or '?'} ({item.kind}, {item.tid}){_state(item)}" for item in silent]
+        yield "other threads", [f"{item.name or '?'} ({item.kind}, {item.tid}){state_words(item)}" for item in silent]
     missing = (process.threads_total or 0) - len(process.threads or []) + 1
     if process.threads_found and missing > 0:
         yield f"{count_words(missing, 'more thread')} not recorded", []
 
 
-def _title(threads: Sequence[r.ThreadReport]) -> str:
+def thread_title(threads: Sequence[r.ThreadReport]) -> str:
+    """Name, kind and id of a thread, or of threads that are at the same place."""
     first = threads[0]
     if len(threads) == 1:
         mark = ", crashed" if first.crashed else ""
@@ -77,7 +78,8 @@ def _title(threads: Sequence[r.ThreadReport]) -> str:
     return f"{len(threads)} threads {names} ({first.kind}, {tids})"
 
 
-def _state(thread: r.ThreadReport) -> str:
+def state_words(thread: r.ThreadReport) -> str:
+    """The system call that a thread was in, and what is wrong with its stack; completes its title."""
     call = thread.system_call or ""
     waiting = f" in {'system call ' if call.isdigit() else ''}{call}" if call else ""
     trouble = _STATES.get(thread.state or "")

@@ -64,6 +64,11 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     return lines
 
 
+def is_library_file(file: str | None) -> bool:
+    """Whether a frame of this file is not the program's own: of an installed package, or of the standard library."""
+    return file is None or bool(_LIBRARY.match(file) or _NOT_THE_PROGRAM.search(file))
+
+
 def _of_the_program(stack: Sequence[PythonFrame]) -> Sequence[PythonFrame]:
     return [frame for frame in stack if not _NOT_THE_PROGRAM.search(frame.file or "")] or stack
 

@@ -14,6 +14,7 @@ ROWS = 8
 WIDE = 90
 _REDUCES = ("all_reduce", "allreduce", "reduce_scatter")
 Cells = tuple[str, str, str, str]  # status, time, collective, why
+Row = tuple[list[r.ProcessReport], Cells]
 
 
 def process_table(report: r.Report, width: int, everything: bool = False) -> Table | None:
@@ -21,14 +22,9 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
 
     Ranks that ended in the same way share a row. Below `WIDE` columns, all but the status goes into one column.
     """
-    shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
-    if report.attempts and not everything:
-        of_verdict = report.verdict.attempt if report.verdict else None
-        last = max((item.attempt for item in shown if item.attempt is not None), default=None)
-        shown = [item for item in shown if item.attempt in (None, last if of_verdict is None else of_verdict)]
-    if len(shown) < 2 and not any(item.last_collective for item in shown):
+    rows = process_rows(report, everything)
+    if not rows:
         return None
-    rows = _rows(sorted(shown, key=_order), alone=len(shown) == 1)
     cut = rows if everything else rows[:ROWS]
     table = Table.grid(padding=(0, 2))
     for _ in range(4 if width >= WIDE else 2):
@@ -37,28 +33,40 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
     for items, cells in cut:
         style = "bold" if items[0].primary else ""
         if width >= WIDE:
-            table.add_row(_names(items), *cells, style=style)
+            table.add_row(names_words(items), *cells, style=style)
         else:
             rest_words = ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell)
-            table.add_row(_names(items), cells[0], rest_words, style=style)
+            table.add_row(names_words(items), cells[0], rest_words, style=style)
     if len(rows) > len(cut):
         rest = [item for items, _ in rows[len(cut) :] for item in items]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))
     return table
 
 
-def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[tuple[list[r.ProcessReport], Cells]]:
+def process_rows(report: r.Report, everything: bool = False) -> list[Row]:
+    """The processes of each row, and its cells; none if there is nothing to compare."""
+    shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
+    if report.attempts and not everything:
+        of_verdict = report.verdict.attempt if report.verdict else None
+        last = max((item.attempt for item in shown if item.attempt is not None), default=None)
+        shown = [item for item in shown if item.attempt in (None, last if of_verdict is None else of_verdict)]
+    if len(shown) < 2 and not any(item.last_collective for item in shown):
+        return []
+    return _rows(sorted(shown, key=_order), alone=len(shown) == 1)
+
+
+def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[Row]:
     """Processes and their cells; ranks that differ only in time are combined."""
     groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
     for item in ordered:
-        why = "" if alone else _why(item)
-        same = (_status(item), _collectives(item), why) if _is_rank(item) else (_names([item]),)
+        why = "" if alone else why_words(item)
+        same = (status_words(item), _collectives(item), why) if _is_rank(item) else (names_words([item]),)
         groups.setdefault(same, []).append(item)
     rows = []
     for items in groups.values():
         first = items[0]
-        why = "" if alone else _why(first)
-        rows.append((items, (_status(first), _ended(items), _collectives(first), why)))
+        why = "" if alone else why_words(first)
+        rows.append((items, (status_words(first), _ended(items), _collectives(first), why)))
     return rows
 
 
@@ -75,7 +83,8 @@ def _order(item: r.ProcessReport) -> tuple[int, int, int]:
     return judged, item.rank if item.rank is not None else 1 << 30, item.pid or 0
 
 
-def _names(items: Sequence[r.ProcessReport]) -> str:
+def names_words(items: Sequence[r.ProcessReport]) -> str:
+    """`rank 1`, `ranks 0-6`, `worker 2 of rank 1` or `process 4711`."""
     if not _is_rank(items[0]):
         if items[0].worker is not None and items[0].parent_rank is not None:
             return f"worker {items[0].worker.worker_id} of rank {items[0].parent_rank}"
@@ -90,7 +99,8 @@ def _names(items: Sequence[r.ProcessReport]) -> str:
     return f"ranks {list_words([str(rank) for rank in ranks])}"
 
 
-def _status(item: r.ProcessReport) -> str:
+def status_words(item: r.ProcessReport) -> str:
+    """How a process ended: `SIGSEGV`, `RuntimeError`, `exit 1` or `running`."""
     status = item.status or r.Status()
     if item.signal is not None and status.kind != "exited":
         return item.signal.name or f"signal {item.signal.number}"
@@ -123,7 +133,8 @@ def _collective(last: r.LastCollective | None) -> str:
     return f"{last.op} #{last.sequence_nr}{bucket} {last.state}"
 
 
-def _why(item: r.ProcessReport) -> str:
+def why_words(item: r.ProcessReport) -> str:
+    """Whether the death is the cause, or the reason why it is none."""
     if item.primary:
         if item.why_kind == "absent":
             return f"died {item.why}"  # "first: it never entered ..."
@@ -136,5 +147,5 @@ def _why(item: r.ProcessReport) -> str:
 def _summary(rest: Sequence[r.ProcessReport]) -> str:
     counts: dict[str, int] = {}
     for item in rest:
-        counts[_status(item)] = counts.get(_status(item), 0) + 1
+        counts[status_words(item)] = counts.get(status_words(item), 0) + 1
     return ", ".join(f"{count} {status}" for status, count in counts.items())

@@ -130,7 +130,7 @@ def rows_of(
     for calls in mismatch_tables(report):
         yield "calls", calls
     if subject is not None:
-        yield from _subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
+        yield from subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
     elif verdict.class_ != "clean":
         yield from _why_row(verdict, None, calls_in_tables(report))
     table = process_table(report, width, everything)
@@ -144,13 +144,14 @@ def rows_of(
         yield "redacted", Text(removed_words(report.removed), style="dim")
 
 
-def _subject_rows(
+def subject_rows(
     subject: r.ProcessReport,
     verdict: r.Verdict,
     everything: bool,
     calls: Collection[Call],
     sources: Sequence[r.SourceSnippet],
 ) -> Iterator[tuple[str, RenderableType]]:
+    """What is known about the process of the verdict, with a label for each piece."""
     if subject.exception is not None and subject.signal is not None and verdict.class_ == "python-exception":
         yield from _raised_rows(subject, subject.exception, subject.signal, everything)
         return
@@ -340,7 +341,7 @@ def _opener(thread: r.Thread) -> str:
 
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     findings = report.findings or []
-    mine = _finding_of(verdict, findings)
+    mine = finding_of(verdict, findings)
     others = [item for item in findings if item is not mine and item.id not in _IN_TABLE]
     for item in others[:_OTHER_FINDINGS]:
         yield "also", Text(item.summary or "")
@@ -350,7 +351,7 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
         yield "missing", Text("; ".join(mine.missing))
 
 
-def _finding_of(verdict: r.Verdict, findings: Sequence[r.Finding]) -> r.Finding | None:
+def finding_of(verdict: r.Verdict, findings: Sequence[r.Finding]) -> r.Finding | None:
     """The finding that the verdict repeats. Reports without that key have it first, if their verdict has a cause."""
     position = verdict.finding
     if position is None and (verdict.evidence or verdict.class_ not in ("clean", "unknown")):

@@ -8,7 +8,8 @@ docs/reference/report-schema.md, which `scripts/gen_schema.py` generates.
 
 from __future__ import annotations
 
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
 from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.evidence import Fact as Fact
@@ -450,7 +451,7 @@ class SourceSnippet(Part, frozen=True):
 
 
 class Report(Part, frozen=True):
-    """The whole report, version 1."""
+    """The whole report, version 1. `print()` shows it as text, a notebook as a page."""
 
     schema: str = SCHEMA
     version: int = VERSION
@@ -470,3 +471,25 @@ class Report(Part, frozen=True):
     #: "paths" (directories) and "memory_blocks"; null when nothing was to be
     removed: dict[str, int] | None = None
     sources: list[SourceSnippet] | None = None  #: `pack --sources`: lines around the frames, where they could be read
+
+    def __repr__(self) -> str:
+        """One line: class, confidence and headline. `print()` shows the text report."""
+        return self._view("repr_words")
+
+    def __str__(self) -> str:
+        return self._view("text")
+
+    def _repr_html_(self) -> str:
+        """The page of `pytracer inspect --html`, in a frame of its own, for notebooks."""
+        return self._view("frame")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text report, for IPython."""
+        printer.text(self._view("text"))
+
+    def _view(self, name: str) -> str:
+        """What `pytracer.render.representation` makes of it. Python asks the object for its views, which this package,
+        the lowest, does not know: hence not by an import statement.
+        """
+        views = import_module("pytracer.render.representation")
+        return str(getattr(views, name)(self))

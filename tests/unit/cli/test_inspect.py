@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import scenarios as s
-from tests.support.cli import clean_environment, only_line, pytracer
+from tests.support.cli import call, clean_environment, only_line, pytracer
 from tests.support.planted import leaks, planted_run
 from tests.support.synth import Box, write_run
 
@@ -130,3 +131,27 @@ def test_output_that_is_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) ->
     assert (done.returncode, os.read(reader, 7)) == (0, b"UNKNOWN")
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_html_writes_a_page_beside_the_report(run: Path, tmp_path: Path) -> None:
+    """The text is printed as ever; an existing page is kept without --force, and redacted with --redact."""
+    page = tmp_path / "report.html"
+    done = pytracer("inspect", run, "--html", page, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Process 101 (train.py) ")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    again = pytracer("inspect", run, "--html", page, cwd=tmp_path)
+    assert again.returncode == 2 and only_line(again) == (
+        f"pytracer: {page} exists; overwrite it with --force, or choose another --html FILE"
+    )
+    pytracer("inspect", run, "--html", page, "--force", "--redact", cwd=tmp_path)
+    assert "/home/user/job" not in page.read_text(encoding="utf-8")
+
+
+def test_html_needs_a_file_and_jinja2(run: Path, tmp_path: Path) -> None:
+    """One line that names the next step, before anything is read."""
+    assert "--html needs the name of a file" in only_line(pytracer("inspect", run, "--html", "-", cwd=tmp_path))
+    program = "import sys; sys.modules['jinja2'] = None; from pytracer.cli import main; sys.exit(main())"
+    done = call(sys.executable, "-c", program, "inspect", run, "--html", "page.html", cwd=tmp_path)
+    assert done.returncode == 1 and only_line(done) == (
+        "pytracer: --html needs jinja2, which is not installed; pip install 'pytracer[html]'"
+    )
