@@ -7,7 +7,11 @@
 #if PY_MINOR_VERSION >= 11
 #include "internal/pycore_code.h"
 #include "internal/pycore_dict.h"
+#if PY_MINOR_VERSION >= 14
+#include "internal/pycore_interpframe.h"
+#else
 #include "internal/pycore_frame.h"
+#endif
 #include "internal/pycore_object.h"
 #else
 #include <frameobject.h>

@@ -7,10 +7,15 @@
 #include "internal/pycore_interp.h"
 #include "internal/pycore_pystate.h"
 #include "internal/pycore_runtime.h"
-#if PY_MINOR_VERSION >= 11
+#if PY_MINOR_VERSION >= 14
+#include "internal/pycore_interpframe.h"
+#elif PY_MINOR_VERSION >= 11
 #include "internal/pycore_frame.h"
 #else
 #include <frameobject.h>
+#endif
+#ifdef Py_GIL_DISABLED
+#error "a free-threaded build: its objects and frames are laid out differently, and have no row"
 #endif
 
 #define O(field, value) printf(" ." #field " = %ld,", (long)(value))
@@ -49,18 +54,25 @@ int main(void) {
 #if PY_MINOR_VERSION >= 11
   O(f_back, offsetof(_PyInterpreterFrame, previous));
   O(f_owner, offsetof(_PyInterpreterFrame, owner));
+  O(generator_owner, FRAME_OWNED_BY_GENERATOR);
+  O(co_firsttraceable, offsetof(PyCodeObject, _co_firsttraceable));
   O(co_code, offsetof(PyCodeObject, co_code_adaptive));
   O(co_qualname, offsetof(PyCodeObject, co_qualname));
 #else
   O(f_back, offsetof(PyFrameObject, f_back));
   O(f_owner, -1);
+  O(generator_owner, -1);
+  O(co_firsttraceable, -1);
   O(co_code, -1);
   O(co_qualname, offsetof(PyCodeObject, co_name));
 #endif
-#if PY_MINOR_VERSION >= 12
-  O(owner_cstack, FRAME_OWNED_BY_CSTACK);
+  /* Frames without Python code have this owner or a greater one. */
+#if PY_MINOR_VERSION >= 14
+  O(first_shim_owner, FRAME_OWNED_BY_INTERPRETER);
+#elif PY_MINOR_VERSION >= 12
+  O(first_shim_owner, FRAME_OWNED_BY_CSTACK);
 #else
-  O(owner_cstack, -1);
+  O(first_shim_owner, 127);
 #endif
   O(co_filename, offsetof(PyCodeObject, co_filename));
   O(co_firstlineno, offsetof(PyCodeObject, co_firstlineno));

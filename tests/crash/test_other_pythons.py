@@ -77,7 +77,7 @@ def test_core_without_torch_says_so_to_a_job_with_torch(without_torch: Path, run
     assert "built without torch" in notes[0]
 
 
-@pytest.fixture(params=["3.10", "3.11", "3.12", "3.13"])
+@pytest.fixture(params=["3.10", "3.11", "3.12", "3.13", "3.14"])
 def other_python(request: pytest.FixtureRequest) -> str:
     """An interpreter of another version; the current one covers its own."""
     if request.param == f"{sys.version_info[0]}.{sys.version_info[1]}":
@@ -141,3 +141,17 @@ def test_enable_works_in_another_python(other_python: str, run: Path) -> None:
     assert [note.text for note in box.notes] == []
     assert box.crash is not None
     assert own_frames(box.crash.python_stack)[0][0] == "learning_rate"
+
+
+def test_frames_that_python_hides_are_left_out(other_python: str, run: Path) -> None:
+    """Since 3.13 the interpreter has a frame of its own between the caller of a class and its `__init__`."""
+    program = "dies_in_init.py"
+    done = victim(program, run=run, python=other_python)
+    assert done.status == -signal.SIGSEGV
+    crash = done.box.crash
+    assert crash is not None
+    assert [(f.function.split(".")[-1], Path(f.file).name, f.line) for f in crash.python_stack] == [
+        ("__init__", program, line_of(program, "library.read_field")),
+        ("make_readers", program, line_of(program, "Reader(record)")),
+        ("<module>", program, line_of(program, "make_readers()", whole=True)),
+    ]

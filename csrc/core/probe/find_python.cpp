@@ -37,7 +37,7 @@ int find_python() noexcept {
   auto version = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
   if (runtime == nullptr || type == nullptr || version == nullptr) return 0;
   const char* text = version();
-  if (strncmp(text, "3.", 2) != 0) return 0;
+  if (strncmp(text, "3.", 2) != 0 || strstr(text, "free-threading") != nullptr) return 0;  // other objects and frames
   int minor = atoi(text + 2);
   crashsafe::trust_python_objects(minor, find_types());
   return crashsafe::trust_python(minor, reinterpret_cast<uint64_t>(runtime), reinterpret_cast<uint64_t>(type)) ? minor : 0;

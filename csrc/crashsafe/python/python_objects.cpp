@@ -110,7 +110,7 @@ bool local_of(uint64_t frame, uint64_t code, uint32_t i, uint64_t& name, uint64_
     if (type_of(tuple) != types.tuple || !read_value(count, tuple + py->size) || count > kMostEntries) return false;
     if (index < count) {
       name = word_at(tuple + py->tuple_items + index * sizeof(uint64_t));
-      value = word_at(frame + py->f_locals + i * sizeof(uint64_t));
+      value = untagged(word_at(frame + py->f_locals + i * sizeof(uint64_t)));
       in_cell = value != 0 && type_of(value) == types.cell;
       if (in_cell) value = word_at(value + py->cell_value);
       return true;

@@ -80,6 +80,12 @@ void keep_frame(FrameView view) {
   crash.python_frame_count++;
 }
 
+// As CPython does: a frame that has not begun, and its own code between the caller of a class and __init__ (3.13).
+bool is_hidden(const FrameView& view, char owner) {
+  int32_t first = 0;
+  return owner != py->generator_owner && read_value(first, view.code + py->co_firsttraceable) && view.offset < first * 2;
+}
+
 // Calls visit(FrameView) for each Python frame of a thread state, innermost first, until it returns false.
 template <class Visit>
 void walk(uint64_t thread_state, int limit, Visit visit) {
@@ -94,11 +100,12 @@ void walk(uint64_t thread_state, int limit, Visit visit) {
       int32_t index = 0;  // f_lasti counts code units before 3.11
       if (is_code(code) && read_value(index, frame + py->f_instr) && !visit(FrameView{code, index * 2, frame})) return;
     } else {
-      code &= ~1ull;  // 3.14 tags references; harmless before
-      bool shim = read_value(owner, frame + py->f_owner) && owner == py->owner_cstack;
-      if (!shim && is_code(code) && read_value(instruction, frame + py->f_instr) &&
-          !visit(FrameView{code, static_cast<int32_t>(instruction - (code + py->co_code)), frame}))
-        return;
+      code = untagged(code);
+      bool shim = read_value(owner, frame + py->f_owner) && owner >= py->first_shim_owner;
+      if (!shim && is_code(code) && read_value(instruction, frame + py->f_instr)) {
+        FrameView view{code, static_cast<int32_t>(instruction - (code + py->co_code)), frame};
+        if (!is_hidden(view, owner) && !visit(view)) return;
+      }
     }
     frame = back;
   }

@@ -7,9 +7,13 @@ namespace pytracer::crashsafe {
 /// Offsets of one CPython minor version; printed by scripts/gen_python_offsets.py from that version's headers.
 struct PythonOffsets {
   int minor;
-  long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back, f_owner, co_code, co_qualname,
-      owner_cstack, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size, bytes_data, str_len, str_state, str_ascii, str_compact;
+  long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back, f_owner, generator_owner,
+      co_firsttraceable, co_code, co_qualname, first_shim_owner, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size, bytes_data, str_len,
+      str_state, str_ascii, str_compact;
 };
+
+/// The object of a reference in a frame, 0 for none: 3.14 keeps tags in the lowest bits. Objects of every CPython are aligned to more.
+constexpr uint64_t untagged(uint64_t reference) { return reference & ~3ull; }
 
 /// A frame of a walk.
 struct FrameView {

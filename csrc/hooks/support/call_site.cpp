@@ -152,7 +152,7 @@ CallSite detailed() noexcept {
     site.code_id = id & kIdMask;
     site.code_offset = frame.offset;
     for (int i = 0; i < kDetailFrames && (id & kInLibrary) != 0 && (at = Python::next_frame(at)) != 0; i++) {
-      frame = Python::look(at);
+      frame = Python::look_outwards(at);
       if (!frame) continue;
       id = code_id(mine, frame.code);
       if (id != 0 && (id & kInLibrary) == 0) {
@@ -188,7 +188,7 @@ CallSite with_stack() noexcept {
   } stack{};
   uint64_t hash = 1, at = first_frame<Python>(mine);
   for (; at != 0 && stack.head.count < kStackPlaces; at = Python::next_frame(at)) {
-    Frame frame = Python::look(at);
+    Frame frame = Python::look_outwards(at);
     if (!frame) continue;
     uint32_t id = code_id(mine, frame.code) & kIdMask;
     stack.places[stack.head.count++] = {id, frame.offset};
@@ -218,6 +218,7 @@ CallSites call_sites_of(int minor) {
     case 11: return kCallSites<Interpreter<11>>;
     case 12: return kCallSites<Interpreter<12>>;
     case 13: return kCallSites<Interpreter<13>>;
+    case 14: return kCallSites<Interpreter<14>>;
     default: return kCallSites<Interpreter<0>>;
   }
 }

@@ -36,13 +36,13 @@ from pytracer.cli.checks.answer import (
 from pytracer.decode.recording.reader import read_box
 from pytracer.launcher import run_directory
 
-_PYTHONS = ((3, 10), (3, 13))
+_PYTHONS = ((3, 10), (3, 14))
 
 
 def check_python() -> Check:
     """The interpreter whose frames the crash handler must read."""
     version = f"{platform.python_implementation()} {platform.python_version()}"
-    low, high = ("3.10", "3.13")
+    low, high = (f"{major}.{minor}" for major, minor in _PYTHONS)
     if platform.python_implementation() != "CPython":
         return Check("python", MISSING, version, f"use CPython {low} to {high}", True)
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

@@ -1,6 +1,6 @@
 """Line tables of CPython code objects: instruction offset to line number.
 
-The formats are those of `Objects/lnotab_notes.txt` (3.10) and `Objects/locations.md` (3.11 to 3.13).
+The formats are those of `Objects/lnotab_notes.txt` (3.10) and `Objects/locations.md` (3.11 to 3.14).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def when_imported(name: str, act: Callable[[], None]) -> None:
 
 @unseen
 def _watch(spec: ModuleSpec, act: Callable[[], None]) -> None:
-    """importlib clears `_initializing` when exec_module has returned (_bootstrap._load_unlocked, 3.10 to 3.13)."""
+    """importlib clears `_initializing` when exec_module has returned (_bootstrap._load_unlocked, 3.10 to 3.14)."""
     base = type(spec)
 
     class Watched(base):  # type: ignore[misc, valid-type]

@@ -16,7 +16,7 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps the first call of a new thread (threading.py, 3.10 to 3.13: Thread._bootstrap_inner). Not with preload."""
+    """Wraps the first call of a new thread (threading.py, 3.10 to 3.14: Thread._bootstrap_inner). Not with preload."""
     arm, original = box.lib.pytracer_arm_thread, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(original)
