@@ -1,4 +1,4 @@
-"""Reads through a null pointer in `__init__` of a class that was called often enough for CPython to specialize the call."""
+"""Reads through a null pointer in `__init__` of a class that was called often: CPython has specialized the call."""
 
 import ctypes
 import os
