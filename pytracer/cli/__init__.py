@@ -11,11 +11,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
+from pytracer.cli.settings import Settings, find_settings
 from pytracer.cli.streams import occupy_closed_streams
 from pytracer.cli.terminal import flush, say, show_traceback, words
 
@@ -29,6 +31,7 @@ COMMANDS = {
     "inspect": "Explain how a recorded job ended.",
     "where": "Explain an address of a recorded process.",
     "attach": "Show what a running job is doing, and which rank waits for which.",
+    "notify": "Send a report to CI, metrics, experiment trackers or people.",
     "export": "Write a recorded job as a trace for Perfetto, or as a memory snapshot.",
     "pack": "Write a run into one file that can be read on any machine.",
     "dump": "Print the raw contents of one recording.",
@@ -55,6 +58,9 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"pytracer.cli.{cmd_name}").command
+        settings: Settings | None = ctx.find_root().obj
+        if settings is not None:
+            settings.check(command)
         return command
 
     def resolve_command(
@@ -95,7 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     verbose = 0
     try:
-        with group.make_context("pytracer", given) as context:
+        settings = _settings()
+        defaults = settings.defaults(os.environ)
+        with group.make_context("pytracer", given, obj=settings, default_map=defaults) as context:
             verbose = context.params["verbose"]
             result = group.invoke(context)
         flush()
@@ -132,6 +140,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "`pytracer -vv ...` shows the traceback, please report it",
             1,
         )
+
+
+def _settings() -> Settings:
+    try:
+        return find_settings(Path.cwd())
+    except FileNotFoundError:  # the current directory was removed
+        return Settings()
 
 
 def _fail(message: str, code: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import shutil
 import textwrap
@@ -12,6 +13,7 @@ import click
 
 from pytracer._printable import printable
 from pytracer.cli import checks
+from pytracer.cli.settings import Settings, effective
 from pytracer.cli.terminal import show, show_json
 
 HELP = """Check what works on this machine, and why not.
@@ -22,14 +24,22 @@ essential is missing, and nothing can be recorded.
 \b
 Examples:
   pytracer doctor
+  pytracer doctor --config                  settings of pytracer.toml, variables, defaults
   pytracer doctor --json | jq '.checks[] | select(.result != "works")'
 """
 
 
 @click.command("doctor", help=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def command(as_json: bool) -> int:
+@click.option(
+    "--config", is_flag=True, help="Print instead each setting, and whether the environment or a file made it."
+)
+@click.pass_context
+def command(context: click.Context, as_json: bool, config: bool) -> int:
     """See HELP."""
+    if config:
+        _show_settings(context, as_json)
+        return 0
     found = list(checks.run_checks())
     ok = all(check.result != checks.MISSING for check in found if check.essential)
     if as_json:
@@ -45,6 +55,30 @@ def command(as_json: bool) -> int:
         if not ok:
             show("\nNothing can be recorded here until the missing parts above are fixed.\n")
     return 0 if ok else 1
+
+
+def _show_settings(context: click.Context, as_json: bool) -> None:
+    """What a command would do without options; docs/guide/settings.md has the precedence."""
+    root = context.find_root()
+    settings: Settings = root.obj
+    names = ("run", "inspect", "notify")
+    commands = {name: importlib.import_module(f"pytracer.cli.{name}").command for name in names}
+    found = list(effective(settings, commands))
+    path = str(settings.path) if settings.path is not None else None
+    if as_json:
+        rows = [dataclasses.asdict(setting) for setting in found]
+        show_json(json.dumps({"schema": "pytracer-settings", "version": 1, "file": path, "settings": rows}) + "\n")
+        return
+    lines = [
+        f"file  {printable(path) if path else 'none: no pytracer.toml, and no [tool.pytracer] in a pyproject.toml'}"
+    ]
+    lines += [f"ignored  {printable(str(ignored))}: it belongs to another user" for ignored in settings.ignored]
+    lines.append("an option on the command line comes before the environment, the file and the default")
+    for setting in printable(found):
+        value = "-" if setting.value is None else setting.value
+        source = setting.variable if setting.source == "environment" else setting.source
+        lines.append(f"{setting.command:<8} {setting.option:<18} {value!s:<24} {source}")
+    show("\n".join(lines) + "\n")
 
 
 def table(found: Sequence[checks.Check], width: int) -> str:

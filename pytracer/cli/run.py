@@ -23,6 +23,7 @@ from pytracer._errors import PytracerError, UsageError
 from pytracer._printable import shell_command
 from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.job_monitor import JobMonitor
+from pytracer.cli.notify import check_configured, tell
 from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
@@ -88,6 +89,10 @@ class RunCommand(click.Command):
 @click.option("--level", type=click.Choice(list(LEVELS)), help="How much to record.  [default: default]")
 @click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
 @click.option("--explain", is_flag=True, help="Show in the report why other explanations were refused.")
+@click.option(
+    "--notify", is_flag=True,
+    help="If the job dies, send the report to the places in [notify] of pytracer.toml (docs/guide/notify.md).",
+)  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
     "--hang-timeout",
@@ -125,6 +130,7 @@ def command(
     level: str | None,
     quiet: bool,
     explain: bool,
+    notify: bool,
     no_report: bool,
     hang_timeout: float | None,
     guard: str | None,
@@ -135,6 +141,8 @@ def command(
     job: tuple[str, ...],
 ) -> int:
     """See HELP."""
+    if notify:
+        check_configured(click.get_current_context())
     level = run_directory.checked_level(level)
     words = guard if guard is not None else os.environ.get(VARIABLE) or None
     guarded = parse_guard(words) if words is not None else None
@@ -168,7 +176,7 @@ def command(
             run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
-        _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain)
+        _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
     return end_like(ending)
 
 
@@ -332,7 +340,9 @@ def _one_line_for_an_error() -> Iterator[None]:
         say(f"the report failed: {type(error).__name__}: {error}; please report it")
 
 
-def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool, explain: bool) -> None:
+def _conclude(
+    run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool, explain: bool, notify: bool
+) -> None:
     """Prints the outcome once the job has ended."""
     shown = _shown(run.directory)
     for line in _unrecorded(run.directory):
@@ -348,7 +358,10 @@ def _conclude(run: run_directory.Run, ending: Ending, *, quiet: bool, report: bo
     # Ranks may have disagreed without an error: gloo completes such collectives with wrong data.
     # Guard mode may have found changed bytes beside a storage.
     if report and not ending.interrupted and (died or _ran_together(boxes) or _any_damage(boxes)):
-        _report(run, ending, shown, died=died, quiet=quiet, explain=explain)
+        found = _report(run, ending, shown, died=died, quiet=quiet, explain=explain)
+        if found is not None:
+            with _one_line_for_an_error():
+                tell(run.directory, found, configured=notify)
     elif died:
         say(f"the job {ending.words}; `{shell_command('pytracer', 'inspect', shown)}` explains it")
     elif not quiet:
@@ -362,8 +375,10 @@ def _unrecorded(directory: Path) -> list[str]:
     return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
 
 
-def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool, explain: bool) -> None:
-    """Prints the report, and stores it in the run directory with the names of native frames."""
+def _report(
+    run: run_directory.Run, ending: Ending, shown: str, *, died: bool, quiet: bool, explain: bool
+) -> Report | None:
+    """Prints the report, and stores it in the run directory with names of native frames; None if it has nothing new."""
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.load import load_runs
     from pytracer.decode.symbols.stored import SYMBOLS_FILE, write_symbols
@@ -376,15 +391,16 @@ def _report(run: run_directory.Run, ending: Ending, shown: str, *, died: bool, q
     if not died and (report.verdict is None or report.verdict.class_ in ("clean", "unknown")):
         if not quiet:
             say(f"recorded in {shown}")
-        return
+        return None
     with _one_line_for_an_error():
         run_directory.write_text(run.directory / run_directory.REPORT_FILE, render_json(report))
         write_symbols(job, run.directory / SYMBOLS_FILE)
     if _says_nothing_new(report, ending):
         say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")
-        return
+        return None
     style = decide_style("auto", sys.stderr, os.environ)
     show("\n" + render_text(report, style, explain=explain), styled=style.color, error=True)
+    return report
 
 
 def _says_nothing_new(report: Report, ending: Ending) -> bool:

@@ -83,9 +83,9 @@ def show_json(text: str) -> None:
     _write(text, sys.stdout)
 
 
-def show_plain(text: str) -> None:
-    """Writes lines to stdout as they are: Markdown is laid out by whoever shows it."""
-    _write(neutral(text), sys.stdout)
+def show_plain(text: str, *, error: bool = False) -> None:
+    """Writes lines as they are: Markdown is laid out by whoever shows it, a program reads a workflow's commands."""
+    _write(neutral(text), sys.stderr if error else sys.stdout)
 
 
 def say(message: object) -> None:
