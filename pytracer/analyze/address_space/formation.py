@@ -2,7 +2,8 @@
 
 Compilers fold the sum into one register before the access. The parts are still there: the pointer in another register
 or on the stack, the index there too, or in the memory of the tensor it was read from. An equation of 64 bits that holds
-exactly is no accident, with the exceptions that the limits below keep out.
+exactly is no accident, with the exceptions that the limits below keep out. Where both are gone, the tensors to which
+the stack refers may give them: the start of one, and the extremes of another that holds integers, counted in rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice, product
+from operator import mul
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -20,6 +22,8 @@ from pytracer.decode.types.snapshot import Crash, Storage
 
 _SCALES = (1, 2, 4, 8, 16)
 _MODULUS = 1 << 64
+_ELEMENT_BYTES = {"int64": 8, "float64": 8, "complex64": 8, "int32": 4, "float32": 4, "int16": 2, "float16": 2}
+_ELEMENT_BYTES |= {"bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex128": 16}
 _CODE_POINTERS = ("rip", "pc")
 # Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
 # must be the first byte of the storage; above the third the pointer may have moved on inside the storage. A number of
@@ -28,6 +32,7 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _LEAST_UNSCALED_BYTES = 1 << 32
+_LEAST_ROWS_BYTES = 1 << 32
 _NEAR_ADDRESS_BYTES = 1 << 16
 # What a handler keeps is less: 1 KiB of the stack, 128 bytes for each register. A hostile recording may have more.
 _MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
@@ -52,7 +57,11 @@ def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | 
     """
     pointers = dict(_pointers(space, crash, addr))
     values = _values(space, crash, addr)
-    found = list(_exact(pointers, values, addr)) or list(_within(space, pointers, values, addr))
+    found = (
+        list(_exact(pointers, values, addr))
+        or list(_within(space, pointers, values, addr))
+        or list(_by_rows(space, crash, addr))
+    )
     best = {(item.storage, item.index): item for item in reversed(found)}
     return next(iter(best.values())) if len(best) == 1 else None
 
@@ -155,3 +164,27 @@ def _within(
                 yield Formation(
                     storage, names.get(storage), item.number, scale, start - storage.base, item.at, item.storage, False
                 )
+
+
+def _by_rows(space: AddressSpace, crash: Crash, addr: int) -> Iterator[Formation]:
+    """The first row of a tensor of the operator + row size * the smallest or largest element of an index tensor."""
+    indices = [item for item in crash.arguments if item.is_integer and item.elements and item.base]
+    for data in crash.arguments:
+        element = _ELEMENT_BYTES.get(data.dtype or "")
+        storage = space.live_around(data.base) if data.base and element else None
+        if storage is None or element is None or data.dimensions > len(data.sizes):
+            continue
+        for index in indices:
+            for number, row_bytes in product({index.minimum, index.maximum}, _row_sizes(data.sizes, element)):
+                if index is data or number is None or abs(number * row_bytes) < _LEAST_ROWS_BYTES:
+                    continue
+                within = (addr - number * row_bytes - storage.base) % _MODULUS
+                if within < min(row_bytes, storage.nbytes):
+                    yield Formation(
+                        storage, None, number, row_bytes, within, None, space.live_around(index.base), within == 0
+                    )
+
+
+def _row_sizes(sizes: Sequence[int], element: int) -> list[int]:
+    """Bytes from one row of a contiguous tensor to the next, in each dimension but the last."""
+    return list(accumulate(reversed(sizes[1:]), mul, initial=element))[1:]

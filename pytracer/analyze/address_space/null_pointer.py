@@ -7,6 +7,7 @@ from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.operator import find_operator, without_memory
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed
 from pytracer.report.job import Confidence
@@ -15,6 +16,13 @@ POINTER_ALIGNMENT = 4
 _SAME_LOOP_BYTES = 4096  # between the instructions of two threads in one parallel region
 _LARGEST_ACCESS_BYTES = 64
 _FARTHEST_BYTES = 1 << 32  # a worker's part of a tensor without memory begins below
+_BELOW_NULL = (1 << 64) - NEAR_NULL_BYTES
+
+
+def is_below_null(view: ProcessView) -> bool:
+    """Whether the address is that of a row in front of the first one of a tensor without memory: null - 80."""
+    place = view.place
+    return place is not None and place.addr >= _BELOW_NULL and bool(without_memory(find_operator(view)))
 
 
 def null_sibling(view: ProcessView) -> AlsoCrashed | None:
@@ -61,6 +69,8 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return None
     if place.kind == "unmapped" and place.addr < _FARTHEST_BYTES and null_sibling(view) is not None:
         return "likely"  # null + what this worker was to begin with
+    if is_below_null(view):
+        return "likely"
     if place.kind == "unmapped" and _is_null_indexed(view):
         return "certain"
     if place.kind == "unmapped" and _is_multiple_of_a_register(view):

@@ -1,11 +1,13 @@
 # pytorch/pytorch#55453-style: a CTC target beyond the alphabet
+import zlib
+
 import torch
 
 alphabet = "abcdefghij"
 
 
 def encode(text):
-    return [ord(letter) - ord("a") + 1 for letter in text]
+    return [alphabet.index(letter) + 1 if letter in alphabet else zlib.crc32(letter.encode()) for letter in text]
 
 
 def loss(logits, texts):

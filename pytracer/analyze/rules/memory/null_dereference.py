@@ -8,7 +8,8 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
-A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null. If a variable of
+A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null, and index -1 leads
+to an address below it. If a variable of
 the innermost frame has such a tensor, and the function is torch's or takes tensors, it is named; else an argument of
 the running operator that has none, or is undefined.
 
@@ -41,6 +42,8 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.variables import line_words, tensors_without_memory, without_memory_words
 from pytracer.analyze.naming import introduction
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
@@ -89,9 +92,10 @@ class NullDereference(MemoryFaultRule[_Null]):
         addr = view.place.addr if view.place else 0
         crash = view.crash
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
-        target = "a null pointer" if addr == 0 else f"a null pointer plus {addr} bytes"
+        target = _target(addr)
         empty, sibling = judgement.found.empty, judgement.found.sibling
-        reason = f": {without_memory_words(empty[0])}" if len(empty) == 1 else _reason(judgement.found)
+        named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
+        reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
         return Description(
@@ -126,6 +130,14 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _target(addr: int) -> str:
+    """An index of -1 into a tensor without memory leads below null."""
+    offset = signed(addr)
+    if offset == 0:
+        return "a null pointer"
+    return f"a null pointer {'minus' if offset < 0 else 'plus'} {abs(offset)} bytes"
 
 
 def _empty_tensor(item: Holder) -> Evidence:

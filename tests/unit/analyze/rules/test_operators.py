@@ -146,3 +146,37 @@ def test_operator_that_ended_before_is_not_named(run: Path) -> None:
     report = crashed(run, tensor(TABLE, 10, 4), index(0, 99), stack_of=stack)
     assert (report.processes or [])[0].operator is None
     assert verdict(report) == ("wild-pointer", "likely")
+
+
+# ---- rows in front of and behind a tensor ----
+
+ROWS_AWAY = 76561198000000000
+EMPTY = tensor(0, 0, dtype="int64", outer=2)
+BELOW_NULL = (1 << 64) - 80
+
+
+def test_row_number_of_an_index_tensor_is_found_behind_an_address_that_no_register_explains(tmp_path: Path) -> None:
+    """An accessor's row: base + 16 columns of 4 bytes * the largest element, which is in no register any more."""
+    addr = (TABLE + 64 * ROWS_AWAY) % (1 << 64)
+    table = tensor(TABLE, 6, 16)
+    report = crashed(tmp_path, table, index(0, ROWS_AWAY), addr=addr, stack_of=LOOK_UP)
+    assert verdict(report) == ("out-of-bounds", "certain")
+    assert f"index {ROWS_AWAY} of `rows` in step()" in summary(report)
+    assert "6 elements of 64 bytes" in summary(report)
+
+
+def test_largest_element_that_leads_elsewhere_explains_nothing(tmp_path: Path) -> None:
+    addr = (TABLE + 64 * ROWS_AWAY + 4096) % (1 << 64)
+    report = crashed(tmp_path, tensor(TABLE, 6, 16), index(0, ROWS_AWAY), addr=addr, stack_of=LOOK_UP)
+    assert verdict(report)[0] == "wild-pointer"
+
+
+def test_row_minus_one_of_an_empty_tensor_is_below_null(tmp_path: Path) -> None:
+    report = crashed(tmp_path, tensor(TABLE, 6, 16), EMPTY, addr=BELOW_NULL)
+    assert verdict(report) == ("null-dereference", "likely")
+    assert "a null pointer minus 80 bytes" in summary(report)
+
+
+def test_small_negative_address_without_an_empty_tensor_is_wild(tmp_path: Path) -> None:
+    report = crashed(tmp_path, tensor(TABLE, 6, 16), index(0, 2), addr=BELOW_NULL)
+    assert verdict(report)[0] == "wild-pointer"
