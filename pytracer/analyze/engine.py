@@ -243,8 +243,12 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     known = known_crash(judgement.views[0], judgement.verdict_class)
     if known is None or known.evidence in words.evidence:
         return words
-    advice = f"{words.advice} {known.advice}" if known.confidence == "possible" else known.advice
-    return replace(words, evidence=[known.evidence, *words.evidence], advice=advice)
+    evidence = [known.evidence, *words.evidence]
+    if known.confidence == "possible":
+        return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
+    raised = judgement.verdict_class == "python-exception"
+    summary = f"{words.summary.removesuffix('.')}: {known.what}." if raised else words.summary
+    return replace(words, summary=summary, evidence=evidence, advice=known.advice)
 
 
 def _alternatives(concluded: Concluded, findings: Sequence[r.Finding]) -> list[r.Alternative]:

@@ -15,7 +15,7 @@ from pytracer.decode.types.devices import DEFAULT_POOL
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/")
+_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/")
 
 
 class StorageReports:

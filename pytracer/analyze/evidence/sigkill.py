@@ -63,6 +63,23 @@ def other_candidates(job: JobView, view: ProcessView) -> bool:
     return killers or _agent(job, view).reason is not None or _scheduler(job, view) is not None
 
 
+def time_limit_of_parent(job: JobView, view: ProcessView) -> ProcessView | None:
+    """The parent, if it ended with subprocess.TimeoutExpired after the child: then it had killed it."""
+    own = view.process.snapshot
+    return next(
+        (
+            item
+            for item in job.views
+            if item.process.snapshot.pid == own.ppid
+            and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+            and item.raised
+            and item.exception is not None
+            and (item.exception.type or "").endswith("TimeoutExpired")
+        ),
+        None,
+    )
+
+
 def _no_kernel(job: JobView) -> Evidence:
     words = "counters and log of the kernel: no `pytracer run` was there to note them"
     if job.job.launcher is not None and job.job.launcher.witness is not None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytracer.analyze.evidence.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.parts import is_library_file
-from pytracer.analyze.view import ProcessView
-from pytracer.report.job import PythonFrame
+from pytracer.analyze.view import ProcessView, is_handler_frame
+from pytracer.report.job import NativeFrame, PythonFrame
 
-WaitKind = Literal["forked-openmp", "lock", "child", "thread", "queue"]
+WaitKind = Literal["forked-openmp", "forked-lock", "lock", "child", "unread-queue", "thread", "queue"]
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
+_FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _NEAR = 5  # frames
 
 
@@ -35,7 +37,7 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
 
 
 def _kind(view: ProcessView) -> WaitKind | None:
-    stack, native = view.python_stack or [], own_frames(view)
+    stack, native = view.python_stack or [], _before_signal(view)
     outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
     if outside is not None and _OPENMP.match(image_name(outside.image)):
         return "forked-openmp" if was_forked(view) else None
@@ -44,12 +46,30 @@ def _kind(view: ProcessView) -> WaitKind | None:
     inner, near = stack[0], stack[:_NEAR]
     if _CHILD.search(inner.file or ""):
         return "child"
+    if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
+        return "unread-queue"
     if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
         return "thread"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
         return "queue"
     locked = any(frame.function == _LOCK for frame in native[:_NEAR])
-    return "lock" if locked and not is_library_file(inner.file) else None
+    if not locked or is_library_file(inner.file):
+        return None
+    return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _before_signal(view: ProcessView) -> Sequence[NativeFrame]:
+    """What the thread did when the signal came. In a DataLoader worker torch's handler sends it to itself once more."""
+    native = view.native_stack or []
+    handler = max((at for at, frame in enumerate(native) if is_handler_frame(frame)), default=-1)
+    rest = native[handler + 1 :]
+    return rest[1:] if handler >= 0 and rest and rest[0].function is None else rest  # where the kernel returns to
+
+
+def _is_alone(view: ProcessView) -> bool:
+    """Whether no other thread of the process runs Python: nobody there could release a lock."""
+    ending = view.process.snapshot.ending
+    return ending is not None and len(ending.python_threads) <= 1
 
 
 def was_forked(view: ProcessView) -> bool:

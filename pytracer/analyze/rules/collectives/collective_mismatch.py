@@ -36,12 +36,19 @@ _ADVICE_LINES = (
     "Compare the two lines, and what decides how often each is reached: a rank skipped a collective, or called one "
     "more (a `continue`, an early stop, a failed batch), and the ranks are out of step since."
 )
+_SHARDED = ("all_gather_into_tensor", "reduce_scatter_tensor")
+_ADVICE_SHARDED = (
+    " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
+    "and state_dict()."
+)
 _ADVICE = {
     "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
     "root": "Pass the same root on all ranks: it must not depend on the rank.",
     "reduce_op": "Pass the same reduce operation on all ranks.",
-    "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only.",
-    "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank.",
+    "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only, "
+    "or data that one rank does not have (torch.tensor([]) is float32). Pass the dtype where the tensor is made.",
+    "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank, "
+    "or tensors that the ranks go through in different orders (a set of str has another order in each process).",
     "shape": "Find out why the tensor has another shape there, such as one that is transposed.",
 }
 
@@ -92,7 +99,7 @@ class CollectiveMismatch:
                 *_receivers(job, found),
                 *symptom_evidence(job),
             ],
-            _ADVICE_LINES if _from_other_lines(found) else _ADVICE[found.field],
+            _advice(found),
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -139,8 +146,8 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
         return f"Ranks were at different lines in {where}: {sides}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
-        sides = "; ".join(_passed(item, found, match) for item in found.variants[:_LISTED])
-        return f"Ranks disagree in {where}: {sides}{end}."
+        sides, line = _sides(match, found)
+        return f"Ranks disagree in {where}{line}: {sides}{end}."
     if len(found.variants) > 2:
         return (
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
@@ -150,6 +157,22 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
     if found.field == "op":
         return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
+
+
+def _advice(found: Mismatch) -> str:
+    if _from_other_lines(found):
+        return _ADVICE_LINES
+    sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
+    return _ADVICE[found.field] + (_ADVICE_SHARDED if sharded else "")
+
+
+def _sides(match: GroupMatch, found: Mismatch) -> tuple[str, str]:
+    """What each side passed, with its line where these differ; and the line where all are at the same one."""
+    sides = [(_passed(item, found, match), at_place(item.call)) for item in found.variants[:_LISTED]]
+    lines = {line for _, line in sides}
+    if len(lines) == 1:
+        return "; ".join(words for words, _ in sides), lines.pop()
+    return "; ".join(words + line for words, line in sides), ""
 
 
 def _from_other_lines(found: Mismatch) -> bool:

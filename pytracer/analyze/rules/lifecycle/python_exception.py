@@ -5,7 +5,8 @@ What: an exception reached the top of the main program.
 Why it happens: by the exception's message. Among ranks the first one counts: the others often follow with a lost
 connection.
 
-What to do: read the exception and its innermost line outside torch.
+What to do: read the exception and its innermost line outside torch. Where torch raised an exception of a DataLoader
+worker or of a spawned process again, its text has the traceback of the first one: that line counts.
 
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
 on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
@@ -22,10 +23,11 @@ from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.phrases import collective_evidence
+from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.naming import introduction, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, PythonFrame
 
 
 class PythonException:
@@ -42,9 +44,9 @@ class PythonException:
     def describe(self, job: JobView, judgement: Judgement[bool]) -> Description:
         """See Rule; the first process represents all."""
         view = judgement.views[0]
-        frame, lost = view.python_frame, judgement.found
+        frame, lost, first = view.python_frame, judgement.found, reraised(view.exception)
         return Description(
-            f"{introduction(judgement.views)} raised {_words(view)}{f' at {place_words(frame)}' if frame else ''}.",
+            f"{introduction(judgement.views)} raised {_words(view, first)}{_at(frame, first)}.",
             [
                 Evidence(
                     "exception",
@@ -59,12 +61,25 @@ class PythonException:
             ],
             "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
-            else _read_it(job),
+            else _read_it(job, first),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
 
 
-def _read_it(job: JobView) -> str:
+def _at(frame: PythonFrame | None, first: Reraised | None) -> str:
+    """The line that raised it first, and that where it was raised again."""
+    if first is not None and first.frame is not None:
+        again = f" (raised again at {place_words(frame)})" if frame else ""
+        return f" {first.where}, at {place_words(first.frame)}{again}"
+    return f" at {place_words(frame)}" if frame else ""
+
+
+def _read_it(job: JobView, first: Reraised | None) -> str:
+    if first is not None and first.frame is not None and "DataLoader worker" in first.where:
+        return (
+            f"Look at {place_words(first.frame)} and at the sample that it was given: `for i in range(len(dataset)): "
+            "dataset[i]` in one process finds it, or num_workers=0 under a debugger."
+        )
     followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
     return "Read the exception and the line that raised it" + (
         "; the other ranks' errors followed from it." if followed else "."
@@ -86,7 +101,9 @@ def _same_exception(judgement: Judgement[bool]) -> object:
     return exception.type if exception else None, (frame.file, frame.line) if frame else None
 
 
-def _words(view: ProcessView) -> str:
+def _words(view: ProcessView, first: Reraised | None) -> str:
+    if first is not None:
+        return first.words
     exception = view.exception
     if exception is None or not exception.type:
         return "an exception"

@@ -4,8 +4,10 @@ What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the sta
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
-the child, whose next parallel region waits for them for ever. Two threads that take two locks in different orders wait
-for each other. A worker that died or stands still leaves its parent waiting.
+the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
+that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
+threads that take two locks in different orders wait for each other. A worker that died or stands still leaves its
+parent waiting.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -24,6 +26,7 @@ from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits import ProcessWait, WaitKind, wait_of
 from pytracer.analyze.naming import introduction, name_words, place_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -32,25 +35,34 @@ from pytracer.report.job import Confidence, Evidence
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
 _FOR: dict[WaitKind, str] = {
     "forked-openmp": "waited in the OpenMP runtime of a forked child",
+    "forked-lock": "waited in a forked child for a lock that nobody there holds",
     "lock": "waited for a lock",
     "child": "waited for a child process",
+    "unread-queue": "waited until what it had put into a queue is read",
     "thread": "waited for a thread",
     "queue": "waited for a queue",
 }
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
+    "forked-lock": "likely",
     "lock": "likely",
     "child": "possible",
+    "unread-queue": "possible",
     "thread": "possible",
     "queue": "possible",
 }
+_LAST = ("forked-openmp", "forked-lock", "lock", "unread-queue")  # nothing else is waited for there
 _ADVICE: dict[WaitKind, str] = {
     "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
     "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
+    "forked-lock": "A lock that another thread of the parent held at fork() stays locked in the child for ever. Start "
+    "children by spawn or forkserver (DataLoader: multiprocessing_context), or start that thread after them.",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
     "child": "Look at the child: what it waits for, or whether it ever got its input. "
     "`pytracer attach` shows it while it runs.",
+    "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
+    "multiprocessing queue is read.",
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
@@ -63,6 +75,11 @@ class _Standstill:
     wait: ProcessWait
     waiting: tuple[tuple[ProcessView, ProcessWait], ...]
     ended: ProcessView
+
+    @property
+    def unread(self) -> bool:
+        """Whether it waited for the end of a child that waits until its queue is read."""
+        return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind == "unread-queue"
 
 
 class Standstill:
@@ -80,12 +97,15 @@ class Standstill:
             chain = list(_chain(job, death.view))
             if not chain:
                 continue
+            if len(chain) > 1 and chain[-1][1].kind == "unread-queue":
+                chain = [*chain[:-2], chain[-1], chain[-2]]  # the reader is to blame: it waits for the end instead
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
             found = _Standstill(wait, tuple(chain[:-1]), ended)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
-            return (Judgement("hang", _CONFIDENCE[wait.kind], (view,), found, leads=True, explains=explains),)
+            sure: Confidence = "likely" if found.unread else _CONFIDENCE[wait.kind]
+            return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
 
     def describe(self, job: JobView, judgement: Judgement[_Standstill]) -> Description:
@@ -96,13 +116,17 @@ class Standstill:
         by = sender_words(job, found.ended)
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}"
         return Description(
-            f"{introduction(judgement.views)} {_FOR[found.wait.kind]}{_at(found.wait)}; {end}.",
+            f"{introduction(judgement.views)} {_FOR[found.wait.kind]}{_at(found.wait)}{_unread(found)}; {end}.",
             [_evidence(item, wait) for item, wait in found.waiting],
-            _ADVICE[found.wait.kind],
+            _ADVICE["unread-queue" if found.unread else found.wait.kind],
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
         )
+
+
+def _unread(found: _Standstill) -> str:
+    return ", which cannot end before its queue is read" if found.unread else ""
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:
@@ -110,7 +134,8 @@ def _ended_words(view: ProcessView, ended: ProcessView) -> str:
 
 
 def _at(wait: ProcessWait) -> str:
-    return f" at {place_words(wait.at)}" if wait.at is not None else ""
+    known = wait.at is not None and not is_library_file(wait.at.file) and wait.at.file != "<string>"
+    return f" at {place_words(wait.at)}" if wait.at is not None and (known or wait.kind != "unread-queue") else ""
 
 
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
@@ -145,10 +170,10 @@ def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, Proce
 
 
 def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
-    """A child that waits as well; what waits for OpenMP or a lock before what waits for another process."""
+    """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process."""
     own = view.process.snapshot
     children = [
-        (wait.kind not in ("forked-openmp", "lock"), item.index, item)
+        (wait.kind not in _LAST, item.index, item)
         for item in job.views
         if item.process.snapshot.ppid == own.pid
         and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)

@@ -6,6 +6,8 @@ kill when memory gets short.
 
 Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a launcher whose patience ended, memory.
 
+A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
+
 What to do: check the candidates that are named, by the given commands. To see the sender the next time, let the kernel
 log it: `perf trace -e signal:signal_generate`, or an audit rule for kill().
 
@@ -17,10 +19,11 @@ from __future__ import annotations
 
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.evidence.sigkill import elimination, other_candidates
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.evidence.sigkill import elimination, other_candidates, time_limit_of_parent
+from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
 
 _NAMED = "Ask each candidate that the evidence marks as found; then look for"
 _NOBODY = "Look for"
@@ -47,6 +50,9 @@ class Sigkill:
     def describe(self, job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
         """See Rule."""
         view, trace = judgement.views[0], judgement.found
+        limit = time_limit_of_parent(job, view)
+        if limit is not None:
+            return _describe_limit(job, judgement, limit)
         refuted = trace is not None and trace.excluded
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
@@ -60,12 +66,39 @@ class Sigkill:
         )
 
 
+def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent: ProcessView) -> Description:
+    frame = parent.python_frame
+    at = f" at {place_words(frame)}" if frame is not None else ""
+    view = judgement.views[0]
+    return Description(
+        f"{introduction(judgement.views)} was ended by SIGKILL: its parent, {name_words([parent])}, had waited as long "
+        f"as its timeout allows{at}.",
+        [
+            Evidence(
+                "exception",
+                f"its parent then raised {parent.exception.type if parent.exception else 'TimeoutExpired'}: "
+                "subprocess.run() kills a child whose timeout has passed, before it raises that",
+                exception=parent.exception.type if parent.exception else None,
+                pid=parent.process.snapshot.pid,
+                python=frame,
+            ),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        "Raise the timeout that its parent passes to subprocess, or look at what the child did for so long: its stacks "
+        "and last operations are in this report.",
+        [],
+    )
+
+
 def _ask(job: JobView, view: ProcessView) -> str:
     return f"{_NAMED if other_candidates(job, view) else _NOBODY} {_ELSEWHERE}"
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:
     trace = oom_trace(job, view)
+    if time_limit_of_parent(job, view) is not None:
+        return Judgement("external-kill", "likely", (view,), trace)
     if trace is not None and trace.excluded:
         return Judgement("external-kill", "likely", (view,), trace)
     return Judgement("unknown", "unknown", (view,), trace)

@@ -97,6 +97,23 @@ def test_two_ranks_disagree_and_nobody_is_guilty(run: Path) -> None:
     assert any("undecidable" in item for item in found.missing or [])
 
 
+def test_two_ranks_at_different_lines_are_both_named(run: Path) -> None:
+    """Without a majority, too: the lines are what the reader compares."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("barrier", state="failed", line=35), first=2)
+    job.calls(1, call(state="failed", line=23), first=2)
+    for rank, at in ((0, 7000), (1, 7010)):
+        job.raised(rank, at=at)
+    report = build_report(job.job(run))
+    assert "rank 0 called barrier at train.py:35 in step; rank 1 called all_reduce at train.py:23" in summary(report)
+
+
+def test_two_ranks_at_one_line_share_it(run: Path) -> None:
+    report = disagree(run, call(dtype="Int"), ranks=2)
+    assert summary(report).count("train.py:") == 1
+
+
 def test_aborted_receiver_is_not_guilty(run: Path) -> None:
     """gloo aborts the receiver of the larger message; the majority identifies the sender."""
     job = Ranks(3)

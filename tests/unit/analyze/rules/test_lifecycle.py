@@ -10,6 +10,7 @@ import pytest
 from pytracer._errors import UsageError
 from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import Job
+from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import finding, summary, verdict
 from tests.support.synth import Box, Frame
@@ -151,3 +152,58 @@ def test_jobs_of_a_sequence_are_no_restarts(run: Path) -> None:
     """The look-alike: a script runs torchrun twice; each counts from 0."""
     report = build_report(s.load(run, s.agent(code=0), crashed(worker(0)), worker(0, 1).at(100).exit(0)))
     assert verdict(report)[0] == "clean"
+
+
+# ---- exceptions of others ----
+
+ORIGINAL = f"""Original Traceback (most recent call last):
+  File "{s.TORCH}/utils/data/_utils/worker.py", line 374, in _worker_loop
+    data = fetcher.fetch(index)
+           ^^^^^^^^^^^^^^^^^^^^
+  File "{s.SCRIPT}", line 18, in __getitem__
+    return torch.tensor(row["text"]), self.labels[row["label"]]
+                                      ~~~~~~~~~~~^^^^^^^^^^^^^^
+"""
+
+
+def raised_again(run: Path, message: str) -> Report:
+    frames: list[Frame] = [("ExceptionWrapper.reraise", f"{s.TORCH}/_utils.py", 794), *TRAIN]
+    return build_report(s.load(run, Box(pid=101, ppid=99).at(500).exception("KeyError", message, frames).exit(1)))
+
+
+def test_exception_of_a_loader_worker_is_named_with_the_line_that_raised_it(run: Path) -> None:
+    report = raised_again(run, f"Caught KeyError in DataLoader worker process 1.\n{ORIGINAL}KeyError: 'goood'\n")
+    assert verdict(report) == ("python-exception", "certain")
+    assert (
+        summary(report) == "Process 101 (train.py) raised KeyError: 'goood' in DataLoader worker process 1, "
+        "at train.py:18 in __getitem__ (raised again at train.py:12 in train)."
+    )
+    assert "dataset[i]" in (report.verdict.advice or "" if report.verdict else "")
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most", "Caught by hand.\n" + ORIGINAL],
+)
+def test_text_without_a_whole_traceback_of_another_exception_is_only_a_text(message: str, run: Path) -> None:
+    """The look-alikes: cut off, or written by the program itself."""
+    report = raised_again(run, message)
+    assert summary(report).endswith(" at train.py:12 in train.")
+    assert "train.py:18" not in summary(report)
+
+
+def killed_child(run: Path, error: str) -> Report:
+    parent = Box(pid=101, ppid=99).at(6000).wait(102, signal=9).at(6010).exception(error, "timed out", TRAIN).exit(1)
+    return build_report(s.load(run, parent, Box(pid=102, ppid=101).at(500).mark("begin")))
+
+
+def test_child_whose_parents_timeout_passed_was_killed_by_it(run: Path) -> None:
+    report = killed_child(run, "subprocess.TimeoutExpired")
+    assert verdict(report) == ("external-kill", "likely")
+    assert "had waited as long as its timeout allows at train.py:12 in train" in summary(report)
+
+
+def test_parent_that_raised_something_else_is_no_sender(run: Path) -> None:
+    report = killed_child(run, "subprocess.CalledProcessError")
+    assert "timeout allows" not in summary(report)
+    assert verdict(report)[0] != "external-kill"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import NativeFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import finding, summary, verdict
+from tests.support.deaths import TORCH_PYTHON, finding, summary, verdict
 from tests.support.synth import Box, Frame
 
 EXIT = 6  # CrashState
+CORE = "/opt/pytracer/libpytracer_core.so"
 GOMP = f"{s.TORCH}/lib/libgomp.so.1"
 FILL: list[tuple[str, int]] = [(GOMP, 0x1000), (GOMP, 0x1010), (s.TORCH_CPU, 0x9900)]
 FOO: list[Frame] = [("foo", s.SCRIPT, 6)]
@@ -91,6 +94,69 @@ def test_process_at_work_is_ended_by_the_signal(run: Path) -> None:
     """The look-alike: its own line, in a kernel."""
     report = ended(run, stopped(parent(), FOO, [(s.TORCH_CPU, 0x9900)]))
     assert verdict(report) == ("external-kill", "certain")
+
+
+LOCK = [(s.LIBC, "__futex_abstimed_wait_common"), (s.PYTHON, "PyThread_acquire_lock_timed"), (s.PYTHON, "lock_acquire")]
+SENT_AGAIN = [
+    (s.LIBC, "raise"),
+    (TORCH_PYTHON, "handler_SIGTERM(int, siginfo_t*, void*)"),
+    (CORE, "on_sent"),
+    (s.LIBC, None),
+]
+FEEDER: list[Frame] = [
+    ("Thread._wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1139),
+    ("Thread.join", "/usr/lib/python3.11/threading.py", 1119),
+    ("Queue._finalize_join", "/usr/lib/python3.11/multiprocessing/queues.py", 199),
+    ("BaseProcess._bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 317),
+]
+
+
+def waiting(run: Path, of: int, stack: Sequence[tuple[str, str | None]], *boxes: Box) -> Report:
+    """As `ended`; `stack` are the native functions of process `of`."""
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, *boxes)
+    frames = tuple(
+        NativeFrame(0x1000 + n, image, 0x1000, None, "unwound", name) for n, (image, name) in enumerate(stack)
+    )
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, native_stack=frames)))
+        if item.snapshot.pid == of and item.snapshot.ending is not None
+        else item
+        for item in job.processes
+    ]
+    return build_report(replace(job, processes=tuple(processes)))
+
+
+@pytest.mark.parametrize("native", [LOCK, [*SENT_AGAIN, *LOCK]])
+def test_lock_of_a_forked_child_without_other_threads_is_never_released(
+    native: Sequence[tuple[str, str | None]], run: Path
+) -> None:
+    """The parent waits for its batch; the worker for a lock that a thread of the parent held at fork()."""
+    report = waiting(run, 102, native, stopped(parent(), GET), stopped(forked(), FOO))
+    assert verdict(report) == ("hang", "likely")
+    assert "waited in a forked child for a lock that nobody there holds at train.py:6 in foo" in summary(report)
+    assert report.verdict is not None and "at fork()" in (report.verdict.advice or "")
+
+
+def test_lock_of_a_process_that_is_no_copy_has_a_holder(run: Path) -> None:
+    """The look-alike: the same stack without a fork."""
+    report = waiting(run, 101, LOCK, stopped(parent(), FOO))
+    assert verdict(report) == ("hang", "likely")
+    assert "waited for a lock at" in summary(report)
+
+
+def test_join_of_a_child_whose_queue_is_not_read_is_the_parents_line(run: Path) -> None:
+    report = ended(run, stopped(parent(), JOIN), stopped(forked(), FEEDER))
+    assert verdict(report) == ("hang", "likely")
+    assert "waited for a child process at train.py:12 in main, which cannot end before its queue" in summary(report)
+    assert report.verdict is not None and "before join()" in (report.verdict.advice or "")
+
+
+def test_join_of_a_thread_is_no_unread_queue(run: Path) -> None:
+    """The look-alike: the child joins a thread of its own."""
+    report = ended(run, stopped(parent(), JOIN), stopped(forked(), [*FEEDER[:2], ("work", s.SCRIPT, 8)]))
+    assert verdict(report) == ("hang", "possible")
+    assert "waited for a thread at train.py:8 in work" in summary(report)
 
 
 def test_crash_beside_a_waiting_parent_is_the_cause(run: Path) -> None:
