@@ -28,6 +28,12 @@ _ADVICE = (
     "The damage was done earlier and elsewhere: run it with MALLOC_CHECK_=3, under AddressSanitizer or valgrind, and "
     "rebuild native extensions against the torch in use."
 )
+_ADVICE_FREE = (
+    "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
+    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with MALLOC_CHECK_=3, "
+    "under AddressSanitizer or valgrind."
+)
+_BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "double free", "free(): double free")
 
 
 class HeapCorruption:
@@ -58,7 +64,7 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE,
+            _ADVICE_FREE.format(function_words(user)) if user and _is_callers(damage) else _ADVICE,
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
                 "who damaged the heap: only who noticed is known",
@@ -71,6 +77,11 @@ def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
     if damage is None:
         return None
     return Judgement("heap-corruption", "certain" if damage.text else "likely", (view,), damage)
+
+
+def _is_callers(damage: HeapDamage) -> bool:
+    """Whether the address itself that was freed may be wrong, and not only what lies around it."""
+    return (damage.text or "").startswith(_BY_ITS_CALLER)
 
 
 def _what(damage: HeapDamage) -> str:

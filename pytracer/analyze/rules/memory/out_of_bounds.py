@@ -89,7 +89,7 @@ class OutOfBounds(StorageFaultRule[None]):
 
 def _advice(view: ProcessView) -> str:
     """By what is known of the index: cut off, far outside of any length, or not known."""
-    if _wrapped(view):
+    if _wrapped(view) is not None:
         return _ADVICE_32
     count = _count(view)
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
@@ -133,12 +133,27 @@ def _count(view: ProcessView) -> int | None:
     return signed(instruction.index_value)
 
 
-def _wrapped(view: ProcessView) -> bool:
-    """Whether the index, taken for an unsigned number of 32 bits, would have been inside the storage."""
-    count, place, instruction = _count(view), view.place, view.instruction
+def _wrapped(view: ProcessView) -> int | None:
+    """The index without its sign of 32 bits, if that would have been inside the storage."""
+    place, instruction = view.place, view.instruction
+    count = _count(view)
+    if count is None:
+        count = _bytes_from_start(view)
     if count is None or place is None or place.storage is None or instruction is None:
-        return False
-    return count < 0 and 0 <= count + (1 << 32) < place.storage.nbytes // instruction.scale
+        return None
+    unsigned = count + (1 << 32)
+    return unsigned if count < 0 <= unsigned < place.storage.nbytes // instruction.scale else None
+
+
+def _bytes_from_start(view: ProcessView) -> int | None:
+    """What was added, unscaled, to a pointer to the first byte of the storage."""
+    place, instruction = view.place, view.instruction
+    if place is None or place.storage is None or instruction is None or instruction.scale != 1:
+        return None
+    parts = (instruction.base_value, instruction.index_value)
+    if place.storage.base not in parts or None in parts:
+        return None
+    return signed(place.addr - place.storage.base)
 
 
 def _index(view: ProcessView) -> Iterator[Evidence]:
@@ -146,12 +161,18 @@ def _index(view: ProcessView) -> Iterator[Evidence]:
     place, instruction = view.place, view.instruction
     if place is None or place.storage is None or place.register is None or instruction is None:
         return
-    count = _count(view)
+    count, wrapped, room = _count(view), _wrapped(view), place.storage.nbytes // instruction.scale
+    if wrapped is not None:
+        yield Evidence(
+            "index",
+            f"without its sign the index is {wrapped}, which is inside: it was computed in 32 bits",
+            value=wrapped,
+            limit=room,
+        )
     if count is None:
         words = f"{place.register} pointed into that storage; what was added to it led out of it"
         yield Evidence("register-value", words, register=place.register, base=hex_addr(place.storage.base))
         return
-    room = place.storage.nbytes // instruction.scale
     yield Evidence(
         "index",
         f"{place.register} pointed into that storage; the index in {instruction.index} was {count}, in units of "
@@ -162,13 +183,6 @@ def _index(view: ProcessView) -> Iterator[Evidence]:
         scale=instruction.scale,
         limit=room,
     )
-    if _wrapped(view):
-        yield Evidence(
-            "index",
-            f"without its sign the index is {count + (1 << 32)}, which is inside: it was computed in 32 bits",
-            value=count + (1 << 32),
-            limit=room,
-        )
 
 
 def _index_tensor(view: ProcessView) -> Evidence | None:

@@ -12,7 +12,8 @@ it. After a smashed return address, look for local arrays in the function that w
 
 How it can be wrong: only CPU storages of torch are remembered. Memory of other allocators that was unmapped before
 looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
-library that was unloaded. Where a register points at the first byte of a storage, a wrong index into it looks the same:
+library that was unloaded. malloc() gives large blocks pages of their own, from byte 16 on: an unmapped address that
+ends so is *possible* only, and is called one. Where a register points at the first byte of a storage, a wrong index into it looks the same:
 the finding is *possible* there.
 """
 
@@ -50,6 +51,7 @@ _SANITIZER = (
     "Running it under AddressSanitizer names the moment."
 )
 _NEAR_BYTES = 1 << 20
+_PAGE_BYTES, _CHUNK_HEADER_BYTES = 4096, 16
 _LEAST_CHUNK, _MOST_CHUNK = 0x20, 0x1000
 _BY_JUMP = {
     "return": "Look for a write past a local array in the function that was returning, and in what it called; "
@@ -114,6 +116,12 @@ def _advice(view: ProcessView) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
+    if _was_large_block(view):
+        return (
+            f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
+            "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and data_ptr() "
+            "of a temporary). If it is none, AddressSanitizer names the moment."
+        )
     return _SANITIZER
 
 
@@ -142,7 +150,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if _may_be_indexed(view):
+    if _may_be_indexed(view) or _was_large_block(view):
         return "possible"
     if view.place is not None and view.place.kind == "non-canonical":
         return "certain" if view.place.addr else "likely"
@@ -157,12 +165,24 @@ def _may_be_indexed(view: ProcessView) -> bool:
     return any((storage := view.space.live_around(value)) is not None and storage.base == value for value in values)
 
 
+def _was_large_block(view: ProcessView) -> bool:
+    """Whether the address is the start of what malloc() maps for a large block alone: 16 bytes into a page."""
+    crash, place = view.crash, view.place
+    if crash is None or place is None or place.kind != "unmapped" or not crash.mappings:
+        return False
+    among = crash.mappings[0].start < place.addr < crash.mappings[-1].end
+    return among and place.addr % _PAGE_BYTES == _CHUNK_HEADER_BYTES
+
+
 def _is_small(view: ProcessView) -> bool:
     return view.place is not None and view.place.kind in ("null", "near-null")
 
 
 def _access_words(view: ProcessView) -> str:
     executes = view.fault is not None and view.fault.access == "execute"
+    if _was_large_block(view) and not executes:
+        freed = "unmapped memory, where a large block of malloc() may have begun"
+        return f"{access_verb(view)} {freed}, {_address(view)}{',' if view.function else ''}"
     what = "jumped" if executes else f"{access_verb(view)} memory"
     return f"{what} through a wild pointer, {_address(view)}{',' if view.function else ''}"
 

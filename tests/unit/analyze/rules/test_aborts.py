@@ -256,6 +256,14 @@ def test_heap_corruption_is_certain_by_the_text(run: Path) -> None:
     )
     assert "the C library printed: free(): double free detected in tcache 2" in evidence(report)
     assert "MALLOC_CHECK_" in advice(report)
+    assert advice(report).startswith("Look first at ")
+
+
+def test_size_behind_the_freed_block_is_not_the_callers_mistake(run: Path) -> None:
+    """The look-alike: the address was right, what lay behind it was overwritten before."""
+    stack = [(LIBC_SO, "abort"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "_int_free"), (s.TORCH_CPU, "at::f()")]
+    report = died(run, **ABORT, abort_text="free(): invalid next size (fast)\n", stack_of=stack)
+    assert advice(report).startswith("The damage was done earlier and elsewhere")
     assert finding(report, "abort") is None
 
 

@@ -52,6 +52,18 @@ def test_index_of_32_bits_is_recognized(tmp_path: Path) -> None:
     assert report.verdict is not None and "Compute the index in 64 bits" in (report.verdict.advice or "")
 
 
+def test_index_of_32_bits_in_bytes_is_recognized_from_the_first_byte(tmp_path: Path) -> None:
+    """A volume of int8: the index is a number of bytes, so only its sign tells."""
+    report = judged(tmp_path, Box(pid=101).alloc(BASE, 2_730_000_000), BY_ONE, 2_729_999_999 - (1 << 32))
+    assert "without its sign the index is 2729999999, which is inside" in told(report)[3]
+    assert report.verdict is not None and "Compute the index in 64 bits" in (report.verdict.advice or "")
+
+
+def test_bytes_before_a_storage_that_is_too_small_for_the_unsigned_index_are_no_32_bit_one(tmp_path: Path) -> None:
+    report = judged(tmp_path, Box(pid=101).alloc(BASE, 2_730_000_000), BY_ONE, -64)
+    assert "32 bits" not in told(report)[3]
+
+
 def test_negative_index_into_a_small_storage_is_no_32_bit_one(tmp_path: Path) -> None:
     """The look-alike: -1 is a plain mistake."""
     report = judged(tmp_path, Box(pid=101).alloc(BASE, 4096), BY_FOUR, -2000)

@@ -443,3 +443,17 @@ def test_wild_jump_beside_a_storage_is_not_out_of_bounds(run: Path) -> None:
     report = jump(run, DATA + MIB + 16, box=box)
     assert finding(report, "out-of-bounds") is None
     assert verdict(report)[0] == "wild-pointer"
+
+
+# ---- a large block of malloc() ----
+
+ARENA = [(0x7F00_0000_0000, 0x7F00_0001_0000, "rw-p", 0, ""), (0x7F90_0000_0000, 0x7F90_0001_0000, "rw-p", 0, "")]
+
+
+@pytest.mark.parametrize(("addr", "block"), [(0x7F50_0000_3010, True), (0x7F50_0000_3018, False)])
+def test_unmapped_address_16_bytes_into_a_page_may_have_been_a_large_block(addr: int, block: bool, run: Path) -> None:
+    """The look-alike lies 8 bytes farther, where no block begins."""
+    report = died(run, addr=addr, mappings=ARENA, registers={"rdi": addr})
+    assert verdict(report)[0] == "wild-pointer"
+    assert ("a large block of malloc() may have begun" in summary(report)) == block
+    assert ("Keep what owns the memory" in advice(report)) == block
