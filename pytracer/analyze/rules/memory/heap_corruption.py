@@ -30,8 +30,8 @@ _ADVICE = (
 )
 _ADVICE_FREE = (
     "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
-    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with MALLOC_CHECK_=3, "
-    "under AddressSanitizer or valgrind."
+    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with "
+    "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
 )
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "double free", "free(): double free")
 

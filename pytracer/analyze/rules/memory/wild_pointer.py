@@ -13,8 +13,8 @@ it. After a smashed return address, look for local arrays in the function that w
 How it can be wrong: only CPU storages of torch are remembered. Memory of other allocators that was unmapped before
 looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
 library that was unloaded. malloc() gives large blocks pages of their own, from byte 16 on: an unmapped address that
-ends so is *possible* only, and is called one. Where a register points at the first byte of a storage, a wrong index into it looks the same:
-the finding is *possible* there.
+ends so is *possible* only, and the report says what it may have been. Where a register points at the first byte of a
+storage, a wrong index into it looks the same: the finding is *possible* there.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _advice(view: ProcessView) -> str:
     if _was_large_block(view):
         return (
             f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
-            "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and data_ptr() "
-            "of a temporary). If it is none, AddressSanitizer names the moment."
+            "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
+            "data_ptr() of a temporary). If it is none, AddressSanitizer names the moment."
         )
     return _SANITIZER
 
