@@ -14,6 +14,7 @@ CUDA_TORCH ?= torch==2.14.1
 CUDA_HEADERS ?= nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88
 CUDA_VENV ?= .venv-cuda
 INTEGRATIONS_VENV ?= .venv-integrations
+BROWSER_VENV ?= .venv-browser
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -30,7 +31,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build wheel test-wheel lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build wheel test-wheel lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -43,6 +44,7 @@ help:
 	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-integrations  Perfetto, MLflow, W&B, Sentry, OpenTelemetry and others, the real ones, in $(INTEGRATIONS_VENV)  (ARGS='-k name')"
+	@echo "make test-browser  the page of inspect --html in chromium, in $(BROWSER_VENV)  (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
 	@echo "make test-tsan  the lock-free structures with real threads, with ThreadSanitizer"
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
@@ -57,7 +59,7 @@ help:
 	@echo "make bench   all benchmarks, half an hour               (ARGS=--quick: ten minutes)"
 	@echo "make soak    a job of two ranks for half an hour        (ARGS='--minutes 10')"
 	@echo "make instructions  instructions of the hot paths against docs/measurements/cost.md; needs valgrind"
-	@echo "make clean   remove what was built; .venv, .venv-cuda, .venv-integrations and runs stay"
+	@echo "make clean   remove what was built; .venv, .venv-cuda, .venv-integrations, .venv-browser and runs stay"
 	@echo
 	@echo "PYTHON=$(PYTHON)  TORCH=$(TORCH)  VENV=$(VENV)  CXX=$(CXX)"
 
@@ -106,6 +108,17 @@ test-integrations: $(INTEGRATIONS_VENV)/.installed
 $(INTEGRATIONS_VENV)/.installed: tests/integrations/requirements.txt | tools
 	$(PYTHON) -m venv $(INTEGRATIONS_VENV)
 	$(INTEGRATIONS_VENV)/bin/python -m pip --disable-pip-version-check install -r tests/integrations/requirements.txt
+	@touch $@
+
+# The page of `inspect --html` in Debian's chromium, in a venv of its own: 150 MB. The reader needs no build.
+test-browser: $(BROWSER_VENV)/.installed
+	$(BROWSER_VENV)/bin/python -m pytest tests/browser $(ARGS)
+
+$(BROWSER_VENV)/.installed: tests/browser/requirements.txt | tools
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || \
+	    { echo "there is no chromium: apt-get install chromium" >&2; exit 1; }
+	$(PYTHON) -m venv $(BROWSER_VENV)
+	$(BROWSER_VENV)/bin/python -m pip --disable-pip-version-check install -r tests/browser/requirements.txt
 	@touch $@
 
 # Built in a second tree: one tree holds the build for one torch.

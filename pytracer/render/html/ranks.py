@@ -105,11 +105,15 @@ def wait_sentences(report: r.Report) -> list[str]:
         waiters = span_words(wait.ranks or [])
         alone = len(wait.ranks or []) == 1
         verb = ("waits" if alone else "wait") if running & set(wait.ranks or ()) else "waited"
-        what = f"{wait.op} #{wait.sequence_nr} of group {wait.group}"
+        what = f"{wait.op} #{wait.sequence_nr}{_of_group(wait.group)}"
         lines.append(f"{_capital(waiters)} {verb} for {span_words(wait.targets or [])} in {what}{since}{tags}.")
     for cycle in collectives.cycles or []:
         lines.append(f"In a cycle: {' → '.join(f'rank {rank}' for rank in [*cycle, cycle[0]])}.")
     return lines
+
+
+def _of_group(name: str | None) -> str:
+    return f" of group {name}" if name is not None else ""
 
 
 def _capital(words: str) -> str:
@@ -242,7 +246,8 @@ def _call(fold: _Fold, calls: Sequence[tuple[r.ProcessReport, r.CollectiveSpan]]
     kind = "failed" if "failed" in states else "open" if is_open else "completed"
     started = call.started if call.started is not None else end
     inner = min(max((started - begin) / (end - begin), 0.0), 1.0) if kind != "completed" or len(calls) == 1 else 0.0
-    details = [f"{call.op} #{call.sequence_nr} of group {call.group}: {', '.join(sorted(states))}", *_times(calls)]
+    what = f"{call.op} #{call.sequence_nr}{_of_group(call.group)}"
+    details = [f"{what}: {', '.join(sorted(states))}", *_times(calls)]
     if call.peer is not None:
         details[0] += f", with rank {call.peer} of the group"
     if call.what:
