@@ -22,6 +22,7 @@
 #include "crashsafe/handler/steps.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_stack.h"
+#include "crashsafe/unwind/images.h"
 
 #include <atomic>
 #include <cerrno>
@@ -72,6 +73,7 @@ void pytracer_arm_thread(void) {
 }
 
 int pytracer_recording(void) { return core::recording() && !core::stopped(); }
+int pytracer_finds_images(void) { return crashsafe::images_are_known(); }
 int pytracer_preloaded(void) { return core::recording() && g_box.header->preloaded != 0; }
 const char* pytracer_black_box_path(void) { return crashsafe::box_path(); }
 const char* pytracer_directory(void) { return core::run_directory(); }

@@ -32,6 +32,8 @@ PYTRACER_API void pytracer_announce(const char* text);
 
 PYTRACER_API int pytracer_recording(void);
 PYTRACER_API int pytracer_preloaded(void);
+/// Whether a crash finds the library of an address without the loader's lock.
+PYTRACER_API int pytracer_finds_images(void);
 /// Creates the black box now, whatever the budget of the run: a preloaded process has none until there is something to record. 0 when
 /// there is none, and nothing can be recorded.
 PYTRACER_API int pytracer_create_black_box(void);

@@ -111,5 +111,8 @@ def check_stacks() -> Check:
 
 def _extra(name: str, package: str, extra: str, without: str) -> Check:
     if importlib.util.find_spec(package) is not None:
-        return Check(name, WORKS, f"{package} {importlib.metadata.version(package)}")
+        try:
+            return Check(name, WORKS, f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:  # copied here, without its metadata
+            return Check(name, WORKS, package)
     return Check(name, MISSING, f"optional: without {package}, {without}", f"pip install 'pytracer[{extra}]'")

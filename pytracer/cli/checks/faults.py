@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytracer.cli.checks.answer import LIMITED, WORKS, Check
+from pytracer.cli.checks.answer import LIMITED, WORKS, Check, is_built, python
+from pytracer.launcher import run_directory
 
 _OURS = (
     signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS,
@@ -21,20 +22,21 @@ _PATTERN, _USES_PID = Path("/proc/sys/kernel/core_pattern"), Path("/proc/sys/ker
 
 
 def check_c_library() -> Check:
-    """glibc 2.35 added `_dl_find_object`, by which libgcc unwinds without the loader's lock."""
-    try:
-        name, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
-    except ValueError:
-        return Check(
-            "c-library", LIMITED, "not glibc: native stacks are less sure", "use a glibc system, 2.35 or newer"
-        )
-    if tuple(int(part) for part in version.split(".")[:2]) < (2, 35):
-        detail = (
-            f"{name} {version} has no _dl_find_object: the unwinder takes the loader's lock, so that a crash while a "
-        )
-        detail += "library is loaded may cost its native stack and a second"
-        return Check("c-library", LIMITED, detail, "use glibc 2.35 or newer")
-    return Check("c-library", WORKS, f"{name} {version}")
+    """Whether the crash handler finds the library of an address without the loader's lock."""
+    said = os.confstr("CS_GNU_LIBC_VERSION")
+    if not said or not said.startswith("glibc "):
+        return Check("c-library", LIMITED, "not glibc: native stacks are less sure", "use a glibc system")
+    if is_built() and not finds_images():
+        detail = f"the core was compiled on {said}, without _dl_find_object: the unwinder takes the loader's lock, so "
+        detail += "that a crash while a library is loaded may cost its native stack and a second"
+        return Check("c-library", LIMITED, detail, "install a wheel, or use glibc 2.35 or newer")
+    return Check("c-library", WORKS, said)
+
+
+def finds_images() -> bool:
+    """What the core says, in a child."""
+    core = str(run_directory.core_library())
+    return python(f"import ctypes, sys; sys.exit(ctypes.CDLL({core!r}).pytracer_finds_images() == 0)").returncode == 0
 
 
 def check_signal_handlers() -> Check:

@@ -14,6 +14,7 @@ import pytest
 
 from pytracer.cli.checks import faults
 from pytracer.cli.checks.answer import LIMITED, WORKS
+from tests.conditions import needs_core
 from tests.support.cli import clean_environment
 
 # Lines as Linux 6.18 writes them.
@@ -30,16 +31,12 @@ def look(check: str, *flags: str, **options: Any) -> str:
     return str(subprocess.run(command, env=environment, capture_output=True, text=True, check=True, **options).stdout)
 
 
-def test_glibc_before_2_35_makes_the_unwinder_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """_dl_find_object was added in 2.35; versions are compared as numbers, not as text: 2.4 is older than 2.35."""
-    for version, result in {
-        "glibc 2.34": LIMITED,
-        "glibc 2.4": LIMITED,
-        "glibc 2.35": WORKS,
-        "glibc 3.0": WORKS,
-    }.items():
-        monkeypatch.setattr(os, "confstr", lambda _, version=version: version)
-        assert faults.check_c_library().result == result, version
+@needs_core
+def test_core_that_takes_the_loaders_lock_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core is asked, because a wheel has a way of its own before glibc 2.35; another C library is not known."""
+    assert faults.check_c_library().result == WORKS
+    monkeypatch.setattr(faults, "finds_images", lambda: False)
+    assert "takes the loader's lock" in faults.check_c_library().detail
     monkeypatch.setattr(os, "confstr", lambda _: None)
     assert "not glibc" in faults.check_c_library().detail
 
