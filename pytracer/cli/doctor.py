@@ -18,12 +18,14 @@ from pytracer.cli.terminal import show, show_json
 
 HELP = """Check what works on this machine, and why not.
 
-Loads the recorder, preloads it into a child process, and lets a child crash. Exit status 1: something
-essential is missing, and nothing can be recorded.
+Loads the recorder, preloads it into a child process, and lets a child crash: a second. With --full, children also
+import torch, and must record storages, DDP, FSDP and devices: ten seconds and more. Exit status 1: something essential
+is missing, and nothing can be recorded.
 
 \b
 Examples:
   pytracer doctor
+  pytracer doctor --full
   pytracer doctor --config                  settings of pytracer.toml, variables, defaults
   pytracer doctor --json | jq '.checks[] | select(.result != "works")'
 """
@@ -34,24 +36,28 @@ Examples:
 @click.option(
     "--config", is_flag=True, help="Print instead each setting, and whether the environment or a file made it."
 )
+@click.option("--full", is_flag=True, help="Also try what is recorded of torch, in children that import it.")
 @click.pass_context
-def command(context: click.Context, as_json: bool, config: bool) -> int:
+def command(context: click.Context, as_json: bool, config: bool, full: bool) -> int:
     """See HELP."""
     if config:
         _show_settings(context, as_json)
         return 0
-    found = list(checks.run_checks())
+    found = list(checks.run_checks(full=full))
     ok = all(check.result != checks.MISSING for check in found if check.essential)
     if as_json:
         document = {
             "schema": "pytracer-doctor",
             "version": 1,
             "ok": ok,
+            "full": full,
             "checks": [dataclasses.asdict(check) for check in found],
         }
         show_json(json.dumps(document, indent=2) + "\n")
     else:
         show(table(found, shutil.get_terminal_size((100, 24)).columns) + "\n")
+        if not full:
+            show("\nNot tried: whether storages, DDP, FSDP and devices are recorded; `pytracer doctor --full` does.\n")
         if not ok:
             show("\nNothing can be recorded here until the missing parts above are fixed.\n")
     return 0 if ok else 1

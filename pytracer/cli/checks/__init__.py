@@ -12,7 +12,7 @@ from pytracer._errors import PytracerError
 from pytracer.cli.checks import cuda, environment, faults, guard, recording, storages, threads, wrappers
 from pytracer.cli.checks.answer import LIMITED, MISSING, WORKS, Check
 
-__all__ = ["ENVIRONMENT", "LIMITED", "MISSING", "RECORDING", "WORKS", "Check", "run_checks"]
+__all__ = ["ENVIRONMENT", "LIMITED", "MISSING", "RECORDING", "TRIALS", "WORKS", "Check", "run_checks"]
 
 RECORDING: Sequence[Callable[[], Check]] = (
     recording.check_python,
@@ -24,10 +24,6 @@ RECORDING: Sequence[Callable[[], Check]] = (
 )
 ENVIRONMENT: Sequence[Callable[[], Check]] = (
     recording.check_torch,
-    recording.check_native,
-    storages.check_storages,
-    cuda.check_cuda,
-    wrappers.check_wrappers,
     faults.check_c_library,
     threads.check_thread_stacks,
     threads.check_other_threads,
@@ -43,12 +39,24 @@ ENVIRONMENT: Sequence[Callable[[], Check]] = (
     environment.check_disassembler,
     environment.check_symbols,
     environment.check_stacks,
+    environment.check_html,
+    environment.check_services,
+)
+# Each starts children that import torch: 9 s in all on a machine that does nothing else.
+TRIALS: Sequence[Callable[[], Check]] = (
+    recording.check_native,
+    storages.check_storages,
+    cuda.check_cuda,
+    wrappers.check_wrappers,
 )
 
 
-def run_checks() -> Iterator[Check]:
-    """All checks in the order of a reader's questions; an error in a check is reported and does not stop the rest."""
-    for essential, functions in ((True, RECORDING), (False, ENVIRONMENT)):
+def run_checks(*, full: bool) -> Iterator[Check]:
+    """The checks in the order of a reader's questions; an error in a check is reported and does not stop the rest.
+
+    `full`: the trials with torch, too.
+    """
+    for essential, functions in ((True, RECORDING), (False, ENVIRONMENT), (False, TRIALS if full else ())):
         for function in functions:
             try:
                 yield function()

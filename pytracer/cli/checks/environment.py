@@ -22,6 +22,11 @@ _LIMITS = {
     "signals": resource.RLIMIT_SIGPENDING,
 }
 
+# The extra of each, and what it installs.
+_SERVICES = {
+    "otel": "opentelemetry", "sentry": "sentry_sdk", "wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard",
+}  # fmt: skip
+
 
 def check_shared_memory() -> Check:
     """/dev/shm, which DataLoader workers and gloo use: 64 MB is usual in containers."""
@@ -107,6 +112,20 @@ def check_stacks() -> Check:
     if found:
         return Check("stacks", WORKS, " and ".join(found))
     return Check("stacks", MISSING, "optional: no stacks of processes that still run", "pip install 'pytracer[stacks]'")
+
+
+def check_html() -> Check:
+    """jinja2: the report as a page."""
+    return _extra("html", "jinja2", "html", "`inspect --html` writes no page")
+
+
+def check_services() -> Check:
+    """The libraries of services that `pytracer notify` sends a report to."""
+    missing = [name for name, package in _SERVICES.items() if importlib.util.find_spec(package) is None]
+    if not missing:
+        return Check("services", WORKS, ", ".join(_SERVICES))
+    detail = f"optional: `notify` cannot send to {', '.join(missing)}"
+    return Check("services", MISSING, detail, f"pip install 'pytracer[{','.join(missing)}]', or those that you use")
 
 
 def _extra(name: str, package: str, extra: str, without: str) -> Check:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 from pytracer.cli import checks, doctor
-from tests.conditions import needs_core
+from pytracer.cli.checks import environment
+from tests.conditions import needs_core, needs_native
 from tests.support.cli import pytracer
 
 
@@ -24,6 +26,25 @@ def test_doctor_finds_this_machine_able_to_record(tmp_path: Path) -> None:
     assert results["thread-stacks"] == "works"
     assert not [check for check in document["checks"] if "could not be checked" in check["detail"]]
     assert not list(tmp_path.iterdir())
+    assert document["full"] is False
+    assert not {"native", "storages", "cuda", "wrappers"} & results.keys()  # their children import torch
+
+
+@pytest.mark.slow
+@needs_native
+def test_full_doctor_tries_what_is_recorded_of_torch(tmp_path: Path) -> None:
+    """Children with torch record every kind of memory, a bucket and a unit."""
+    done = pytracer("doctor", "--full", "--json", cwd=tmp_path)
+    results = {check["id"]: check["result"] for check in json.loads(done.stdout)["checks"]}
+    assert results["native"] == results["storages"] == results["wrappers"] == "works", done.stdout
+
+
+def test_missing_services_are_named_with_the_command_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row for all of them; only those that are missing."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("wandb", "sentry_sdk") else object())
+    found = environment.check_services()
+    assert found.detail == "optional: `notify` cannot send to sentry, wandb"
+    assert found.next == "pip install 'pytracer[sentry,wandb]', or those that you use"
 
 
 def test_missing_core_is_exit_1_with_the_next_step(
@@ -50,7 +71,7 @@ def test_check_that_fails_itself_does_not_stop_the_others(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(checks, "RECORDING", ())
     monkeypatch.setattr(checks, "ENVIRONMENT", (check_broken, checks.recording.check_python))
-    first, second = checks.run_checks()
+    first, second = checks.run_checks(full=False)
     assert (first.id, first.result) == ("broken", checks.LIMITED)
     assert "no /proc here" in first.detail
     assert second.id == "python"
