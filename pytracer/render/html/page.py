@@ -91,12 +91,14 @@ def _content(report: r.Report, more: str | None) -> dict[str, Any]:
     table = process_rows(report)
     groups = group_rows(report)
     checked = report.checked or []
+    several = len(report.processes or []) > 1
     return {
         "verdict": verdict,
         "quiet": verdict.class_ in _QUIET,
         "headline": headline_words(verdict, subject),
         "who": _who(subject),
-        "who_title": "Died first" if subject is not None and subject.primary else "Who",
+        "who_title": ("Died first" if several else "Who died") if subject is not None and subject.primary else "Who",
+        "ranks_title": "Ranks" if any(item.role == "rank" for item in report.processes or []) else "Processes",
         "touched": touched,
         "touched_title": "What it touched" if subject is not None and subject.fault is not None else "Why",
         "rows": rows,
@@ -135,7 +137,8 @@ def _lines(rows: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[str]]]:
 def _who(subject: r.ProcessReport | None) -> list[str]:
     if subject is None:
         return ["No single process."]
-    lines = [f"{names_words([subject])}, pid {subject.pid}" + (f" on {subject.host}" if subject.host else "")]
+    pid = f", pid {subject.pid}" if subject.rank is not None else ""
+    lines = [f"{names_words([subject])}{pid}" + (f" on {subject.host}" if subject.host else "")]
     if subject.thread is not None:
         lines.append(f"{subject.thread.kind} thread {subject.thread.name} ({subject.thread.tid})")
     if subject.python_stack:

@@ -80,7 +80,7 @@ def ranks_figure(report: r.Report) -> Figure | None:
     margin = max((high - low) // 100, 1000)
     return Figure(
         name="ranks",
-        title="Ranks over time",
+        title=f"{'Ranks' if any(item.role == 'rank' for item in shown) else 'Processes'} over time",
         unit="ns",
         origin=0,
         low=low - margin,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from pytracer._text import count_words, function_words
 from pytracer.render.details import hex_lines, state_words, thread_title
@@ -16,6 +17,7 @@ from pytracer.report import job as r
 PROCESSES = 8
 THREAD_GROUPS = 40
 FRAMES = 100  # of a stack
+SHORT_RUN = 3  # frames of the interpreter that are not worth folding
 FEW_FRAMES = 20  # of a crashed thread's stack when the page is full
 MOST_CHARACTERS = 400_000  # of all stacks of the page
 _MARKUP_CHARACTERS = 110  # of one frame
@@ -43,6 +45,12 @@ class ThreadGroup:
     crashed: bool
     python: tuple[Frame, ...]
     native: tuple[Frame, ...]
+
+    @property
+    def native_runs(self) -> list[tuple[bool, list[Frame]]]:
+        """The native frames, and which runs of them are the interpreter's and long enough to be folded."""
+        runs = [(inside, list(frames)) for inside, frames in groupby(self.native, key=lambda frame: frame.library)]
+        return [(inside and len(frames) > SHORT_RUN, frames) for inside, frames in runs]
 
 
 @dataclass(frozen=True)
