@@ -69,7 +69,12 @@ bool read_registers(pid_t tid, HelperThread& thread) {
   thread.registers[32] = r.pc;
   thread.registers[33] = r.pstate;
   if (ptrace(PTRACE_GETREGSET, tid, NT_ARM_TLS, &tls_part) == 0) thread.pthread = tls;
-  thread.syscall = -1;
+  // The kernel has moved the program counter back onto the call that it interrupted, whose number is in x8 still.
+  constexpr uint32_t kSvc = 0xd4000001;
+  errno = 0;
+  long word = ptrace(PTRACE_PEEKTEXT, tid, r.pc & ~7ull, nullptr);
+  uint32_t instruction = static_cast<uint32_t>(static_cast<uint64_t>(word) >> (r.pc % 8 * 8));
+  thread.syscall = errno == 0 && r.pc % 4 == 0 && instruction == kSvc && r.regs[8] < 1024 ? static_cast<int32_t>(r.regs[8]) : -1;
   return true;
 }
 #endif

@@ -59,7 +59,8 @@ bool prepare_box(const char* directory, bool preloaded, uint32_t most_boxes, boo
   crashsafe::read_host_as_name(host, sizeof host);
   at_once = (run_counters() != nullptr && count_process(*run_counters()) == 0) || had_box(host);
   crashsafe::begin_early();
-  write_identity(*g_box.header, preloaded, static_cast<uint32_t>(sysconf(_SC_PAGESIZE)));
+  crashsafe::page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  write_identity(*g_box.header, preloaded, static_cast<uint32_t>(crashsafe::page_bytes));
   g_box.header->step = -1;
   g_box_pid = getpid();
   return true;

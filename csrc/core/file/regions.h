@@ -1,15 +1,17 @@
 // The regions of the black box and its directory of them; the file grows by regions.
 #pragma once
 #include "blackbox/layout.h"
+#include "crashsafe/platform/arch.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace pytracer::core {
 
-inline constexpr size_t kPage = 4096;
+inline constexpr size_t kPage = 4096;  ///< what is looked at, copied and released by itself: no less than this is
 inline constexpr char kZeroPage[kPage] = {};
-constexpr size_t round_up_to_page(size_t n) { return (n + kPage - 1) & ~(kPage - 1); }
+/// To the end of a page of whatever kernel runs.
+constexpr size_t round_up_to_page(size_t n) { return (n + crashsafe::kLargestPage - 1) & ~(crashsafe::kLargestPage - 1); }
 
 /// Appends a region, preallocated, and creates the black box when there is none. Null when there is no room in the file system or the
 /// directory. Waits, at most 0.5 s, while another thread grows the file.

@@ -1,6 +1,7 @@
 #include "core/process/alternate_stack.h"
 
 #include "core/interpose/sandbox.h"
+#include "crashsafe/platform/arch.h"
 #include "crashsafe/platform/sys.h"
 #include "crashsafe/unwind/own_stack.h"
 #include "crashsafe/unwind/stack_bounds.h"
@@ -15,7 +16,6 @@
 namespace pytracer::core {
 namespace {
 
-constexpr size_t kGuardBytes = 4096;
 constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
 using crashsafe::kOwnStackBytes;
 
@@ -29,10 +29,16 @@ constinit std::atomic<void*> spare[kSpareStacks] = {};
 constexpr int kGuardedStacks = 64;
 std::atomic<int> mapped{0};
 
+// One page: mprotect() protects whole ones.
+size_t guard_bytes() {
+  if constexpr (crashsafe::kLargestPage == 4096) return 4096;
+  return static_cast<size_t>(getauxval(AT_PAGESZ));
+}
+
 void* map_stack() {
-  void* at = mmap(nullptr, kGuardBytes + kOwnStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  void* at = mmap(nullptr, guard_bytes() + kOwnStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (at == MAP_FAILED) return nullptr;
-  if (mapped.fetch_add(1, std::memory_order_relaxed) < kGuardedStacks) mprotect(at, kGuardBytes, PROT_NONE);
+  if (mapped.fetch_add(1, std::memory_order_relaxed) < kGuardedStacks) mprotect(at, guard_bytes(), PROT_NONE);
   return at;
 }
 
@@ -101,14 +107,14 @@ void* take_stack() noexcept {
   return map_stack();
 }
 
-void* stack_bytes(void* stack) noexcept { return static_cast<char*>(stack) + kGuardBytes; }
+void* stack_bytes(void* stack) noexcept { return static_cast<char*>(stack) + guard_bytes(); }
 
 void give_stack(void* stack) noexcept {
   for (auto& place : spare) {
     void* empty = nullptr;
     if (place.load(std::memory_order_relaxed) == nullptr && place.compare_exchange_strong(empty, stack, std::memory_order_release)) return;
   }
-  munmap(stack, kGuardBytes + kOwnStackBytes);
+  munmap(stack, guard_bytes() + kOwnStackBytes);
 }
 
 void adopt_stack(void* stack) noexcept {

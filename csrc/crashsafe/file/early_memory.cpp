@@ -2,6 +2,7 @@
 
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/mapping.h"
+#include "crashsafe/platform/arch.h"
 #include "crashsafe/platform/large.h"
 
 #include <cstring>
@@ -30,12 +31,15 @@ struct alignas(kPage) Early {
 };
 PYTRACER_LARGE constinit Early early{};
 
+// Each region begins at a page of whatever kernel runs: a mapping can.
+constexpr uint64_t end_of_page(uint64_t nbytes) { return (nbytes + kLargestPage - 1) & ~(kLargestPage - 1); }
+
 struct Plan {
   RegionEntry entries[kCoreRegions] = {};
-  uint64_t nbytes = kHeaderBytes;
+  uint64_t nbytes = end_of_page(kHeaderBytes);
   constexpr void add(RegionKind kind, uint32_t item_bytes, uint64_t items, uint32_t index) {
     entries[index] = {static_cast<uint32_t>(kind), item_bytes, nbytes, item_bytes * items, items, 0, 0};
-    nbytes += (item_bytes * items + kPage - 1) & ~(kPage - 1);
+    nbytes += end_of_page(item_bytes * items);
   }
   constexpr Plan() {
     add(RegionKind::kJournal, 1, kJournalBytes, 0);

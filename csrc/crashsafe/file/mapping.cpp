@@ -13,11 +13,11 @@ namespace pytracer::crashsafe {
 PYTRACER_LARGE BoxMapping box_mappings[kBoxMappings];
 std::atomic<uint32_t> box_mapping_count{0};
 uint64_t box_file_bytes = 0;
+uint64_t page_bytes = 4096;
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr char kZeros[kPage] = {};
+constexpr char kZeros[4096] = {};
 
 bool lies_in(uint64_t addr, const void* at, uint64_t nbytes) { return addr - reinterpret_cast<uint64_t>(at) < nbytes; }
 
@@ -59,7 +59,7 @@ bool replace_lost_page(uint64_t addr) noexcept {
   uint32_t count = box_mapping_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count && !ours; i++) ours = lies_in(addr, box_mappings[i].at, box_mappings[i].nbytes);
   if (!ours) return false;
-  return syscall(SYS_mmap, addr & ~(kPage - 1), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != -1;
+  return syscall(SYS_mmap, addr & ~(page_bytes - 1), page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != -1;
 }
 
 }  // namespace pytracer::crashsafe

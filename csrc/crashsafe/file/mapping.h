@@ -25,6 +25,9 @@ extern BoxMapping box_mappings[kBoxMappings];
 extern std::atomic<uint32_t> box_mapping_count;
 extern uint64_t box_file_bytes;
 
+/// Page size of the kernel, set before there is a file.
+extern uint64_t page_bytes;
+
 /// Never sparse: on a full disk a store into a hole kills the process with SIGBUS.
 bool preallocate(int descriptor, uint64_t from, uint64_t nbytes, Failure& failure) noexcept;
 

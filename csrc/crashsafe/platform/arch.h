@@ -1,4 +1,4 @@
-// What differs between processors: registers in a ucontext, and nothing else.
+// What differs between processors: registers in a ucontext, what they say of a fault, and the addresses that there are.
 #pragma once
 #include <ucontext.h>
 #include <cstdint>
@@ -8,6 +8,8 @@ namespace pytracer::crashsafe {
 
 #if defined(__x86_64__)
 inline constexpr uint32_t kArch = 1;
+inline constexpr uint64_t kLargestPage = 4096;             ///< of any kernel for this processor
+inline constexpr uint64_t kUserAddressesEnd = 1ull << 47;  ///< unless a program asks mmap() for more
 inline constexpr uint32_t kPointerRegisters = 16, kStackPointerIndex = REG_RSP, kFramePointerIndex = REG_RBP, kProgramCounterIndex = REG_RIP;
 inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RIP]; }
 inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_RSP]; }
@@ -17,6 +19,8 @@ inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.g
 inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.gregs[REG_RBP] = value; }
 inline uint64_t error_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_ERR]; }
 inline uint64_t trap_of(const ucontext_t* context) { return context->uc_mcontext.gregs[REG_TRAPNO]; }
+/// A return address without the signature of pointer authentication.
+inline uint64_t without_signature(uint64_t addr) { return addr; }
 /// Where a breakpoint instruction is that trapped with this program counter; the same address where the counter stays.
 inline uint64_t breakpoint_before(uint64_t pc) { return *reinterpret_cast<const unsigned char*>(pc - 1) == 0xcc ? pc - 1 : pc; }
 inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
@@ -28,6 +32,8 @@ inline void set_registers(ucontext_t* context, const uint64_t (&from)[34]) {
 }
 #elif defined(__aarch64__)
 inline constexpr uint32_t kArch = 2;
+inline constexpr uint64_t kLargestPage = 65536;            // kernels have 4, 16 or 64 KiB
+inline constexpr uint64_t kUserAddressesEnd = 1ull << 48;  // mmap() begins right below
 inline constexpr uint32_t kPointerRegisters = 32, kStackPointerIndex = 31, kFramePointerIndex = 29, kProgramCounterIndex = 32;
 inline uint64_t pc_of(const ucontext_t* context) { return context->uc_mcontext.pc; }
 inline uint64_t sp_of(const ucontext_t* context) { return context->uc_mcontext.sp; }
@@ -35,8 +41,27 @@ inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.r
 inline void set_pc(ucontext_t* context, uint64_t value) { context->uc_mcontext.pc = value; }
 inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.sp = value; }
 inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.regs[29] = value; }
-inline uint64_t error_of(const ucontext_t*) { return ~0ull; }
+/// ESR_EL1, from its record behind the general registers (asm/sigcontext.h); the kernel writes one after a fault.
+inline uint64_t error_of(const ucontext_t* context) {
+  constexpr uint32_t kEsrMagic = 0x45535201, kRecordBytes = 16;
+  const unsigned char* records = context->uc_mcontext.__reserved;
+  for (uint32_t at = 0, head[2]; at + kRecordBytes <= sizeof context->uc_mcontext.__reserved; at += head[1]) {
+    memcpy(head, records + at, sizeof head);
+    if (head[0] == 0 || head[1] < sizeof head || head[1] > sizeof context->uc_mcontext.__reserved) break;
+    if (head[0] != kEsrMagic || head[1] != kRecordBytes) continue;
+    uint64_t esr;
+    memcpy(&esr, records + at + sizeof head, sizeof esr);
+    return esr;
+  }
+  return ~0ull;
+}
 inline uint64_t trap_of(const ucontext_t*) { return ~0ull; }
+/// XPACLRI, by its number: an instruction without effect on processors that have no signatures.
+inline uint64_t without_signature(uint64_t addr) {
+  asm("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(addr) : : "x30");
+  return addr;
+}
+inline uint64_t link_of(const ucontext_t* context) { return context->uc_mcontext.regs[30]; }
 inline uint64_t breakpoint_before(uint64_t pc) { return pc; }
 inline void copy_registers(const ucontext_t* context, uint64_t (&out)[34]) {
   memcpy(out, context->uc_mcontext.regs, 31 * sizeof(uint64_t));

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
 namespace pytracer::crashsafe {
@@ -101,8 +102,12 @@ int32_t interrupted_call(const ucontext_t* context) {
   auto rax = static_cast<int64_t>(context->uc_mcontext.gregs[REG_RAX]);
   return code[0] == 0x0f && code[1] == 0x05 && rax >= 0 && rax < 1024 ? static_cast<int32_t>(rax) : -1;
 #else
-  (void)context;
-  return -1;
+  // The number stays in x8, also when the call is not to be restarted and has returned -EINTR.
+  constexpr uint32_t kSvc = 0xd4000001;
+  uint64_t pc = pc_of(context), number = context->uc_mcontext.regs[8];
+  auto code = reinterpret_cast<const uint32_t*>(pc);
+  bool restarts = code[0] == kSvc, ended = static_cast<int64_t>(context->uc_mcontext.regs[0]) == -EINTR && pc % 4096 != 0 && code[-1] == kSvc;
+  return (restarts || ended) && number < 1024 ? static_cast<int32_t>(number) : -1;
 #endif
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16, kMostAddress = 1ull << 47, kNsLimit = 400'000;
+constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16, kNsLimit = 400'000;
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
 constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8;
 constexpr uint32_t kNone = ~0u, kCpu = 0;
@@ -48,7 +48,7 @@ void note_device_memory() {
 }
 
 bool may_be_read(uint64_t addr) {
-  if (addr < kLeastAddress || addr >= kMostAddress || addr % alignof(uint64_t) != 0) return false;
+  if (addr < kLeastAddress || addr >= kUserAddressesEnd || addr % alignof(uint64_t) != 0) return false;
   for (uint32_t i = 0; i < search.device_count; i++)
     if (addr >= search.device[i].start && addr < search.device[i].end) return false;
   return true;
@@ -86,7 +86,7 @@ void look_at_values(Argument& argument) {
   uint64_t span = 0;
   if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostElements ||
       argument.dimensions > sizeof argument.sizes / sizeof argument.sizes[0] || !is_integer(argument.dtype, nbytes, is_signed) ||
-      !find_span(argument, span) || argument.offset > kMostAddress)
+      !find_span(argument, span) || argument.offset > kUserAddressesEnd)
     return;
   if (!read_bytes(search.elements, argument.base + argument.offset * nbytes, (span + 1) * nbytes)) return;
   int64_t at[8] = {};

@@ -30,7 +30,7 @@ bool is_return_address(uint64_t addr) {
 #else
   uint32_t word = 0;
   if (!read_value(word, addr - 4)) return false;
-  return (word >> 26) == 0x25 || (word & 0xfffffc1f) == 0xd63f0000;  // bl, blr
+  return (word >> 26) == 0x25 || (word & 0xfffffc1f) == 0xd63f0000 || (word & 0xfefff800) == 0xd63f0800;  // bl, blr, blraa and the like
 #endif
 }
 
@@ -132,14 +132,22 @@ void write_native_stack(ucontext_t* context) noexcept {
   unwind_from(caller - 1, [](void*, uint64_t frame, uint64_t frame_sp, uint32_t) { return keep_frame(nullptr, frame, frame_sp, kUnwound); });
   set_pc(context, pc);
   set_sp(context, sp);
+#else
+  // The call left its return address in the link register. After a jump or a return to a wild address that holds something older.
+  uint64_t caller = link_of(context);
+  if (caller == pc || !is_return_address(caller)) return;
+  crash.native_how |= kPoppedWildPc;
+  set_pc(context, caller - 1);
+  unwind_from(caller - 1, [](void*, uint64_t frame, uint64_t frame_sp, uint32_t) { return keep_frame(nullptr, frame, frame_sp, kUnwound); });
+  set_pc(context, pc);
 #endif
 }
 
 uint32_t walk_without_cfi(uint64_t fp, uint64_t sp, FrameFn visit, void* argument) noexcept {
   uint64_t pair[2];
   int found = 0;
-  for (uint64_t low = sp;
-       found < kChainFrames && fp >= low && fp - low < (8u << 20) && read_bytes(pair, fp, sizeof pair) && is_return_address(pair[1]);
+  for (uint64_t low = sp; found < kChainFrames && fp >= low && fp - low < (8u << 20) && read_bytes(pair, fp, sizeof pair) &&
+                          is_return_address(pair[1] = without_signature(pair[1]));
        low = fp, fp = pair[0]) {
     found++;
     if (!visit(argument, pair[1] - 1, fp + sizeof pair, kFromFramePointer)) break;
@@ -148,6 +156,7 @@ uint32_t walk_without_cfi(uint64_t fp, uint64_t sp, FrameFn visit, void* argumen
   for (int i = 0; i < kScanWords && found < kScanFrames; i++) {
     uint64_t word = 0;
     if (!read_value(word, sp + static_cast<uint64_t>(i) * 8)) break;
+    word = without_signature(word);
     if (!is_return_address(word)) continue;
     found++;
     if (!visit(argument, word - 1, sp + static_cast<uint64_t>(i) * 8 + 8, kScanned)) break;

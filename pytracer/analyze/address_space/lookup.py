@@ -15,7 +15,7 @@ from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
 from pytracer.analyze.address_space.neighbors import Neighbors, covers, distance_to
 from pytracer.analyze.address_space.references import Holders
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, Regions, mapping_at
-from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.analyze.platform.addresses import exists, without_tag
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.uses import StorageUses
 from pytracer.decode.types.devices import DeviceSegment
@@ -56,11 +56,11 @@ class AddressSpace:
 
     def describe(self, addr: int) -> Place:
         """What lived at `addr` when the process died, or at the end of the recording."""
-        crash = self.snapshot.crash
+        crash, addr = self.snapshot.crash, without_tag(self.snapshot.arch, addr)
         mapping = mapping_at(crash.mappings, addr) if crash else None
         if addr < NEAR_NULL_BYTES:
             return Place(addr, "null" if addr == 0 else "near-null", mapping=mapping)
-        if self.snapshot.arch.startswith("x86") and not is_canonical(addr):
+        if not exists(self.snapshot.arch, addr):
             return Place(addr, "non-canonical")
         if pool_of(self.snapshot.guard, addr) is not None:
             return self._in_guard_pool(addr, mapping)
@@ -131,6 +131,7 @@ class AddressSpace:
 
     def live_around(self, addr: int) -> Storage | None:
         """The live storage that contains an address."""
+        addr = without_tag(self.snapshot.arch, addr)
         around = self.snapshot.storages.around(addr)
         return next((item for item in around if item.state == "live" and covers(item, addr)), None)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Region
 from pytracer.analyze.address_space.guard_pool import pool_of
-from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.analyze.platform.addresses import exists, why_none
 from pytracer.decode.types.snapshot import Crash, LoadedImage, Mapping, Snapshot
 
 NEAR_NULL_BYTES = 64 * 1024
@@ -35,8 +35,9 @@ class Regions:
         """The part of the address space that contains `addr`; None if nothing is known about its memory."""
         if addr < NEAR_NULL_BYTES:
             return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
-        if self._snapshot.arch.startswith("x86") and not is_canonical(addr):
-            return Region("non-canonical", "no address that x86-64 has (not canonical)")
+        arch = self._snapshot.arch
+        if not exists(arch, addr):
+            return Region("non-canonical", f"no address that {arch} has ({why_none(arch)})")
         pool = pool_of(self._snapshot.guard, addr)
         if pool is not None:
             return Region(

@@ -14,7 +14,7 @@ from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.parts import StorageReports
-from pytracer.analyze.platform.instruction import is_canonical
+from pytracer.analyze.platform.addresses import exists
 from pytracer.decode.types.snapshot import Crash, Storage
 from pytracer.report import job as r
 
@@ -52,7 +52,7 @@ def _renamed(pointer: r.Pointer, register: str) -> r.Pointer:
 
 
 def _may_point(arch: str, value: int) -> bool:
-    return value >= NEAR_NULL_BYTES and (is_canonical(value) or not arch.startswith("x86"))
+    return value >= NEAR_NULL_BYTES and exists(arch, value)
 
 
 def _pointer(crash: Crash, value: int, fault: Place | None, storages: StorageReports) -> r.Pointer | None:

@@ -26,6 +26,7 @@ from pytracer.analyze.parts import (
     python_frame,
     unit_report,
 )
+from pytracer.analyze.platform.aarch64 import abort_access, decode_aarch64
 from pytracer.analyze.platform.instruction import (
     Instruction,
     address_expression,
@@ -108,9 +109,11 @@ def register(crash: Crash, *names: str) -> int | None:
 
 
 def _instruction(arch: str, crash: Crash | None) -> Instruction | None:
-    if crash is None or crash.code <= 0 or not arch.startswith("x86"):
+    if crash is None or crash.code <= 0:
         return None
     registers = {name.lower(): value for name, value in crash.registers.items()}
+    if arch == "aarch64":
+        return decode_aarch64(crash.code_bytes, registers, crash.pc)
     return decode_instruction(crash.code_bytes, registers, crash.pc, crash.fault_addr)
 
 
@@ -140,7 +143,10 @@ def _access(arch: str, crash: Crash | None, place: Place | None, instruction: In
     """The kind of the refused access: "read", "write", "execute", or None when it is unknown."""
     if crash is None or place is None:
         return None
-    access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
+    if arch == "aarch64":
+        access = abort_access(crash.error_code)
+    else:
+        access = page_fault_access(register(crash, "trapno", "trap"), crash.error_code)
     refused = _is_hidden(crash) and refused_branch(arch, crash, instruction) is not None
     if access == "execute" or refused or (crash.pc == place.addr and _is_known(arch, crash, instruction)):
         return "execute"

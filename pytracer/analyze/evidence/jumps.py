@@ -1,7 +1,8 @@
 """Did the processor go where no code is, and how did it get there: by a call or by a return?
 
 A return leaves what it popped just below the stack pointer, a call leaves its return address at the stack pointer. For
-a non-canonical target the processor refuses at the branch itself, before it is taken.
+a non-canonical target the processor refuses at the branch itself, before it is taken. On aarch64 calls and returns go by
+the link register, and every branch is taken.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def wild_jump(view: ProcessView) -> Jump | None:
 
 
 def _how(view: ProcessView, crash: Crash) -> str | None:
+    if view.process.snapshot.arch == "aarch64":
+        return _how_by_link(crash)
     popped, pushed = memory_word(crash, crash.sp - POINTER_BYTES), memory_word(crash, crash.sp)
     called = pushed is not None and image_at(crash, pushed) is not None
     if popped == crash.pc and not (called and crash.pc == 0):  # zeros lie about below any stack pointer
@@ -57,6 +60,14 @@ def _how(view: ProcessView, crash: Crash) -> str | None:
         return None
     # The unwinder pops a wild program counter; where no code lies at the stack pointer it can only scan on.
     return "return" if callers[0].found == "scanned" else "call"
+
+
+def _how_by_link(crash: Crash) -> str | None:
+    """A call leaves its return address in the link register; a return goes to what that holds."""
+    link = crash.registers.get("x30")
+    if link == crash.pc:
+        return "return"
+    return "call" if link is not None and image_at(crash, link) is not None else None
 
 
 def refused_branch(arch: str, crash: Crash, instruction: Instruction | None) -> Jump | None:

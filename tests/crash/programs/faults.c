@@ -81,7 +81,11 @@ static void *wait_on_a_damaged_stack(void *word) {
   // As after an overrun of a buffer on the stack: the words above this frame are garbage.
   volatile long *above = __builtin_frame_address(0);
   for (int i = 0; i < 16; i++) above[i] = 0x4141414141414141;
+#ifdef SYS_pause
   for (;;) syscall(SYS_pause);
+#else
+  for (;;) syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
+#endif
   return word;
 }
 void park_thread_on_a_damaged_stack(void) {

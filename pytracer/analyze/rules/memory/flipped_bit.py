@@ -7,8 +7,8 @@ Why it happens: defective memory, or code that marks pointers in their upper bit
 
 What to do: when it happens again on the same host and elsewhere not, check that host's memory.
 
-How it can be wrong: garbage hits such an address by chance, the more easily the more memory is mapped. The lower 47
-bits are not looked at.
+How it can be wrong: garbage hits such an address by chance, the more easily the more memory is mapped. The lower
+bits, 47 on x86-64 and 48 on aarch64, are not looked at.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pytracer.analyze.rules.circumstance import CircumstanceRule
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
-_USER_BITS = 47  # x86-64 with four-level page tables: user addresses lie below 1 << 47
+# User addresses lie below 1 << 47 on x86-64 with four-level page tables, below 1 << 48 on aarch64.
+_USER_BITS = {"x86-64": 47, "aarch64": 48}
+_KINDS = {"x86-64": ("non-canonical",), "aarch64": ("non-canonical", "unmapped")}
 
 
 class FlippedBit(CircumstanceRule[Place]):
@@ -33,8 +35,8 @@ class FlippedBit(CircumstanceRule[Place]):
 
     def judge(self, view: ProcessView) -> Judgement[Place] | None:
         """See CircumstanceRule."""
-        place = view.place
-        if place is None or place.kind != "non-canonical" or (place.addr >> _USER_BITS).bit_count() != 1:
+        place, arch = view.place, view.process.snapshot.arch
+        if place is None or place.kind not in _KINDS.get(arch, ()) or (place.addr >> _USER_BITS[arch]).bit_count() != 1:
             return None
         meant = view.space.describe(place.addr ^ 1 << _bit(place.addr))
         in_storage = meant.storage is not None and meant.kind == "in-storage"

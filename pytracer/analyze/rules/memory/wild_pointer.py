@@ -41,6 +41,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
+from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
@@ -228,7 +229,7 @@ def _why_jump(jump: Jump) -> Evidence | None:
 def _branch(jump: Jump) -> Evidence:
     """The branch that the processor refused; the kernel gives no address for it."""
     target = f" to {hex_addr(jump.target)}" if jump.target is not None else ""
-    where = "where no process can have memory (not canonical on x86-64)"
+    where = "where no process can have memory (not canonical on x86-64)"  # other processors take the branch, then fault
     return Evidence(
         "access",
         f"SIGSEGV (SI_KERNEL): {jump.how}{target}, {where}",
@@ -245,9 +246,8 @@ def _not_null(view: ProcessView) -> Evidence | None:
         return None
     addr = hex_addr(place.addr)
     if place.kind == "non-canonical":
-        return Evidence(
-            "address-bits", "no process can have memory at such an address (not canonical on x86-64)", addr=addr
-        )
+        why = why_none(view.process.snapshot.arch)
+        return Evidence("address-bits", f"no process can have memory at such an address ({why})", addr=addr)
     if place.kind == "stack-guard":
         return Evidence(
             "stack-bounds",

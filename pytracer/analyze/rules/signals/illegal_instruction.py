@@ -24,10 +24,12 @@ from pytracer._text import hex_addr
 from pytracer.analyze.evidence.native_stack import code_words, image_at
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, missing_operands, python_evidence
 from pytracer.analyze.naming import introduction
+from pytracer.analyze.platform.aarch64 import extension_of
 from pytracer.analyze.platform.signals import SIGILL
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import FaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import Evidence
 
 _TRAPS = {b"\x0f\x0b": "ud2", b"\x0f\xb9": "ud1", b"\x0f\xff": "ud0"}
@@ -101,14 +103,22 @@ class IllegalInstruction(FaultRule[_Reading]):
 def _read(view: ProcessView) -> _Reading:
     crash = view.crash
     code = crash.code_bytes if crash else b""
-    if not view.process.snapshot.arch.startswith("x86"):
+    arch = view.process.snapshot.arch
+    if arch == "aarch64":
+        extension = extension_of(view.instruction.text) if view.instruction is not None else None
+        return _Reading(extension=extension) if extension is not None else _Reading(no_code=_is_no_code(crash))
+    if not arch.startswith("x86"):
         return _Reading()
     if code[:2] in _TRAPS:
         return _Reading(trap=_TRAPS[code[:2]])
     extension = _extension(code, view.instruction.text if view.instruction else None)
     if extension is not None:
         return _Reading(extension=extension)
-    return _Reading(no_code=crash is not None and image_at(crash, crash.pc) is None and bool(crash.mappings))
+    return _Reading(no_code=_is_no_code(crash))
+
+
+def _is_no_code(crash: Crash | None) -> bool:
+    return crash is not None and image_at(crash, crash.pc) is None and bool(crash.mappings)
 
 
 def _what(reading: _Reading) -> str:
