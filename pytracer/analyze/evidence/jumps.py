@@ -1,8 +1,8 @@
 """Did the processor go where no code is, and how did it get there: by a call or by a return?
 
 A return leaves what it popped just below the stack pointer, a call leaves its return address at the stack pointer. For
-a non-canonical target the processor refuses at the branch itself, before it is taken. On aarch64 calls and returns go by
-the link register, and every branch is taken.
+a non-canonical target the processor refuses at the branch itself, before it is taken. On aarch64 calls and returns go
+by the link register, and every branch is taken.
 """
 
 from __future__ import annotations

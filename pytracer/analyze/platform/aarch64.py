@@ -1,7 +1,7 @@
-"""AArch64: the memory operand of an instruction, what the exception syndrome says of a fault, and which addresses there are.
+"""AArch64: the operand of an instruction in memory, the syndrome of an exception, and which addresses there are.
 
-Instructions are decoded by capstone, whose kinds of access are wrong for many of these (5.0 says of a store-release that it
-reads): the kind follows from the name here.
+Instructions are decoded by capstone, whose kinds of access are wrong for many of these (in 5.0 a store-release reads):
+here the kind follows from the name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from pytracer.analyze.platform.instruction import Instruction, disassembler
 
 _MASK = (1 << 64) - 1
-# ESR_EL1, Arm ARM D24.2: the exception's class, and for a data abort whether it was a write. Cache maintenance counts as one.
+# ESR_EL1, Arm ARM D24.2: the exception's class, and whether a data abort was a write; cache maintenance counts as one.
 _CLASS_SHIFT, _CLASS_MASK = 26, 0x3F
 _INSTRUCTION_ABORT, _DATA_ABORT = 0x20, 0x24  # from user mode
 _WRITE, _CACHE_MAINTENANCE = 1 << 6, 1 << 8
@@ -25,11 +25,14 @@ _MOST_BITS = 52
 _REGISTER_BYTES = {"b": 1, "h": 2, "s": 4, "w": 4, "d": 8, "x": 8, "q": 16}
 _ALIASES = {"fp": "x29", "lr": "x30"}
 _READS = re.compile(r"ld(?!add|clr|eor|set|smax|smin|umax|umin)")
-_READ_WRITES = re.compile(r"(ld(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)")
+_READ_WRITES = re.compile(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)")
 _NARROW = {"b": 1, "h": 2}
 # Instructions that not every processor has, by the name or the registers; capstone 5 does not know all of them.
 _EXTENSIONS = (
-    (re.compile(r"(ld(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)(a|l|al)?[bhp]?\b"), "LSE, the atomics of ARMv8.1"),
+    (
+        re.compile(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)(a|l|al)?[bhp]?\b"),
+        "LSE, the atomics of ARMv8.1",
+    ),
     (re.compile(r"\w+ .*\b[zp]\d+[./]"), "SVE"),
     (re.compile(r"[us]dot\b"), "dot products of ARMv8.2"),
     (re.compile(r"bf(dot|mmla|mlalb|mlalt|cvt\w*)\b"), "BF16"),
