@@ -43,6 +43,7 @@ REGISTERS = (
     *("rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp", "rip", "eflags"),
     *("csgsfs", "err", "trapno", "oldmask", "cr2"),
 )
+AARCH64_REGISTERS = (*(f"x{n}" for n in range(31)), "sp", "pc", "pstate")
 
 
 class By(NamedTuple):
@@ -136,7 +137,10 @@ class Box:
         slots_log2: int = 10,
         journal_bytes: int = 65536,
         epoch_slots: int = 16384,
+        arch: str = "x86-64",
+        page_bytes: int = 4096,
     ) -> None:
+        self.arch, self.page_bytes = arch, page_bytes
         self.pid, self.ppid, self.host, self.boot_id = pid, ppid, host, boot_id
         self.created_ns, self.now = created_ns, created_ns
         self.start_ticks = pid * 10 if start_ticks is None else start_ticks
@@ -651,13 +655,17 @@ class Box:
         total = len(native) if native_total is None else native_total
         native_frames, head_count, tail_count = _native_ring(native_items, total)
         pc = first_pc if pc is None else pc
-        values = dict.fromkeys(REGISTERS, 0) | {"rip": pc, "rsp": stack[0] + 64, "err": error_code, "cr2": addr}
+        sp, trap, names = "rsp", 14, REGISTERS
+        values = dict.fromkeys(names, 0) | {"rip": pc, "rsp": stack[0] + 64, "err": error_code, "cr2": addr}
+        if self.arch == "aarch64":
+            sp, trap, names = "sp", UNKNOWN, AARCH64_REGISTERS
+            values = dict.fromkeys(names, 0) | {"pc": pc, "sp": stack[0] + 64}
         values |= dict(registers or {})
         if steps_done is None:
             later = bool(fault_file) << 9 | bool(memory) << 10 | bool(loaded) << 11 | bool(threads) << 12
             steps_done = 0xFF | later if state >= 2 else 0x1
         done = steps_done
-        memory_items = pack_memory(memory, REGISTERS, put)
+        memory_items = pack_memory(memory, names, put)
         stack_items, stack_frames = pack_threads(threads, self.bias)
         texts = (*put(abort_text.encode()), *put("".join(f"{word}\0" for word in sender_command).encode()))
         ends = [self.now + 1000 * (i + 1) if done >> i & 1 else 0 for i in range(16)]
@@ -665,8 +673,8 @@ class Box:
         head = struct.pack(
             "<IiiiQiIQII", state, thread.tid, signal, code, addr, sender_pid, sender_uid, self.now, done, steps_faulted
         )
-        head += struct.pack("<16Q34Q", *ends, *[values[r] for r in REGISTERS], *[0] * 11)
-        head += struct.pack("<QQQQ", pc, values["rsp"], error_code, 14) + struct.pack("<QQQ", thread.pthread, *stack)
+        head += struct.pack("<16Q34Q", *ends, *[values[r] for r in names], *[0] * (34 - len(names)))
+        head += struct.pack("<QQQQ", pc, values[sp], error_code, trap) + struct.pack("<QQQ", thread.pthread, *stack)
         head += struct.pack("<16siI32sII", thread.name.encode(), index, 1, code_bytes, len(code_bytes), len(also))
         head += struct.pack(
             "<96sqII", (node or "").encode(), node_sequence_nr, int(node_is_python), int(node is not None)
@@ -800,7 +808,8 @@ class Box:
             "journal_dropped": 0,
         } | self.counters
         head = b"\x89pytrc\r\n" + struct.pack("<HHI", self.major, self.minor, 8192)
-        head += struct.pack("<IIiiIIQ", self.state, 1, self.pid, self.ppid, 1000, 4096, self.start_ticks)
+        arch = 2 if self.arch == "aarch64" else 1
+        head += struct.pack("<IIiiIIQ", self.state, arch, self.pid, self.ppid, 1000, self.page_bytes, self.start_ticks)
         head += struct.pack("<QQQ", self.created_ns, self.created_ns + WALL, self.exit_ns)
         head += struct.pack("<iIQQ", self.exit_code, region_count, len(self.journal), c["journal_dropped"])
         head += struct.pack("<qII", self.step_now, self.step_source, 0)
