@@ -1,5 +1,7 @@
-// Test-only: the functions of crashsafe/signals/decision.h, for tests/native/test_decisions.py.
+// Test-only: functions without state, for tests/native/test_decisions.py and test_processors.py.
 #include "crashsafe/signals/decision.h"
+
+#include "crashsafe/platform/arch.h"
 
 #include "testing/testing.h"
 
@@ -24,3 +26,14 @@ EXPORT int testing_route_of(int handled, int termination, int preloaded, int ins
 }
 
 EXPORT int testing_restarts_calls(int disposition, int asked) { return restarts_calls(static_cast<Disposition>(disposition), asked != 0); }
+
+EXPORT uint64_t testing_syndrome(const unsigned char* records, uint32_t nbytes) { return syndrome_in(records, nbytes); }
+
+/// A return address, signed where the processor can, and without its signature.
+EXPORT uint64_t testing_return_address(int is_signed) {
+  auto addr = reinterpret_cast<uint64_t>(&testing_syndrome);
+#if defined(__aarch64__)
+  asm("mov x30, %0\n\thint #25\n\tmov %0, x30" : "+r"(addr) : : "x30");  // PACIASP
+#endif
+  return is_signed != 0 ? addr : without_signature(addr);
+}

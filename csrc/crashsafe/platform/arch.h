@@ -1,5 +1,7 @@
 // What differs between processors: registers in a ucontext, what they say of a fault, and the addresses that there are.
 #pragma once
+#include "crashsafe/platform/syndrome.h"
+
 #include <ucontext.h>
 #include <cstdint>
 #include <cstring>
@@ -41,20 +43,7 @@ inline uint64_t fp_of(const ucontext_t* context) { return context->uc_mcontext.r
 inline void set_pc(ucontext_t* context, uint64_t value) { context->uc_mcontext.pc = value; }
 inline void set_sp(ucontext_t* context, uint64_t value) { context->uc_mcontext.sp = value; }
 inline void set_fp(ucontext_t* context, uint64_t value) { context->uc_mcontext.regs[29] = value; }
-/// ESR_EL1, from its record behind the general registers (asm/sigcontext.h); the kernel writes one after a fault.
-inline uint64_t error_of(const ucontext_t* context) {
-  constexpr uint32_t kEsrMagic = 0x45535201, kRecordBytes = 16;
-  const unsigned char* records = context->uc_mcontext.__reserved;
-  for (uint32_t at = 0, head[2]; at + kRecordBytes <= sizeof context->uc_mcontext.__reserved; at += head[1]) {
-    memcpy(head, records + at, sizeof head);
-    if (head[0] == 0 || head[1] < sizeof head || head[1] > sizeof context->uc_mcontext.__reserved) break;
-    if (head[0] != kEsrMagic || head[1] != kRecordBytes) continue;
-    uint64_t esr;
-    memcpy(&esr, records + at + sizeof head, sizeof esr);
-    return esr;
-  }
-  return ~0ull;
-}
+inline uint64_t error_of(const ucontext_t* context) { return syndrome_in(context->uc_mcontext.__reserved, sizeof context->uc_mcontext.__reserved); }
 inline uint64_t trap_of(const ucontext_t*) { return ~0ull; }
 /// XPACLRI, by its number: an instruction without effect on processors that have no signatures.
 inline uint64_t without_signature(uint64_t addr) {
