@@ -31,7 +31,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-asan test-tsan fuzz build wheel test-wheel lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -50,7 +50,8 @@ help:
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"
 	@echo "make build   set up and build only; again when csrc changes"
-	@echo "make build-aarch64  cross-compile the core for aarch64; needs g++-aarch64-linux-gnu"
+	@echo "make build-aarch64  cross-compile the native half for aarch64; needs g++-aarch64-linux-gnu"
+	@echo "make test-aarch64  run it in a Debian for aarch64 under qemu; needs root, debootstrap, qemu-user-static  (ARGS=tests/native)"
 	@echo "make wheel   dist/pytracer-*.whl for every torch; no compiler is needed to install it  (ARGS='--torch 2.13', ARGS='--machine aarch64')"
 	@echo "make test-wheel  a wheel for the torch of $(VENV), in a new environment without a compiler"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
@@ -154,13 +155,9 @@ test-asan: build
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
 	    -m "$(ALL_TESTS)" -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
-# Compiles without warnings, and checks the crash path's symbols; nothing is run. gcc only: clang has no __builtin_setjmp for aarch64.
+# Compiles core, helper, test libraries and the hooks for one torch without warnings, and checks the crash path's symbols; nothing is run.
 build-aarch64: build
-	@command -v aarch64-linux-gnu-g++ >/dev/null || \
-	    { echo "there is no C++ compiler for aarch64: apt-get install g++-aarch64-linux-gnu" >&2; exit 1; }
-	PATH="$(abspath $(BIN)):$$PATH" cmake --preset aarch64
-	$(BIN)/cmake --build build/aarch64
-	readelf -h build/aarch64/csrc/libpytracer_core.so | grep 'Machine: *AArch64'
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/build_aarch64.py $(ARGS)
 	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
 
 # Downloads 0.5 GB for each torch, which build/torch keeps; a quarter of an hour on two cores.
@@ -170,6 +167,12 @@ wheel: build
 test-wheel: build
 	$(BIN)/python scripts/build_wheel.py --installed --output build/wheel
 	$(BIN)/python -m pytest tests/wheel -n $(JOBS) $(ARGS)
+
+# In a Debian for aarch64 that is made once, with the newest torch for aarch64 that needs no NVIDIA libraries: 10 minutes, later 3.
+test-aarch64: build
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/build_aarch64.py --torch 2.10
+	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/test_aarch64.py $(ARGS)
 
 # Each input in a process with 5 s and 512 MiB. Failures are in build/fuzz, with the command to replay them.
 fuzz: build

@@ -1,11 +1,12 @@
-"""Cross-compiles the native half for aarch64 as developers build it: warnings are errors, and the test libraries are built.
+"""Cross-compiles the native half for aarch64 as developers build it: without warnings, with the test libraries.
 
     python scripts/build_aarch64.py                     into build/aarch64, with the hooks for torch 2.13
     python scripts/build_aarch64.py --torch 2.10 2.13   for these
     python scripts/build_aarch64.py --torch             the core and the helper only
 
-gcc only: clang has no __builtin_setjmp for aarch64. torch's headers and libraries come from its wheel for aarch64 on PyPI
-(scripts/build_wheel.py), CUDA's headers from NVIDIA's. Python's are this machine's: hooks need its stable interface only.
+gcc only: clang has no __builtin_setjmp for aarch64. torch's headers and libraries come from its wheel for aarch64 on
+PyPI (scripts/build_wheel.py), CUDA's headers from NVIDIA's. Python's are this machine's: hooks need its stable
+interface only.
 Runs nothing; scripts/test_aarch64.py does.
 """
 

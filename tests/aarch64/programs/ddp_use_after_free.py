@@ -1,4 +1,4 @@
-"""One rank of a DDP job keeps the address of a gradient; DDP releases its first bucket, and the next backward reads there.
+"""One rank of a DDP job keeps the address of a gradient; DDP releases the bucket, and the next backward reads there.
 
 examples/ddp_use_after_free.py, small enough for an emulator. torch for aarch64 allocates by mimalloc, which unmaps what
 is above 16 MiB when it is released, with MIMALLOC_ARENA_RESERVE=0: the first bucket is, of 18 MB.
