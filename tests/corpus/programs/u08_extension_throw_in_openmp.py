@@ -1,4 +1,4 @@
-# pytorch/pytorch#1975-style: an exception leaves an OpenMP region of an extension
+# in the style of issues: an exception leaves an OpenMP region of an extension
 import torch
 import os
 from torch.utils.cpp_extension import load

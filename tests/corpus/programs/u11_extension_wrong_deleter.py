@@ -1,4 +1,4 @@
-# from_blob with the wrong deleter: pytorch/pytorch#67844-style
+# in the style of issues: from_blob with the wrong deleter
 import numpy as np, torch
 import os
 from torch.utils.cpp_extension import load

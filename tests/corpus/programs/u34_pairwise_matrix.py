@@ -1,4 +1,4 @@
-# DefaultCPUAllocator: can't allocate memory (pytorch/pytorch#20618-style)
+# DefaultCPUAllocator: can't allocate memory (JingyunLiang/VRT#49)
 import torch
 
 

@@ -1,4 +1,4 @@
-# pytorch/pytorch#55453-style: a CTC target beyond the alphabet
+# in the style of issues: a CTC target beyond the alphabet
 import zlib
 
 import torch

@@ -7,6 +7,9 @@ sent to execute where no code is: through an overwritten function pointer or vta
 Why it happens: memory that was overwritten or never initialised was used as a pointer, an object was cast to a class
 that it is not, or an address outlived its target by so long that no record of it is left.
 
+An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
+of the sum, the index is named.
+
 What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
 it. After a smashed return address, look for local arrays in the function that was returning.
 
@@ -26,6 +29,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
@@ -69,6 +73,7 @@ class _Wild:
 
     jump: Jump | None
     known: KnownCrash | None
+    far: FarIndex | None
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -81,7 +86,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
         """See MemoryFaultRule."""
         if not _is_wild(view):
             return None
-        found = _Wild(wild_jump(view), known_crash(view, "wild-pointer"))
+        jump = wild_jump(view)
+        found = _Wild(jump, known_crash(view, "wild-pointer"), far_index(view) if jump is None else None)
         return Judgement("wild-pointer", _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
@@ -90,15 +96,16 @@ class WildPointer(MemoryFaultRule[_Wild]):
         known, jump = judgement.found.known, judgement.found.jump
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else _access_words(view)}"
-            f"{_where(view, jump)}.",
+            f"{_where(view, jump)}{_far_words(judgement.found.far)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
+                _far_evidence(judgement.found.far),
                 _why_jump(jump) if jump else _not_null(view),
                 known.evidence if known else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view),
+            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view, judgement.found.far),
             [
                 missing_operands(view),
                 "storages: none were recorded" if judgement.confidence == "possible" else None,
@@ -110,8 +117,32 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return not_found("every fault address belonged to something known")
 
 
-def _advice(view: ProcessView) -> str:
+def _far_words(far: FarIndex | None) -> str:
+    if far is None:
+        return ""
+    where = "on its stack" if far.stack else "in its memory"
+    return f": index {far.value} leads out of an array {where}"
+
+
+def _far_evidence(far: FarIndex | None) -> Evidence | None:
+    if far is None:
+        return None
+    return Evidence(
+        "address-sum",
+        f"the address is what {far.pointer} held + {far.scale} * {far.value}, which {far.index} held",
+        register=far.index,
+        value=far.value,
+        scale=far.scale,
+    )
+
+
+def _advice(view: ProcessView, far: FarIndex | None) -> str:
     """A pointer that is a block's size was an element behind the last one of an array."""
+    if far is not None:
+        return (
+            f"Check the numbers that {line_words(view)} passes: an argument, such as a dimension or an index, is "
+            f"{far.value} or leads to that number, and the function uses it unchecked."
+        )
     if _is_small(view) and view.instruction is not None and _is_chunk_size(view.instruction.base_value or 0):
         return (
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
@@ -151,6 +182,8 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
+    if found.far is not None:
+        return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"
     if view.place is not None and view.place.kind == "non-canonical":

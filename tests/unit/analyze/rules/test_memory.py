@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.deaths import (
@@ -457,3 +458,33 @@ def test_unmapped_address_16_bytes_into_a_page_may_have_been_a_large_block(addr:
     assert verdict(report)[0] == "wild-pointer"
     assert ("a large block of malloc() may have begun" in summary(report)) == block
     assert ("Keep what owns the memory" in advice(report)) == block
+
+
+# ---- an index that is far too large for an array that is no tensor ----
+
+STACK_ARRAY, LARGE = 0x7FFC_21F9_6750, 0x7FFF_FFFF
+STACK = (0x7FFC_21F7_0000, 0x7FFC_21F9_8000, "rw-p", 0, "[stack]")
+
+
+def far(run: Path, **registers: int) -> Report:
+    addr = STACK_ARRAY + 8 * LARGE
+    return died(
+        run, addr=0, code=128, mappings=[STACK], registers={"rbx": addr, "trapno": 13, **registers},
+        code_bytes=bytes.fromhex("488903"),
+    )  # fmt: skip
+
+
+@needs_capstone
+def test_index_that_leads_out_of_an_array_on_the_stack_is_named(run: Path) -> None:
+    """mov [rbx], rax: rsi + 8 * r8."""
+    report = far(run, rsi=STACK_ARRAY, r8=LARGE)
+    assert verdict(report) == ("wild-pointer", "likely")
+    assert "index 2147483647 leads out of an array" in summary(report)
+    assert "an argument" in advice(report)
+
+
+@needs_capstone
+def test_numbers_that_do_not_add_up_name_no_index(run: Path) -> None:
+    report = far(run, rsi=STACK_ARRAY + 8, r8=LARGE)
+    assert verdict(report) == ("wild-pointer", "certain")
+    assert "index" not in summary(report)
