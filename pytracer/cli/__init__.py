@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import shell_complete
 
 from pytracer._errors import PytracerError
 from pytracer._version import __version__
@@ -22,6 +23,7 @@ from pytracer.cli.streams import occupy_closed_streams
 from pytracer.cli.terminal import flush, say, show_traceback, words
 
 _NEEDED = {"msgspec": "msgspec", "rich": "rich"}
+COMPLETION = "_PYTRACER_COMPLETE"  # set by the shell's function (docs/guide/settings.md)
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE, as for any other program
@@ -98,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 done, 1 could not, 2 usage, 3 findings, 130 interrupted, 141 closed pipe; for `run` the job's own status.
     """
     occupy_closed_streams()
+    if COMPLETION in os.environ:
+        return shell_complete(group, {}, "pytracer", COMPLETION, os.environ[COMPLETION])
     given = list(sys.argv[1:] if arguments is None else arguments)
     verbose = 0
     try:

@@ -14,6 +14,7 @@ import click
 
 from pytracer._errors import InputError, UsageError
 from pytracer._printable import shell_command
+from pytracer.cli.progress import progress_bar
 from pytracer.cli.terminal import show, show_json
 from pytracer.report.live import LiveProcess, LiveReport
 
@@ -46,7 +47,8 @@ def command(target: str | None, as_json: bool, everything: bool, no_native: bool
     """
     from pytracer.render.live import render_live
 
-    report = live_report(target, native=not no_native)
+    with progress_bar("Asking the processes", wanted=not as_json):
+        report = live_report(target, native=not no_native)
     if as_json:
         show_json(to_json(report))
     else:

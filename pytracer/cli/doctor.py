@@ -13,6 +13,7 @@ import click
 
 from pytracer._printable import printable
 from pytracer.cli import checks
+from pytracer.cli.progress import progress_bar
 from pytracer.cli.settings import Settings, effective
 from pytracer.cli.terminal import show, show_json
 
@@ -43,7 +44,8 @@ def command(context: click.Context, as_json: bool, config: bool, full: bool) -> 
     if config:
         _show_settings(context, as_json)
         return 0
-    found = list(checks.run_checks(full=full))
+    with progress_bar("Checking", wanted=not as_json):
+        found = list(checks.run_checks(full=full))
     ok = all(check.result != checks.MISSING for check in found if check.essential)
     if as_json:
         document = {

@@ -50,10 +50,12 @@ def command(runs: tuple[Path, ...], perfetto: str | None, memory_viz: str | None
         raise UsageError("an export is no text for stdout", hint="name a FILE")
     with progress_bar("Reading recordings") as progress:
         job = load_runs(list(runs), progress=progress)
-    if trace is not None:
-        from pytracer.export.perfetto import perfetto_trace
+        if trace is not None:
+            from pytracer.export.perfetto import perfetto_trace
 
-        write_aside(trace, perfetto_trace(job, build_report(job), compressed=trace.suffix == ".gz"))
+            content = perfetto_trace(job, build_report(job), compressed=trace.suffix == ".gz")
+    if trace is not None:
+        write_aside(trace, content)
         say(f"{trace}: open it in https://ui.perfetto.dev")
     if snapshot is not None:
         from pytracer.export.memory_viz import memory_snapshot

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,7 +54,7 @@ def _option(name: str, metavar: str, about: str, extra: str = "") -> Callable[[_
 @_option("wandb", "[ENTITY/]PROJECT/RUN", "Mark a run of W&B as failed, with the report.", "wandb")
 @_option("mlflow", "RUN_ID", "Mark a run of MLflow as FAILED, with the report.", "mlflow")
 @_option("tensorboard", "DIR", "Add the report to a log directory.", "tensorboard")
-@_option("page", "FILE", "Attach this HTML report (`inspect --html`) in W&B and MLflow.")
+@_option("page", "FILE", "Attach this file in W&B and MLflow.  [default: the report as HTML]")
 def command(runs: tuple[Path, ...], **values: Any) -> int:
     """Send a report to CI, metrics, trackers or people (docs/guide/notify.md).
 
@@ -75,10 +77,25 @@ def send_report(report: Report, values: Mapping[str, Any]) -> int:
 
     status = 0
     out = Outgoing(report, redacted(report), write_aside, lambda text: show_plain(text, error=True))
-    for outcome in send_all(Targets(**_resolved(values, os.environ)), out):
-        status |= isinstance(outcome, PytracerError)
-        say(outcome)
+    targets = Targets(**_resolved(values, os.environ))
+    with tempfile.TemporaryDirectory(prefix="pytracer-") as directory:
+        if targets.page is None and (targets.wandb or targets.mlflow):
+            targets = replace(targets, page=_page(report, Path(directory) / "report.html"))
+        for outcome in send_all(targets, out):
+            status |= isinstance(outcome, PytracerError)
+            say(outcome)
     return status
+
+
+def _page(report: Report, path: Path) -> str | None:
+    """The report as HTML; None without the library for it."""
+    try:
+        from pytracer.render.html.page import render_html
+    except ModuleNotFoundError:
+        say('no HTML is attached: pip install "pytracer[html]"')
+        return None
+    path.write_text(render_html(report), encoding="utf-8", errors="backslashreplace")
+    return str(path)
 
 
 def check_configured(context: click.Context) -> None:

@@ -63,7 +63,7 @@ def command(run: Path | None, output: str | None, force: bool, sources: bool, re
         raise UsageError("a bundle is no text for stdout", "name a FILE")
     with progress_bar("Reading recordings") as progress:
         job = load_runs(given, (), progress, light=True)
-    report = build_report(job)
+        report = build_report(job)
     missing = 0
     if sources:
         report, missing = with_sources(report)

@@ -62,8 +62,7 @@ def read_report(
         if stored is not None:
             return stored
     with progress_bar("Reading recordings", wanted=progress) as bar:
-        job = load_runs(runs, dumps, bar, light=True)
-    return build_report(job, attempt)
+        return build_report(load_runs(runs, dumps, bar, light=True), attempt)
 
 
 def redacted(report: Report) -> Report:

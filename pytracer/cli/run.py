@@ -24,6 +24,7 @@ from pytracer._printable import shell_command
 from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
+from pytracer.cli.progress import progress_bar
 from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
@@ -386,8 +387,9 @@ def _report(
     from pytracer.render.style import decide_style
     from pytracer.render.text import render_text
 
-    job = load_runs(run.directory, light=True)
-    report = build_report(job)
+    with progress_bar("Reading recordings") as progress:
+        job = load_runs(run.directory, progress=progress, light=True)
+        report = build_report(job)
     if not died and (report.verdict is None or report.verdict.class_ in ("clean", "unknown")):
         if not quiet:
             say(f"recorded in {shown}")

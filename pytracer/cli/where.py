@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pytracer.cli.progress import progress_bar
 from pytracer.cli.terminal import show, show_json
 from pytracer.render.style import COLOR_CHOICES
 
@@ -43,7 +44,9 @@ def command(
     from pytracer.render.style import decide_style
     from pytracer.render.where import render_where
 
-    report = explain_addresses(load_runs(run, light=True), addresses, rank=rank, pid=pid)
+    with progress_bar("Reading recordings", wanted=not as_json) as progress:
+        job = load_runs(run, progress=progress, light=True)
+        report = explain_addresses(job, addresses, rank=rank, pid=pid)
     if as_json:
         show_json(render_json(report))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pytracer.decode.types.snapshot import Collective, Group, Process
 
@@ -34,9 +35,9 @@ class Meeting:
     members: tuple[int, ...] | None
     calls: list[Call] = field(default_factory=list)  # in the order of entry
 
-    @property
+    @cached_property
     def last(self) -> Call | None:
-        """The call that entered last.
+        """The call that entered last, once all calls are in.
 
         None while a member has not entered, of sends and receives, and when the clocks of two hosts cannot decide it.
         """

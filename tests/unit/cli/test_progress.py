@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -55,3 +56,13 @@ def test_long_work_shows_how_far_it_is(terminal: Terminal, monkeypatch: pytest.M
         show(1, 4)
         show(3, 4)
     assert "Reading black boxes" in terminal.getvalue()
+
+
+def test_work_that_reports_nothing_shows_that_it_goes_on(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules of a large job take longer than its files."""
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    with progress.progress_bar("Reading black boxes"):
+        deadline = time.monotonic() + 20
+        while "Reading black boxes" not in terminal.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
