@@ -17,6 +17,7 @@ from pathlib import Path
 from pytracer._errors import RecordingError
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_AT_ONCE = 1 << 16
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -91,8 +92,12 @@ def copy_private(name: str, source: int, target: int) -> None:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
         with os.fdopen(new_file(name, target), "wb") as new:
-            while part := old.read(1 << 20):
-                new.write(part)
+            while part := old.read(_AT_ONCE):
+                if part.count(0) == len(part):
+                    new.seek(len(part), os.SEEK_CUR)  # most of a recording is empty: a hole takes no space
+                else:
+                    new.write(part)
+            new.truncate()
 
 
 def new_file(name: str, directory: int) -> int:

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pytracer._errors import PytracerError, UsageError
+from pytracer._paths import RUNS
 from pytracer._printable import shell_command
+from pytracer._text import count_words, size_words
 from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
@@ -29,6 +31,17 @@ from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
 from pytracer.launcher.helper import helper
+from pytracer.launcher.retention import (
+    BUDGET_BYTES,
+    BUDGET_VARIABLE,
+    find_runs,
+    over_budget,
+    parse_size,
+    remove_boxes,
+    remove_run,
+    shrink_boxes,
+    space_of,
+)
 from pytracer.launcher.start import StartError
 from pytracer.launcher.subreaper import adopt
 from pytracer.launcher.supervise import FORWARDED, Ending, held, supervise
@@ -38,6 +51,7 @@ if TYPE_CHECKING:
     from pytracer.blackbox import structures
     from pytracer.report.job import Report
 
+BOX_CHOICES = ("shrink", "keep", "remove")
 HELP = """Run COMMAND, record its processes, and explain a crash or failure.
 
 \b
@@ -94,6 +108,14 @@ class RunCommand(click.Command):
     "--notify", is_flag=True,
     help="If the job dies, send the report to the places in [notify] of pytracer.toml (docs/guide/notify.md).",
 )  # fmt: skip
+@click.option(
+    "--boxes",
+    type=click.Choice(BOX_CHOICES),
+    default="shrink",
+    show_default=True,
+    help="At the end: shrink gives the empty pages of all recordings back, without loss; keep leaves them as they are; "
+    "remove deletes those of a run in which nothing died, and keeps its report (docs/guide/disk-space.md).",
+)
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
     "--hang-timeout",
@@ -132,6 +154,7 @@ def command(
     quiet: bool,
     explain: bool,
     notify: bool,
+    boxes: str,
     no_report: bool,
     hang_timeout: float | None,
     guard: str | None,
@@ -177,7 +200,9 @@ def command(
             run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
-        _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
+        failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
+        with _one_line_for_an_error():
+            _tidy(run, boxes, clean=not failed and ending.status == 0)
     return end_like(ending)
 
 
@@ -343,8 +368,8 @@ def _one_line_for_an_error() -> Iterator[None]:
 
 def _conclude(
     run: run_directory.Run, ending: Ending, *, quiet: bool, report: bool, explain: bool, notify: bool
-) -> None:
-    """Prints the outcome once the job has ended."""
+) -> bool:
+    """Prints the outcome once the job has ended; returns whether there is anything to look at."""
     shown = _shown(run.directory)
     for line in _unrecorded(run.directory):
         say(line)
@@ -354,7 +379,7 @@ def _conclude(
             f"{shown} holds no black box: no process of the job loaded the recorder (statically linked, set-uid, or "
             "an empty environment); run `pytracer doctor`"
         )
-        return
+        return False
     died = ending.status != 0 or _any_crashed(boxes)
     # Ranks may have disagreed without an error: gloo completes such collectives with wrong data.
     # Guard mode may have found changed bytes beside a storage.
@@ -363,10 +388,67 @@ def _conclude(
         if found is not None:
             with _one_line_for_an_error():
                 tell(run.directory, found, configured=notify)
-    elif died:
+        return died or found is not None
+    if died:
+        with _one_line_for_an_error():
+            _store_symbols(run)
         say(f"the job {ending.words}; `{shell_command('pytracer', 'inspect', shown)}` explains it")
     elif not quiet:
         say(f"recorded in {shown}")
+    return died
+
+
+def _store_symbols(run: run_directory.Run) -> None:
+    """Names of native frames, while the images that ran are the ones on this machine: later they may not be."""
+    from pytracer.decode.job.load import load_runs
+    from pytracer.decode.symbols.stored import SYMBOLS_FILE, write_symbols
+
+    write_symbols(load_runs(run.directory, light=True), run.directory / SYMBOLS_FILE)
+
+
+def _tidy(run: run_directory.Run, boxes: str, *, clean: bool) -> None:
+    """What the run leaves on the disk, and older runs beside it."""
+    if boxes == "remove" and clean:
+        _keep_report_only(run)
+    elif boxes != "keep":
+        shrink_boxes(run.directory)
+    root = run.directory.parent
+    if root.name != RUNS:
+        return
+    most_bytes = _budget()
+    runs = find_runs(root) if most_bytes and space_of(root) > most_bytes else []
+    gone = [found for found in over_budget(runs, most_bytes) if remove_run(found) is None]
+    if gone:
+        freed = size_words(sum(found.nbytes for found in gone))
+        say(f"removed {count_words(len(gone), 'old run')}, {freed}: {_shown(root)} took more than {BUDGET_VARIABLE}")
+
+
+def _keep_report_only(run: run_directory.Run) -> None:
+    from pytracer.analyze.engine import build_report
+    from pytracer.decode.job.load import load_runs
+    from pytracer.render.json import render_json
+
+    if not any(run.boxes.glob("*" + run_directory.BOX_SUFFIX)):
+        return
+    report = build_report(load_runs(run.directory, light=True))
+    if report.verdict is None or report.verdict.class_ != "clean":
+        return
+    run_directory.write_text(run.directory / run_directory.REPORT_FILE, render_json(report))
+    why = remove_boxes(run.directory)
+    if why is not None:
+        say(f"the recordings stay in {_shown(run.directory)}: {why}")
+
+
+def _budget() -> int:
+    """Bytes that the runs below runs/ may take; 0 for any number."""
+    given = os.environ.get(BUDGET_VARIABLE)
+    if not given:
+        return BUDGET_BYTES
+    try:
+        return parse_size(given)
+    except ValueError as error:
+        say(f"{BUDGET_VARIABLE}: {error}; old runs stay")
+        return 0
 
 
 def _unrecorded(directory: Path) -> list[str]:
