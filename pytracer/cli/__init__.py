@@ -35,6 +35,7 @@ COMMANDS = {
     "attach": "Show what a running job is doing, and which rank waits for which.",
     "notify": "Send a report to CI, metrics, experiment trackers or people.",
     "export": "Write a recorded job as a trace for Perfetto, or as a memory snapshot.",
+    "diff": "Show what differs between two runs.",
     "runs": "List the runs below runs/, and remove old ones.",
     "pack": "Write a run into one file that can be read on any machine.",
     "dump": "Print the raw contents of one recording.",
