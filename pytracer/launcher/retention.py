@@ -30,6 +30,7 @@ BUDGET_VARIABLE = "PYTRACER_RUNS_BYTES"
 _LARGEST_JSON = 1 << 30
 _SOCKET = "helper.sock"
 _GPU_CORE_SUFFIX = ".nvcudmp"
+_ASIDE = re.compile(r"\.(?:run|report|hang|symbols)\.json\.\d+")  # of a launcher that was killed while it wrote one
 _SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 State = Literal["finished", "running", "kept"]
 
@@ -268,7 +269,7 @@ def _is_ours(name: str, path: Path) -> bool:
 def _is_name_of_ours(folder: str, name: str) -> bool:
     if folder:
         return name.endswith(BOX_SUFFIX if folder == BOXES else _GPU_CORE_SUFFIX)
-    return name in OWN_FILES or name.startswith(COUNTERS)
+    return name in OWN_FILES or name.startswith(COUNTERS) or _ASIDE.fullmatch(name) is not None
 
 
 def _record(path: Path) -> dict[str, object]:

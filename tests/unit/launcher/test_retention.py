@@ -59,6 +59,7 @@ def the_run(root: Path) -> FoundRun:
 def test_finished_run_is_removed_as_a_whole_and_latest_with_it(root: Path) -> None:
     """Directory and link; the newest of several stays."""
     old, new = a_run(root, "old", age=100), a_run(root, "new", age=1)
+    (old / ".run.json.4711").write_text("{")  # of a launcher that was killed
     (root / "latest").symlink_to("old")
     runs = find_runs(root)
     assert [run.directory.name for run in runs] == ["new", "old"]
