@@ -28,6 +28,8 @@ _SCHEDULERS = (
     ("FLUX_JOB_ID", "Flux", "flux job status {}"),
 )
 
+_GRACE_NS = 25_000_000_000  # torchrun's agent waits 30 s between SIGTERM and SIGKILL
+
 
 @dataclass(frozen=True)
 class _Agent:
@@ -108,15 +110,13 @@ def _agent(job: JobView, view: ProcessView) -> _Agent:
 
 
 def _is_reason(death: Death, view: ProcessView) -> bool:
-    """Whether the agent may have ended a process for that death: an earlier one that is no consequence.
+    """Whether the agent may have killed a process for that death: it waits for 30 s after SIGTERM.
 
     The end of a killed process is known from its parent, later than its peers noticed it.
     """
-    return death.primary is not False and death.view.index != view.index and _before(death.late_ns, view)
-
-
-def _before(late_ns: int | None, view: ProcessView) -> bool:
-    return late_ns is not None and view.ended_ns is not None and late_ns < view.ended_ns
+    if death.primary is False or death.view.index == view.index or death.lost_peer:
+        return False  # who lost a peer may have lost this one
+    return death.late_ns is not None and view.ended_ns is not None and view.ended_ns - death.late_ns >= _GRACE_NS
 
 
 def _agent_evidence(found: _Agent) -> Evidence:

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
-from pytracer.analyze.tensors.fsdp_words import unit_evidence
+from pytracer.analyze.tensors.fsdp_words import earlier_advice, earlier_unit, unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Origin
 
@@ -61,8 +61,8 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, release),
-            [_mapped(view), _overwritten(view)],
+            _advice(view, release) + earlier_advice(view),
+            [_mapped(view), _overwritten(view), _older(view)],
         )
 
 
@@ -74,6 +74,8 @@ def _confidence(view: ProcessView) -> Confidence:
         return exact
     if place is None or place.mapping is not None:
         return "possible"
+    if earlier_unit(view) is not None:
+        return "likely"  # FSDP's addresses come back in every step: the pointer may be one of those
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     return "certain" if unmapped and place.found in ("exact", "register") else "likely"
 
@@ -107,6 +109,11 @@ def _mapped(view: ProcessView) -> str | None:
     if place is None or place.mapping is None or place.found == FOUND:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
+
+
+def _older(view: ProcessView) -> str | None:
+    earlier = earlier_unit(view)
+    return f"which owner's address it was: before, the same memory was the {earlier.name}" if earlier else None
 
 
 def _overwritten(view: ProcessView) -> str | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pytracer.analyze.address_space.address_info import UnitLife
+from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
+
+_RESHARDED = ("unsharded-parameter", "unsharded-flat-parameter", "all-gather-output")  # what reshard releases
+_LIVES = 64  # of one piece of memory
 
 
 def unit_evidence(view: ProcessView) -> Evidence | None:
@@ -56,11 +60,38 @@ def sharded_evidence(view: ProcessView, unit: UnitLife) -> Evidence:
     )
 
 
+def earlier_unit(view: ProcessView) -> UnitLife | None:
+    """What FSDP released from this memory before its last owner: an unsharded parameter or a buffer of another use.
+
+    None in guard mode's memory, which belongs to one storage alone.
+    """
+    place = view.place
+    if place is None or place.storage is None or place.kind != "freed-storage" or place.found == FOUND:
+        return None
+    last = place.unit.name if place.unit is not None else None
+    lives = view.space.neighbors.before(place.addr, place.storage)[:_LIVES]
+    units = (view.space.uses.fsdp.of_storage(life, place.addr) for life in lives)
+    return next((unit for unit in units if unit is not None and unit.what in _RESHARDED and unit.name != last), None)
+
+
+def earlier_advice(view: ProcessView) -> str:
+    """What to do if the address is older than the last owner of the memory; about a buffer that was the last one."""
+    earlier, last = earlier_unit(view), _unit(view)
+    if earlier is not None:
+        return (
+            f" If the address is older, it is that of the {earlier.name}, which FSDP released at reshard "
+            "(reshard_after_forward): take it again in each forward and backward."
+        )
+    if last is not None and last.what == "all-gather-output":
+        return f" FSDP releases the {last.name} at reshard at the latest (reshard_after_forward)."
+    return ""
+
+
 def sharding_advice(unit: UnitLife) -> str:
     """How to use a parameter whose unit is sharded."""
     how = "between unshard() and reshard()" if unit.wrapper == "fully_shard" else "below FSDP.summon_full_params()"
     return (
-        "used an address from an earlier pass. Unsharded parameters have memory only while their unit is unsharded, "
+        "used an address from an earlier pass. Unsharded parameters have memory until reshard (reshard_after_forward), "
         f"and other memory each time: take the address again in the forward or backward that uses it, or {how}."
     )
 

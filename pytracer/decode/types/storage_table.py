@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import heapify, heappop
 from typing import overload
 
 from pytracer.decode.types.storages import Storage
@@ -103,6 +104,19 @@ class StorageTable(Sequence[Storage]):
             for part in self._parts
             if part.on_cpu == on_cpu
         )
+
+    def by_size(self) -> Iterator[Storage]:
+        """Those on the CPU, of both states, the largest first."""
+        sizes = [
+            (-size, number, slot)
+            for number, part in enumerate(self._parts)
+            if part.on_cpu
+            for size, slot in zip(part.sizes, part.slots, strict=True)
+        ]
+        heapify(sizes)
+        while sizes:
+            _, number, slot = heappop(sizes)
+            yield self._parts[number].decode(slot)
 
     def on_devices(self) -> Iterator[Storage]:
         """Blocks of devices' allocators."""

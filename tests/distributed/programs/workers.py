@@ -60,9 +60,14 @@ def slow(rank):
     _load(rank, hang, timeout=2)
 
 
+def never_ready(rank):
+    """Without a time-out of its own, the rank waits for its worker until the others give up."""
+    _load(rank, hang)
+
+
 def healthy(rank):
     _load(rank, int)
 
 
 if __name__ == "__main__":
-    main(segfault, killed, slow, healthy)
+    main(segfault, killed, slow, never_ready, healthy)

@@ -18,10 +18,11 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.evidence.loaders import loading_words, slow_worker
+from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
 
 _LISTED = 3
 
@@ -51,10 +52,12 @@ class CollectiveMissingRank:
         ranks = span_words(item.ranks)
         ended = "ended" if item.views[0].process.exit_code == 0 else "died"
         never = f"{ended} and never entered" if item.fate == "dead" else "did not enter"
+        worker = _worker(job, item)
+        why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
         return Description(
-            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}.",
+            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
             [*(last_seen(view) for view in item.views[:_LISTED]), paired_before(job, item), *symptom_evidence(job)],
-            _advice(item, ranks),
+            _advice(item, ranks) if worker is None else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
 
@@ -68,6 +71,22 @@ def _advice(item: Absence, ranks: str) -> str:
             "or is a branch that the other ranks did not take."
         )
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
+
+
+def _worker(job: JobView, item: Absence) -> ProcessView | None:
+    """The DataLoader worker that kept the one absent rank."""
+    single = item.views[0] if len(item.views) == 1 and item.fate == "late" else None
+    return slow_worker(job, single, item.waited_ns) if single is not None else None
+
+
+def _loader_advice(worker: ProcessView) -> str:
+    frame, batch = worker.python_frame, worker.process.snapshot.worker
+    samples = samples_words(batch) if batch is not None else "the batch"
+    return (
+        f"Find out what takes {name_words([worker])} so long with {samples}"
+        f"{f', at {place_words(frame)}' if frame is not None else ''}. The DataLoader's `timeout` ends such a wait "
+        "with an error on that rank."
+    )
 
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:

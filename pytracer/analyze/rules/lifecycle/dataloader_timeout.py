@@ -17,12 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._text import time_words
-from pytracer.analyze.evidence.loaders import loader_timeout
-from pytracer.analyze.naming import introduction, name_words, place_words, samples_words
+from pytracer.analyze.evidence.loaders import loader_timeout, loading_evidence, loading_words, loading_workers
+from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence
 
 _LISTED = 3
 
@@ -58,11 +56,11 @@ class DataLoaderTimeout:
                 "Run with num_workers=0 to see where loading a batch takes the time; `timeout` limits the wait.",
                 ["what the workers were loading: no worker with a recording was inside a batch"],
             )
-        slow = wait.loading[0]
+        slow, at_ns = wait.loading[0], view.process.exception_mono_ns
         place = place_words(slow.python_frame) if slow.python_frame is not None else None
         return Description(
-            f"{gave_up}: {_loading_words(view, slow)}{f' at {place}' if place else ''}.",
-            [_loading(view, other) for other in wait.loading[1:_LISTED]],
+            f"{gave_up}: {loading_words(slow, at_ns)}{f' at {place}' if place else ''}.",
+            [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
             f"Look at {place or 'these samples'}: find out what {_worker(slow)} waits for there. If loading a batch "
             f"may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
             [None if place else "the line of the worker: its recording has no stack of its end"],
@@ -73,43 +71,9 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Wait] | None:
     seconds = loader_timeout(view)
     if seconds is None:
         return None
-    own = view.process.snapshot
-    workers = [
-        item
-        for item in job.views
-        if item.process.snapshot.worker is not None
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-        and item.process.snapshot.ppid == own.pid
-    ]
-    at = view.process.exception_mono_ns
-    loading = [item for item in workers if _since_ns(item) is not None and (at is None or (_since_ns(item) or 0) < at)]
-    loading.sort(key=lambda item: _since_ns(item) or 0)
+    loading = loading_workers(job, view, view.process.exception_mono_ns)
     found = _Wait(seconds, tuple(loading))
     return Judgement("python-exception", "certain" if loading else "likely", (view,), found)
-
-
-def _since_ns(view: ProcessView) -> int | None:
-    worker = view.process.snapshot.worker
-    return worker.batch_mono_ns if worker is not None and worker.loading else None
-
-
-def _loading(parent: ProcessView, view: ProcessView) -> Evidence:
-    worker = view.process.snapshot.worker
-    return Evidence(
-        "data-loader",
-        _loading_words(parent, view),
-        pid=view.process.snapshot.pid,
-        count=worker.batch_count if worker else None,
-        text=worker.batch_indices if worker else None,
-    )
-
-
-def _loading_words(parent: ProcessView, view: ProcessView) -> str:
-    """`DataLoader worker 0 (pid 8) had been loading samples 20-24 for 3.1 s`."""
-    worker, at = view.process.snapshot.worker, parent.process.exception_mono_ns
-    since = _since_ns(view)
-    lasted = f" for {time_words(at - since)}" if at is not None and since is not None else ""
-    return f"{_worker(view)} had been loading {samples_words(worker) if worker else 'a batch'}{lasted}"
 
 
 def _worker(view: ProcessView) -> str:

@@ -22,6 +22,7 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.loaders import loader_timeout
+from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.naming import introduction, place_words, subject_words
@@ -55,12 +56,15 @@ class PythonException:
                     text=view.exception.message if view.exception else None,
                     python=frame,
                 ),
+                *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
             "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
+            else f"{NO_MEMORY}{holder_advice(view)}"
+            if failed_allocation(view)
             else _read_it(job, first),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.aborts import (
 )
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.phrases import abort_evidence, collective_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
@@ -140,10 +141,11 @@ class Abort:
             [
                 abort_evidence(view),
                 printed_evidence(printed(view)),
+                *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            way.advice,
+            NO_MEMORY + holder_advice(view) if failed_allocation(view) else way.advice,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,

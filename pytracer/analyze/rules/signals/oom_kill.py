@@ -16,6 +16,7 @@ pids are those of the host and are not compared.
 
 from __future__ import annotations
 
+from pytracer.analyze.evidence.memory_holders import holder_advice, holder_evidence
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates
@@ -57,11 +58,12 @@ class OomKill:
         return Description(
             f"{introduction(judgement.views)} {ended} by the kernel's OOM killer.",
             [
+                *holder_evidence(job, view),
                 *elimination(job, view, judgement.found),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE,
+            _ADVICE + holder_advice(view),
             [None if judgement.confidence == "certain" else "the kernel's own word that it ended this process"],
         )
 

@@ -183,6 +183,15 @@ def test_rank_that_only_noticed_the_kill_is_no_reason_for_the_agent(run: Path) -
     assert "had no reason to end it" in line(report, "torchrun's agent")
 
 
+def test_rank_that_failed_right_before_is_no_reason_for_the_agent(run: Path) -> None:
+    """torchrun's agent sends SIGTERM first, and SIGKILL 30 s later: it cannot have killed the other rank at once."""
+    failed = s.rank(0).at(890).exception("ValueError", "bad", [("main", s.SCRIPT, 9)]).exit(1)
+    agent = s.agent((101, {"exit_code": 1}), at=891).at(900).wait(102, signal=9)
+    report = build_report(s.load(run, agent, failed, s.rank(1).at(500).mark("x"), launcher={"witness": witness()}))
+    told = [item for finding in report.findings or [] for item in finding.evidence or []]
+    assert not any("had died before" in item for item in told), told
+
+
 def test_rank_that_failed_on_its_own_leads_over_a_later_sigkill(run: Path) -> None:
     """torchrun's agent killed the rest."""
     failed = s.rank(0).at(600).exception("ValueError", "bad", [("main", s.SCRIPT, 9)]).exit(1)

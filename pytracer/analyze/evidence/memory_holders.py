@@ -1,0 +1,126 @@
+"""Who held the host's memory at the end: the CPU storages of a process by the lines that allocated them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pytracer._text import count_words, size_words
+from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.tensors.journal import lived_at
+from pytracer.analyze.tensors.origins import is_borrowed
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import UncaughtException
+from pytracer.decode.types.snapshot import Storage
+from pytracer.report.job import Evidence, PythonFrame
+
+_LOOKED_AT = 4096  # storages of a process, the largest
+_SITES = 3
+_PROCESSES = 4
+NO_MEMORY = (
+    "The host's memory, or a limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free "
+    "what is held."
+)
+_WORTH_SHARE = 0.05  # of what the process holds in all
+_FAILED = re.compile(
+    r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc|Unable to allocate .* for an array"
+)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Storages that one line allocated."""
+
+    frame: PythonFrame
+    count: int
+    nbytes: int
+
+    @property
+    def words(self) -> str:
+        """`1.1 GiB in 37 storages allocated at train.py:31 in cache`."""
+        return (
+            f"{size_words(self.nbytes)} in {count_words(self.count, 'storage')} allocated at {place_words(self.frame)}"
+        )
+
+
+def failed_allocation(view: ProcessView) -> bool:
+    """Whether the process ended because the host's memory did not suffice for an allocation."""
+    exception = view.exception
+    if exception is None:
+        return False
+    name = (exception.type or "").rsplit(".", 1)[-1]
+    return (
+        name in ("MemoryError", "_ArrayMemoryError")
+        or _FAILED.search(f"{name} {exception.message}") is not None
+        or (exception.language == "C++" and exception.type == "std::bad_alloc")
+    )
+
+
+def holdings(view: ProcessView) -> list[Holding]:
+    """The lines that allocated what the process held, the most bytes first; of its largest storages."""
+    found: dict[PythonFrame, Holding] = {}
+    for storage in _held(view):
+        frame = storage.allocated_by.caller or storage.allocated_by.python
+        if frame is not None and not is_borrowed(storage):
+            key = python_frame(frame)
+            before = found.get(key, Holding(key, 0, 0))
+            found[key] = Holding(key, before.count + 1, before.nbytes + storage.nbytes)
+    return sorted(found.values(), key=lambda item: -item.nbytes)
+
+
+def _held(view: ProcessView) -> Iterator[Storage]:
+    """Its largest storages on the CPU when it died; of an exception, before the interpreter freed them."""
+    snapshot = view.process.snapshot
+    raised = [fact.epoch for fact in snapshot.recorded(UncaughtException)] if view.raised else []
+    for storage in islice(snapshot.storages.by_size(), _LOOKED_AT):
+        if lived_at(storage, raised[-1]) if raised else storage.state == "live":
+            yield storage
+
+
+def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
+    """What the process held, then what the other processes of its host held."""
+    own = view.process.snapshot
+    mine = holdings(view)
+    others = [
+        (item, holdings(item))
+        for item in job.views
+        if item.index != view.index
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and not item.process.snapshot.light
+    ]
+    if mine:
+        yield _evidence(view, mine, _SITES)
+    heavy = sorted(
+        (item for item in others if _total(item[1]) > _WORTH_SHARE * _total(mine)), key=lambda i: -_total(i[1])
+    )
+    for other, found in heavy[:_PROCESSES]:
+        yield _evidence(other, found, 1)
+
+
+def _total(found: Sequence[Holding]) -> int:
+    return sum(item.nbytes for item in found)
+
+
+def _evidence(view: ProcessView, found: Sequence[Holding], most: int) -> Evidence:
+    total = _total(found)
+    shown = [item for item in found[:most] if item.nbytes >= _WORTH_SHARE * total] or found[:1]
+    return Evidence(
+        "memory-use",
+        f"{name_words([view])} held {size_words(total)} in CPU storages: {'; '.join(item.words for item in shown)}",
+        rank=view.process.rank,
+        pid=view.process.snapshot.pid,
+        nbytes=total,
+        count=sum(item.count for item in found),
+        python=found[0].frame,
+    )
+
+
+def holder_advice(view: ProcessView) -> str:
+    """The line that held the most, for the next step; nothing where it held no tensor."""
+    found = holdings(view)
+    if not found:
+        return ""
+    return f" Look first at {place_words(found[0].frame)}, which holds {size_words(found[0].nbytes)} in tensors."

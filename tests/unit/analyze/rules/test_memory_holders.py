@@ -1,0 +1,85 @@
+"""Who held the host's memory: killed for it, or out of it; and ends that have nothing to do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import died
+from tests.support.synth import MS, Box
+
+BASE, MIB = 0x7F50_0000_0000, 1 << 20
+CACHE, BATCH = ("cache", s.SCRIPT, 31), ("collate", s.SCRIPT, 44)
+LOG = "Memory cgroup out of memory: Killed process 102 (python) total-vm:1kB, anon-rss:2kB, UID:0 pgtables:1kB"
+NO_MEMORY = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
+
+
+def holding(box: Box, count: int, *, nbytes: int = 32 * MIB) -> Box:
+    """Storages of the line that fills a cache, and a smaller one of another line."""
+    for number in range(count):
+        box.alloc(BASE + number * nbytes * 2, nbytes, CACHE)
+    return box.alloc(BASE - 64 * MIB, 4 * MIB, BATCH)
+
+
+def told(report: Report) -> list[str]:
+    assert report.verdict is not None
+    return [item for item in report.verdict.evidence or [] if "CPU storages" in item]
+
+
+def test_lines_that_held_the_memory_of_a_killed_rank_and_of_its_neighbour(run: Path) -> None:
+    """Totals and counts; the other ranks of the host with their largest line."""
+    ranks = [holding(s.rank(number).at(300), count).at(500).mark("x") for number, count in ((0, 2), (1, 37))]
+    counters = {"mono_ns": 1, "cgroups": [], "vmstat_oom_kill": 5, "psi_memory": {"some_total": 0.0}}
+    log = {"readable": True, "lines": [{"text": LOG, "mono_ns": 900 * MS}]}
+    witness = {"before": counters, "after": counters, "ended": True, "kernel_log": log, "killers": []}
+    agent = s.agent((102, {"signal": 9}), at=900).at(1400).wait(101, signal=15)
+    launcher = {"witness": {**witness, "first_pid_namespace": True}}
+    report = build_report(s.load(run, agent, *ranks, launcher=launcher))
+    assert report.verdict is not None and (report.verdict.class_, report.verdict.rank) == ("oom-kill", 1)
+    assert told(report) == [
+        "rank 1 held 1.2 GiB in CPU storages: 1.2 GiB in 37 storages allocated at train.py:31 in cache",
+        "rank 0 held 68.0 MiB in CPU storages: 64.0 MiB in 2 storages allocated at train.py:31 in cache",
+    ]
+    assert "Look first at train.py:31 in cache" in (report.verdict.advice or "")
+
+
+@pytest.mark.parametrize(
+    ("type_name", "message"),
+    [
+        ("RuntimeError", NO_MEMORY),
+        ("MemoryError", ""),
+        ("MemoryError", "std::bad_alloc"),
+        ("numpy._core._exceptions._ArrayMemoryError", "Unable to allocate 2.00 GiB for an array with shape (9,)"),
+    ],
+)
+def test_lines_that_held_the_memory_when_an_allocation_failed(run: Path, type_name: str, message: str) -> None:
+    """As of the exception: the interpreter frees what it can before the process is gone, and some was free before."""
+    box = holding(Box(pid=101, ppid=99).at(100), 3).later(1)
+    box.at(150).free(BASE + 128 * MIB, CACHE).later(1)
+    box.at(200).exception(type_name, message, [("main", s.SCRIPT, 50)]).later(1)
+    box.at(300).free(BASE, CACHE).exit(1)
+    report = build_report(s.load(run, box))
+    (line,) = told(report)
+    assert "64.0 MiB in 2 storages allocated at train.py:31 in cache" in line
+    assert report.verdict is not None and "ulimit -v" in (report.verdict.advice or "")
+
+
+def test_bad_alloc_that_nobody_caught_tells_the_lines(run: Path) -> None:
+    """The same for an abort."""
+    from pytracer.decode.types.journal import CppException
+
+    box = holding(Box(pid=101, ppid=99).at(100), 3)
+    thrown = CppException(tid=101, type="std::bad_alloc", what="std::bad_alloc")
+    report = died(run, box=box, signal=6, code=-6, sender_pid=101, cpp_exceptions=[thrown])
+    assert any("96.0 MiB in 3 storages" in item for item in told(report))
+
+
+def test_other_exceptions_tell_nothing_of_memory(run: Path) -> None:
+    """A message about memory of something else."""
+    box = holding(Box(pid=101, ppid=99).at(100), 3)
+    box.at(200).exception("ValueError", "cannot allocate a seat", [("main", s.SCRIPT, 50)]).exit(1)
+    assert told(build_report(s.load(run, box))) == []
