@@ -15,7 +15,10 @@ from pytracer.decode.types.devices import DEFAULT_POOL
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/")
+# The last one: what torch.compile has made, wherever its cache is, named by a hash (torch 2.13, _inductor/codecache.py).
+_LIBRARY = re.compile(
+    r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/|/c[a-z2-7]{51}\.py$"
+)
 
 
 class StorageReports:
@@ -100,7 +103,7 @@ class StorageReports:
 
 
 def is_library_file(file: str | None) -> bool:
-    """Whether a Python file belongs to an installed package or to the standard library, not to the user's program."""
+    """Whether a Python file belongs to a package, the standard library or torch.compile, not to the user's program."""
     return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
 
 

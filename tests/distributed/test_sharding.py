@@ -65,18 +65,6 @@ def test_address_in_a_parameter_that_is_sharded_by_now(function: str, run: Path)
 
 
 @pytest.mark.every_job
-def test_address_in_memory_that_had_another_owner_since(run: Path) -> None:
-    """Not certain of the last owner, because the parameter's address fits as well; the next step names reshard."""
-    done = faulted("sharding", "reused", run)
-    truth, storage, verdict = done.truth, done.fault.storage, done.verdict
-    assert storage is not None and (storage.base, storage.offset_bytes) == (truth["base"], truth["offset"])
-    assert (verdict.class_, verdict.confidence) == ("use-after-free", "likely")
-    finding = (done.report.findings or [])[0]
-    assert any("unsharded parameter blocks.1.up.weight" in item for item in finding.missing or []), finding
-    assert "reshard" in (verdict.advice or "")
-
-
-@pytest.mark.every_job
 def test_hybrid_sharding(run: Path) -> None:
     """Two groups of two: a sharded gradient, which was reduced over the replicas as well."""
     done = faulted("sharding", "hybrid", run, ranks=4)

@@ -9,7 +9,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, Sha
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from touch import PAGE, fill_heap, leave_room, make_room, page_in, read_freed, take_over, touch
+from touch import PAGE, fill_heap, leave_room, make_room, page_in, read_freed, touch
 
 WIDTH = 128
 
@@ -114,27 +114,8 @@ def resharded(rank):
     _late(rank, model, model.blocks[1], lambda: model.blocks[1].up.weight, "unsharded-parameter")
 
 
-def reused(rank):
-    """The same, after a tensor of another size had that memory, and was freed as well."""
-    model = sharded()
-    at, _, _ = _remembered(model, model.blocks[1], lambda: model.blocks[1].up.weight)
-
-    def read_again():
-        base = take_over(at)
-        read_freed(at, base=hex(base), offset=at - base, earlier=unit("unsharded-parameter", "blocks.1.up.weight"))
-
-    at_rank_1(rank, read_again)
-
-
 def _late(rank, model, block, whole, what):
     """Rank 1 reads 20000 bytes after the address of `whole()` in the last forward, while the block was unsharded."""
-    at, start, base = _remembered(model, block, whole)
-    truth = unit(what, "blocks.1.up.weight", offset=at - start, state="sharded")
-    at_rank_1(rank, lambda: read_freed(at, base=hex(base), offset=at - base, fsdp=truth))
-
-
-def _remembered(model, block, whole):
-    """20000 bytes after the address of `whole()` in the last forward, its address, and that of its storage."""
     step(model)
     found = []
 
@@ -147,7 +128,9 @@ def _remembered(model, block, whole):
     block.between = remember
     with torch.no_grad():
         model(torch.randn(4, WIDTH))
-    return found
+    at, start, base = found
+    truth = unit(what, "blocks.1.up.weight", offset=at - start, state="sharded")
+    at_rank_1(rank, lambda: read_freed(at, base=hex(base), offset=at - base, fsdp=truth))
 
 
 def gathered(rank):
@@ -281,6 +264,6 @@ def tensor_parallel(rank):
 if __name__ == "__main__":
     assert PAGE == 4096
     main(
-        local_shard, unsharded, resharded, reused, gathered, reduced, by_columns, hybrid,
+        local_shard, unsharded, resharded, gathered, reduced, by_columns, hybrid,
         flat_shard, flat_unsharded, flat_original, flat_resharded, tensor_parallel,
     )  # fmt: skip

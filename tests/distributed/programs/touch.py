@@ -63,20 +63,6 @@ def _give_back(addr, nbytes):
     assert LIBC.munmap(ctypes.c_void_p(addr), ctypes.c_size_t(nbytes)) == 0
 
 
-def take_over(addr):
-    """Gives the hole around an address to a tensor, and frees it; the address of its storage."""
-    while (other := _reserve(MIB)) > addr:
-        pass  # the kernel takes the highest hole that is large enough
-    _give_back(other, MIB)
-    held = []
-    while not held or not held[-1].data_ptr() <= addr < held[-1].data_ptr() + held[-1].numel():
-        held.append(torch.empty(32 * 1024, dtype=torch.uint8))
-        assert len(held) < 10000, "no block came from the hole"
-    last = held.pop()
-    _held.append(held)
-    return last.untyped_storage().data_ptr()
-
-
 def page_in(tensor, nbytes=0):
     """The first page boundary at or after `nbytes` bytes into a tensor, such that the whole page is in it."""
     addr = -(-(tensor.data_ptr() + nbytes) // PAGE) * PAGE

@@ -14,17 +14,25 @@ cuBLAS, the context) is in no list.
 
 from __future__ import annotations
 
-from pytracer._text import count_words, size_words
+from collections.abc import Sequence
+
+from pytracer._text import count_words, size_words, span_words
 from pytracer.analyze.evidence.cuda_errors import out_of_memory
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.devices import OutOfMemory, OutOfMemoryUser
 from pytracer.report.job import Evidence
 
 _SHOWN = 4
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _FRAGMENTED = 0.3  # of what torch has from the driver lies in no tensor
+
+_SET_DEVICE = (
+    'Call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before anything uses CUDA: each rank needs a device of '
+    "its own; torch.load(map_location=...) must name that one, too."
+)
 
 
 class CudaOutOfMemory:
@@ -45,14 +53,37 @@ class CudaOutOfMemory:
     def describe(self, job: JobView, judgement: Judgement[OutOfMemory | None]) -> Description:
         """See Rule."""
         frame, last = judgement.views[0].python_frame, judgement.found
+        sharing = _on_the_device(job, judgement.views[0], last) if last else []
         at = f" at {place_words(frame)}" if frame else ""
         wanted = f" for {size_words(last.wanted_nbytes)} on cuda:{last.device}" if last else ""
         return Description(
             f"{introduction(judgement.views)} asked{wanted}{at}, and the device had no room.",
-            _picture(last) if last else [],
-            _advice(last),
+            [*(_picture(last) if last else ()), _shared_evidence(last, sharing)],
+            _SET_DEVICE if sharing else _advice(last),
             [] if last else ["what the memory was used for: the allocator is not followed"],
         )
+
+
+def _on_the_device(job: JobView, view: ProcessView, last: OutOfMemory) -> list[int]:
+    """The ranks of the host with memory on that device, where there are several; they must see the same devices."""
+    own = view.process.snapshot
+    ranks = [
+        item.process.rank
+        for item in job.views
+        if item.process.role == "rank" and item.process.rank is not None
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and item.process.snapshot.environment.get(_VISIBLE) == own.environment.get(_VISIBLE)
+        and any(segment.device == last.device and segment.nbytes for segment in item.process.snapshot.segments)
+    ]  # fmt: skip
+    return sorted(ranks) if view.process.rank in ranks and len(ranks) > 1 else []
+
+
+def _shared_evidence(last: OutOfMemory | None, ranks: Sequence[int]) -> Evidence | None:
+    if last is None or not ranks:
+        return None
+    device = f"cuda:{last.device}"
+    words = f"{span_words(ranks)} of this host all had memory on {device}"
+    return Evidence("device-memory", words, device=device, ranks=list(ranks))
 
 
 def _picture(last: OutOfMemory) -> list[Evidence | None]:

@@ -168,6 +168,27 @@ def test_out_of_memory_tells_fragmentation(run: Path) -> None:
     assert "expandable_segments" in advice(report) and "of torch's memory lay in no tensor" in evidence(report)
 
 
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [({}, True), ({"CUDA_VISIBLE_DEVICES": "1"}, False), ({"elsewhere": "1"}, False)],
+    ids=["same", "devices of its own", "no memory there"],
+)
+def test_out_of_memory_of_ranks_on_one_device_advises_set_device(
+    run: Path, other: dict[str, str], shared: bool
+) -> None:
+    """All ranks on cuda:0; not where each sees a device of its own, and not where the other one has no memory there."""
+    boxes = [Box(pid=101 + n, ppid=99, rank=n, environment=other if n else {}) for n in range(2)]
+    for number, box in enumerate(boxes):
+        if not (number and "elsewhere" in other):
+            box.devices.segment(DEVICE, 20 * MIB)
+    oom_entry(boxes[0], 512 * MIB, (boxes[0].code("keep", s.SCRIPT, 8), 7000 * MIB, 20))
+    boxes[0].at(500).exception("torch.OutOfMemoryError", "CUDA out of memory.", [("step", s.SCRIPT, 40)]).exit(1)
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"signal": 15}), at=900), *boxes))
+    assert verdict(report) == ("cuda-error", "certain")
+    assert ("ranks 0 and 1 of this host all had memory on cuda:0" in evidence(report)) == shared
+    assert ("set_device" in advice(report)) == shared
+
+
 def test_out_of_memory_does_not_fire_for_a_request_that_was_caught(run: Path) -> None:
     """A search for the largest batch runs into it on purpose."""
     box = Box(pid=101, ppid=99)

@@ -71,6 +71,25 @@ def test_function_of_the_same_name_elsewhere_betrays_nothing(tmp_path: Path) -> 
     assert found == "use-after-free" and "which was released at train.py:9 in zero_grad" in summary
 
 
+WEIGHT: dict[str, Any] = {"fqn": "0.weight", "numel": 1 << 24, "shard_numel": 1 << 23, "itemsize": 4, "addr": 4096}
+
+
+@pytest.mark.parametrize("fsdp", [True, False])
+def test_memory_that_was_a_sharded_parameter_before_is_likely_only(tmp_path: Path, fsdp: bool) -> None:
+    """The pointer may be the parameter's; what was no parameter of FSDP's leaves the last owner certain."""
+    box = Box(pid=101).unit("0", [WEIGHT]).alloc(BASE, BYTES).later(1)
+    if fsdp:
+        box.scoped(1, box.scope("FSDP::all_gather_copy_out (0)"), [(BASE, BYTES)]).later(1)
+    box.free(BASE, ("free_storage", f"{s.TORCH}/distributed/fsdp/_fully_shard/_fsdp_param.py", 300)).later(1)
+    box.alloc(BASE, BYTES, ("batch", s.SCRIPT, 70)).later(1).free(BASE, ("train", s.SCRIPT, 80))
+    report = judged(tmp_path, box)
+    verdict, first = report.verdict, (report.findings or [])[0]
+    assert verdict is not None and first.id == "use-after-free" and "at train.py:80 in train" in (first.summary or "")
+    assert verdict.confidence == ("likely" if fsdp else "certain")
+    assert ("reshard_after_forward" in (verdict.advice or "")) == fsdp
+    assert any("unsharded parameter 0.weight of FSDP unit 0" in item for item in first.missing or []) == fsdp
+
+
 LINES = [
     ("weights.set_(other)", "storage-swapped", "set_() replaced"),
     ("weights.untyped_storage().resize_(0)", "storage-swapped", "resize_() replaced or released"),
