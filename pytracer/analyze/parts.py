@@ -15,7 +15,7 @@ from pytracer.decode.types.devices import DEFAULT_POOL
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
-# The last one: what torch.compile has made, wherever its cache is, named by a hash (torch 2.13, _inductor/codecache.py).
+# The last one: what torch.compile has made, named by a hash (torch 2.13, _inductor/codecache.py).
 _LIBRARY = re.compile(
     r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/|/c[a-z2-7]{51}\.py$"
 )
