@@ -14,6 +14,7 @@ from tests.golden.reports import GOLDEN, report_of, unpacked
 from tests.support.facts import check_facts
 from tests.support.report_schema import validate
 
+_BY_RULE = ("checked", "alternatives")  # lists with one item for each rule that there is
 ARCHIVES = sorted(GOLDEN.glob("*/*.tar.xz"))
 
 
@@ -38,10 +39,11 @@ def test_recording_of_a_released_version_is_explained_as_it_was(archive: Path, t
 def _as_known_by(older: Any, today: Any) -> Any:
     """Today's report with the keys of the older one only, and without rules that it did not have."""
     if isinstance(older, dict) and isinstance(today, dict):
-        known = {key: _as_known_by(older[key], today[key]) for key in today if key in older and key != "checked"}
-        if "checked" in older:
-            ids = {item["id"] for item in older["checked"]}
-            known["checked"] = [item for item in today["checked"] if item["id"] in ids]
+        known = {key: _as_known_by(older[key], today[key]) for key in today if key in older and key not in _BY_RULE}
+        for key in _BY_RULE:
+            if key in older:
+                ids = {item["id"] for item in older[key]}
+                known[key] = _as_known_by(older[key], [item for item in today[key] if item["id"] in ids])
         return known
     if isinstance(older, list) and isinstance(today, list) and len(older) == len(today):
         return [_as_known_by(before, now) for before, now in zip(older, today, strict=True)]
