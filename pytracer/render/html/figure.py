@@ -15,6 +15,7 @@ from pytracer._text import size_words
 LEAST_PERCENT = 0.2  # as wide as an item is at least drawn
 ROW_PIXELS = 18
 _TICKS = 5
+_FINE_NS = 5_000_000  # a window in which ms do not tell positions apart
 _MOST_ROWS = 6
 
 
@@ -94,7 +95,8 @@ class Figure:
         """A position in words; the script does the same."""
         if self.unit == "bytes":
             return f"{self.origin + position:#x}"
-        return f"{(self.origin + position) / 1e9:.3f} s"
+        digits = 6 if self.first[1] - self.first[0] < _FINE_NS else 3
+        return f"{(self.origin + position) / 1e9:.{digits}f} s"
 
     @property
     def span(self) -> str:

@@ -69,7 +69,7 @@ def ranks_figure(report: r.Report) -> Figure | None:
     folds = _folds(shown)
     groups = _Groups(report)
     waits = (report.collectives.waits if report.collectives else None) or []
-    end = max((_end(item) for item in shown), default=0)
+    end = _figure_end(shown)
     blamed = report.verdict.rank if report.verdict else None
     several = len({item.attempt for item in shown}) > 1
     lanes = [lane for fold in folds for lane in _lanes(fold, groups, waits, end, several, blamed)]
@@ -83,9 +83,9 @@ def ranks_figure(report: r.Report) -> Figure | None:
         title=f"{'Ranks' if any(item.role == 'rank' for item in shown) else 'Processes'} over time",
         unit="ns",
         origin=0,
-        low=low - margin,
+        low=low,
         high=high + margin,
-        first=_first_window(items, high),
+        first=_first_window(items, low, high),
         lanes=tuple(lanes[:MOST_LANES]),
         legend=_LEGEND,
         left_out=_left_out(shown, len(lanes) - MOST_LANES),
@@ -118,6 +118,16 @@ def _of_group(name: str | None) -> str:
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
+
+
+def _figure_end(shown: Sequence[r.ProcessReport]) -> int:
+    """The last moment; behind it some room for what was open when a process was last heard of."""
+    end = max((_end(item) for item in shown), default=0)
+    if all(item.ended is not None for item in shown):
+        return end
+    times = [call.scheduled for item in shown for call in (item.timeline or r.Timeline()).collectives or []]
+    first = min((time for time in times if time is not None), default=end)
+    return end + max((end - first) // 8, 1_000_000)
 
 
 def _has_lane(item: r.ProcessReport) -> bool:
@@ -157,7 +167,7 @@ def _lanes(
 ) -> Iterator[Lane]:
     """A lane for the process, and one for each group, unless there is only one."""
     folded = len(fold.processes) > 1
-    by_group = _calls(fold, groups, folded)
+    by_group = _calls(fold, groups, folded, end)
     name = span_words(fold.ranks) if folded and fold.ranks else names_words(fold.processes)
     if several_attempts:
         name += f", attempt {fold.first.attempt}"
@@ -193,7 +203,8 @@ def _note(fold: _Fold, waits: Sequence[r.Wait]) -> str:
 def _life(fold: _Fold, end: int) -> Item:
     started = min((item.started or 0 for item in fold.processes), default=0)
     ends = [item.ended for item in fold.processes if item.ended is not None]
-    until = max(ends) if ends else end
+    running = status_words(fold.first) == "running"
+    until = max(ends) if ends else end if running else max(map(_end, fold.processes))
     words = f"{names_words(fold.processes)}: from {time_words(started)} to {time_words(until)}"
     pids = f"pid {fold.first.pid}" if len(fold.processes) == 1 else count_words(len(fold.processes), "process")
     return Item(started, max(until, started + 1), "life", "", (words, pids))
@@ -218,7 +229,7 @@ def _deaths(fold: _Fold) -> Iterator[Item]:
     yield Item(min(ends), min(ends), "death primary" if first.primary else "death", "", words, mark=True)
 
 
-def _calls(fold: _Fold, groups: _Groups, folded: bool) -> dict[_Key, list[Item]]:
+def _calls(fold: _Fold, groups: _Groups, folded: bool, figure_end: int) -> dict[_Key, list[Item]]:
     """The collectives by group; of folded ranks from the first call to the last end."""
     same: dict[tuple[_Key, str | None, int | None, int | None], list[tuple[r.ProcessReport, r.CollectiveSpan]]] = {}
     for process in fold.processes:
@@ -227,13 +238,13 @@ def _calls(fold: _Fold, groups: _Groups, folded: bool) -> dict[_Key, list[Item]]
             same.setdefault((key, call.op, call.sequence_nr, call.peer), []).append((process, call))
     found: dict[_Key, list[Item]] = {}
     for (key, *_), calls in same.items():
-        item = _call(fold, calls)
+        item = _call(calls, figure_end)
         if item is not None:
             found.setdefault(key, []).append(item)
     return found
 
 
-def _call(fold: _Fold, calls: Sequence[tuple[r.ProcessReport, r.CollectiveSpan]]) -> Item | None:
+def _call(calls: Sequence[tuple[r.ProcessReport, r.CollectiveSpan]], figure_end: int) -> Item | None:
     call = calls[0][1]
     begins = [item.scheduled or item.started for _, item in calls if (item.scheduled or item.started) is not None]
     begin = min((at for at in begins if at is not None), default=None)
@@ -241,7 +252,7 @@ def _call(fold: _Fold, calls: Sequence[tuple[r.ProcessReport, r.CollectiveSpan]]
         return None
     states = {item.state or "" for _, item in calls}
     is_open = bool(states & set(_OPEN))
-    ends = [item.completed or owner.ended or _end(owner) for owner, item in calls]
+    ends = [item.completed or owner.ended or figure_end for owner, item in calls]
     end = max(begin + 1, *ends)
     kind = "failed" if "failed" in states else "open" if is_open else "completed"
     started = call.started if call.started is not None else end
@@ -275,17 +286,17 @@ def _times(calls: Sequence[tuple[r.ProcessReport, r.CollectiveSpan]]) -> Iterato
             yield f"{verb} by {count_words(len(known), 'rank')} from {span}"
 
 
-def _first_window(items: Sequence[Item], high: int) -> tuple[int, int]:
+def _first_window(items: Sequence[Item], low: int, high: int) -> tuple[int, int]:
     """From the first call that is near the end: a long start of the program is left to the zoom."""
     calls = sorted(item.begin for item in items if item.kind in ("completed", "open", "failed", "step"))
     if not calls:
-        return 0, high + max(high // 50, 1000)
+        return low, high + max(high // 50, 1000)
     begin = calls[0]
     for number, at in enumerate(calls[1:-1]):  # what came before a pause that is most of the picture
         if at - calls[number] > 0.6 * (high - begin):
             begin = at
     margin = max((high - begin) // 25, 1000)
-    return begin - margin, high + margin
+    return max(begin - margin, low), high + margin
 
 
 def _left_out(shown: Sequence[r.ProcessReport], lanes: int) -> str:

@@ -64,6 +64,16 @@ def test_collectives_lie_where_they_were_called(tmp_path: Path) -> None:
     assert (drawn[-1].kind, drawn[-1].end) == ("open", process.ended)
 
 
+def test_open_collective_of_a_process_without_an_end_reaches_the_end_of_the_figure(tmp_path: Path) -> None:
+    """A job that hangs and still runs: what everybody waits in is the widest thing, not a dot at the edge."""
+    figure = ranks_figure(pages.hang(tmp_path))
+    assert figure is not None
+    waiting = items(figure, "rank 0")[-1]
+    calls = [item for item in items(figure, "rank 2") if item.kind == "completed"]
+    assert waiting.kind == "open" and waiting.end - waiting.begin >= 1_000_000
+    assert waiting.end == max(item.end for lane in figure.lanes for item in lane.items) > calls[-1].end
+
+
 def test_steps_and_deaths_are_signs_on_the_lane(tmp_path: Path) -> None:
     """Deaths with how and why; an orderly end is none."""
     figure = ranks_figure(pages.use_after_free(tmp_path))
