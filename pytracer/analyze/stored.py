@@ -13,7 +13,7 @@ from pytracer.decode.formats.bundle import is_bundle, read_bundle
 from pytracer.report import job as r
 
 REPORT_FILE = "report.json"
-_LARGEST = 1 << 30
+_LARGEST = 256 << 20
 
 
 def stored_report(path: str | os.PathLike[str]) -> r.Report | None:

@@ -28,7 +28,7 @@ Examples:
   pytracer runs --prune --max-size 5G --dry-run   what would go, the oldest first
   pytracer runs /scratch/job/runs --json | jq '.runs[] | select(.verdict != "clean")'
 """
-_LARGEST_REPORT = 1 << 30
+_LARGEST_REPORT = 256 << 20
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _SUMMARY = 50
 

@@ -72,21 +72,33 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _empty(file: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole pages that hold zeros only and may take space."""
-    nbytes, offset, begin = os.fstat(file).st_size, 0, 0
-    while offset < nbytes:
-        part = os.pread(file, _AT_ONCE, offset)
-        if not part:
-            return
-        for at in range(0, len(part), _PAGE):
-            page = part[at : at + _PAGE]
-            if page.count(0) != len(page):
-                if offset + at > begin:
-                    yield begin, offset + at - begin
-                begin = offset + at + len(page)
-        offset += len(part)
+    """Ranges of whole pages that hold zeros only: what was never written, and pages of zeros in between."""
+    nbytes, begin = os.fstat(file).st_size, 0
+    for start, end in _written(file, nbytes):
+        for offset in range(start, end, _AT_ONCE):
+            part = os.pread(file, min(_AT_ONCE, end - offset), offset)
+            for at in range(0, len(part), _PAGE):
+                page = part[at : at + _PAGE]
+                if page.count(0) != len(page):
+                    if offset + at > begin:
+                        yield begin, offset + at - begin
+                    begin = offset + at + len(page)
     if nbytes > begin:
         yield begin, nbytes - begin
+
+
+def _written(file: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges that may hold anything but zeros, in whole pages; all of it where the file system does not know."""
+    end = 0
+    while end < nbytes:
+        try:
+            start = os.lseek(file, end, os.SEEK_DATA)
+            end = min(nbytes, os.lseek(file, start, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but holes from here on
+                return
+            start, end = end, nbytes
+        yield start // _PAGE * _PAGE, end
 
 
 def _punch(file: int, offset: int, nbytes: int) -> None:

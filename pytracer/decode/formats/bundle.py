@@ -31,7 +31,7 @@ _MANIFEST, _REPORT, _RUN = "manifest.json", "report.json", "run/"
 _MAGIC = b"PK\x03\x04"
 # Names of a run directory, one folder deep at most: nothing that leads anywhere else.
 _MEMBER = re.compile(r"(?:boxes/|gpu-cores/)?[A-Za-z0-9_%+=@,:-][A-Za-z0-9_.%+=@,:-]*")
-_LARGEST_REPORT = 1 << 30
+_LARGEST_REPORT = 256 * MIB
 _LARGEST_MEMBER = 1 << 32
 _MOST_MEMBERS = 1 << 17
 _MOST_CONTENT = 1 << 34  # bytes other than zero, of all files: what unpacking may write

@@ -253,3 +253,20 @@ def test_space_counts_what_is_on_the_disk(root: Path) -> None:
     assert space_of(root) == 0
     a_run(root, "run")
     assert space_of(root) == the_run(root).nbytes > 0
+
+
+def test_only_what_is_empty_is_given_back(root: Path) -> None:
+    """Bytes at the ends of pages, of the file and of holes stay where they are."""
+    directory = a_run(root, "run", box=Box(pid=1 << 30, host=HERE).at(5).crash())
+    (path,) = (directory / "boxes").iterdir()
+    with open(path, "r+b") as file:
+        for offset in (1 << 20, (1 << 21) + 4095, (1 << 22) - 1, 5_000_001):
+            file.seek(offset)
+            file.write(b"x")
+        file.truncate(5_000_777)
+        os.posix_fallocate(file.fileno(), 0, 5_000_777)
+        file.seek(3 << 20)
+        file.write(bytes(1 << 18))  # zeros that were written
+    content = path.read_bytes()
+    assert shrink_box(path) > 4 << 20
+    assert path.read_bytes() == content
