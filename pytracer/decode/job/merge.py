@@ -16,6 +16,7 @@ from pathlib import Path
 from pytracer._errors import InputError
 from pytracer._printable import shell_command
 from pytracer.decode.formats.gpu_core import read_gpu_cores
+from pytracer.decode.job.inherited import with_inherited_frees
 from pytracer.decode.job.launcher import RUN_FILE, read_launcher
 from pytracer.decode.job.roles import Standing, decide_roles
 from pytracer.decode.job.run_counters import read_run_counters, unrecorded
@@ -81,6 +82,7 @@ def load_job(
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
     seen = {(item.host, process.pid): process for item in counters for process in item.seen}
     snapshots = [*snapshots, *unboxed(snapshots, seen, launcher)]
+    snapshots = with_inherited_frees(snapshots)
     lineages = _lineages(snapshots)
     waits = _Waits(snapshots)
     roles = decide_roles([lineage.boxes for lineage in lineages], seen)

@@ -57,6 +57,10 @@ class StorageTable(Sequence[Storage]):
         """A table of these."""
         return cls(Part.of(items))
 
+    def with_more(self, items: Sequence[Storage]) -> StorageTable:
+        """The table, and these behind."""
+        return StorageTable(*self._parts, Part.of(items))
+
     def __len__(self) -> int:
         return self._starts[-1]
 
