@@ -60,8 +60,7 @@ def perfetto_trace(job: Job, report: r.Report, *, compressed: bool = False) -> b
         _draw_steps(row)
         _draw_threads(row)
         _draw_end(row)
-        for at_ns, nbytes in storage_totals(row.process.snapshot):
-            row.traced.counter("CPU storages", row.at(at_ns), bytes=nbytes)
+        _draw_storages(row)
     return trace.encoded(_about(report), compressed=compressed)
 
 
@@ -165,6 +164,15 @@ def _draw_thread(row: _Row, tid: int, events: list[Event]) -> None:
             track.instant("stream", at_ns, device=event.data.device, stream=hex(event.data.stream))
     for name, at_ns in opened:
         track.slice(name, at_ns, max(row.end_ns, at_ns), state="open")
+
+
+def _draw_storages(row: _Row) -> None:
+    """Their bytes, which are nobody's once the process has ended."""
+    totals = [(row.at(at_ns), nbytes) for at_ns, nbytes in storage_totals(row.process.snapshot)]
+    if totals and row.process.status_kind != "running":
+        totals.append((max(row.end_ns, totals[-1][0]), 0))
+    for at_ns, nbytes in totals:
+        row.traced.counter("CPU storages", at_ns, bytes=nbytes)
 
 
 def _draw_end(row: _Row) -> None:

@@ -128,6 +128,15 @@ def test_total_of_storages_begins_where_no_freed_one_is_forgotten(tmp_path: Path
     assert first - snapshot.created_mono_ns > 400 * 1_000_000
 
 
+def test_storages_of_an_ended_process_are_gone_in_the_trace(tmp_path: Path) -> None:
+    """A viewer draws the last value on to the end of the trace."""
+    box = Box(rank=0, world_size=1)
+    box.at(10).step(1).alloc(0x7F0000000000, 4096).at(40).exit(0)
+    write_run(tmp_path, box)
+    values = [e["args"]["bytes"] for e in _events(load_job(tmp_path, symbols=False)) if e["ph"] == "C"]
+    assert (max(values), values[-1]) == (4096, 0)
+
+
 def test_export_writes_the_files_and_refuses_to_overwrite_them(tmp_path: Path) -> None:
     """`.gz` is compressed; the second time needs --force."""
     late_rank(tmp_path / "run")
