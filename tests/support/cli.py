@@ -14,7 +14,9 @@ SCRIPT = ROOT / "scripts" / "pytracer-run"
 
 def clean_environment(**extra: str) -> dict[str, str]:
     """This process's environment without what could trace or colour, and with the repository importable."""
-    kept = {n: v for n, v in os.environ.items() if not n.startswith(("PYTRACER_", "LD_PRELOAD", "FORCE_COLOR", "GITHUB_"))}
+    kept = {
+        n: v for n, v in os.environ.items() if not n.startswith(("PYTRACER_", "LD_PRELOAD", "FORCE_COLOR", "GITHUB_"))
+    }
     return {**kept, "PYTHONPATH": str(ROOT), **extra}
 
 
