@@ -103,6 +103,8 @@ def _fact_lines(facts: Facts) -> Iterator[str]:
             yield f"{name.replace('_', ' ')}: `{value}`"
     if facts.world_size:
         yield f"world size: at least {facts.world_size}"
+    if facts.forked is not None:
+        yield f"the process is {'' if facts.forked else 'not '}a child of fork()"
     if facts.finalizing is not None:
         yield f"the interpreter was {'' if facts.finalizing else 'not '}shutting down"
 

@@ -99,6 +99,8 @@ def _completed(process: Process, entry: Entry, without: Part | None) -> Process:
         snapshot = replace(snapshot, environment={str(without.key): "1"})
     if snapshot.crash is not None:
         snapshot = _with_crash(snapshot, entry, without)
+    if facts.forked and without != Part("forked"):  # fork() copied the parent's entries
+        snapshot = replace(snapshot, facts=(replace(snapshot.facts[0], mono_ns=1), *snapshot.facts[1:]))
     role = "process" if facts.role is None or without == Part("role") else facts.role
     size = 1 if without == Part("world_size") else facts.world_size
     return replace(process, snapshot=snapshot, role=role, world_size=size)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native_stack import functions, own_frames
+from pytracer.analyze.evidence.waits import was_forked
 from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
 from pytracer.analyze.known.versions import in_range
 from pytracer.analyze.platform.signals import signal_name
@@ -104,6 +105,8 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
     if facts.world_size is not None and (process.world_size or 0) < facts.world_size:
         return False
     if facts.process_group not in (None, _process_group(process)):
+        return False
+    if facts.forked is not None and facts.forked != was_forked(view):
         return False
     if facts.finalizing is not None and facts.finalizing != _finalizing(view):
         return False

@@ -43,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     role: str | None = None
     world_size: int | None = None  # at least
     process_group: str | None = None  # "present" | "left" | "none"
+    forked: bool | None = None  # a child of fork(), without an exec() since
     finalizing: bool | None = None  # the interpreter was shutting down
 
 
