@@ -41,6 +41,8 @@ def compare_reports(a: r.Report, b: r.Report) -> DiffReport:
     before, after = _by_rank(a), _by_rank(b)
     apart: dict[tuple[_Key, str | None, str | None], list[int]] = {}
     for rank in sorted({*before, *after}):
+        if rank == _NO_RANK and (rank not in before or rank not in after):
+            continue  # a job without ranks beside one with ranks
         if rank not in before or rank not in after:
             there = ("there" if rank in ranks else None for ranks in (before, after))
             found.append(_difference(("processes", "rank"), [rank], *there))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytracer._printable import printable
 from pytracer._text import count_words
+from pytracer._version import __version__
 from pytracer.render.printing import printed, rows_table
 from pytracer.render.style import Style
 from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of, subject_of
@@ -18,7 +19,6 @@ from pytracer.report import job as r
 MOST_LINES = 60
 WIDTH = 100
 _ROW_LINES = 20
-_STACK_LINES = 18
 _UNDECIDED = 3
 _LONGEST = 300  # characters of a line outside fences
 _STACKS = ("python", "source", "native")
@@ -35,20 +35,24 @@ def render_markdown(report: r.Report) -> str:
     verdict = shown.verdict or r.Verdict()
     subject = subject_of(shown, verdict)
     rows = list(rows_of(shown, verdict, subject, None, False, WIDTH))
-    lines = [f"**{_escaped(verdict.summary or 'No verdict.')}**", ""]
+    head = [f"**{_escaped(verdict.summary or 'No verdict.')}**", ""]
     if verdict.class_ != "clean":
-        lines += [_escaped(headline_words(verdict, subject)), ""]
-    lines += [*_versions(shown), ""]
-    lines += _fenced(_laid_out((row for row in rows if row[0] not in _ELSEWHERE), _ROW_LINES))
-    stacks = _laid_out((row for row in rows if row[0] in _STACKS), _STACK_LINES)
-    if stacks:
-        lines += ["", "<details><summary>Stacks</summary>", "", *_fenced(stacks), "", "</details>"]
+        head += [_escaped(headline_words(verdict, subject)), ""]
+    head += [*_versions(shown), ""]
+    head += _fenced(_laid_out((row for row in rows if row[0] not in _ELSEWHERE), _ROW_LINES))
+    tail: list[str] = []
     if shown.checked:
         title = f"{count_words(len(shown.checked), 'other explanation')} checked"
-        lines += ["", f"<details><summary>{title}</summary>", "", *_checked(shown.checked), "", "</details>"]
+        tail += ["", f"<details><summary>{title}</summary>", "", *_checked(shown.checked), "", "</details>"]
     if shown.removed is not None:
-        lines += ["", f"Redacted by pytracer: {removed_words(shown.removed)}."]
-    return "\n".join(lines) + "\n"
+        tail += ["", f"Redacted by pytracer {__version__}: {removed_words(shown.removed)}."]
+    left = MOST_LINES - len(head) - len(tail) - len(_fold([]))
+    stacks = _laid_out((row for row in rows if row[0] in _STACKS), left)
+    return "\n".join([*head, *(_fold(stacks) if stacks else ()), *tail]) + "\n"
+
+
+def _fold(stacks: Sequence[str]) -> list[str]:
+    return ["", "<details><summary>Stacks</summary>", "", *_fenced(stacks), "", "</details>"]
 
 
 def _versions(report: r.Report) -> Iterator[str]:
@@ -81,8 +85,6 @@ def _laid_out(rows: Iterable[tuple[str, object]], most: int) -> list[str]:
 
 def _fenced(lines: Sequence[str]) -> list[str]:
     """In a fence that is longer than any run of backticks inside."""
-    if not lines:
-        return []
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}text", *lines, fence]

@@ -126,6 +126,34 @@ def test_node_list_of_slurm_names_every_node() -> None:
     assert len(list(node_names("n[0-999999999]"))) < 5000
 
 
+def test_markdown_never_has_more_than_60_lines() -> None:
+    """Whatever there is to say: rows, stacks, source and undecided rules are cut with a count."""
+    frames = [r.PythonFrame(function=f"f{n}", file=f"/x/{n}.py", line=n) for n in range(40)]
+    native = [r.NativeFrame(image=f"/lib{n}.so", function=f"native{n}", found="exact") for n in range(40)]
+    process = r.ProcessReport(
+        pid=1,
+        rank=0,
+        status=r.Status(kind="signaled", signal=11),
+        signal=r.Signal(number=11, name="SIGSEGV"),
+        python_stack=frames,
+        native_stack=native,
+        abort_text="\n".join("word " * 60 for _ in range(9)),
+        notes=["a note"] * 9,
+    )
+    evidence = [f"sentence {n} " + "word " * 60 for n in range(30)]
+    report = r.Report(
+        run=r.Run(torch="2.13.0", directory="/x/runs/1"),
+        verdict=r.Verdict(class_="abort", pid=1, rank=0, summary="word " * 90, advice="word " * 90, evidence=evidence),
+        processes=[process],
+        checked=[r.Checked(id=f"rule-{n}", result="cannot-decide", why="word " * 90) for n in range(60)]
+        + [r.Checked(id=f"other-{n}", result="not-found", why="no") for n in range(60)],
+        sources=[r.SourceSnippet(file="/x/0.py", line=3, first_line=1, lines=["text"] * 9)],
+    )
+    lines = render_markdown(redact_report(report)).splitlines()
+    assert 50 < len(lines) <= MOST_LINES
+    assert [line for line in lines if "more lines" in line] and lines[-1].startswith("Redacted by pytracer ")
+
+
 def test_markdown_is_short_and_means_nothing(tmp_path: Path) -> None:
     """At most 60 lines, also of long reports; text of the job is no markup and mentions nobody."""
     hostile = "</details><script>alert(1)</script> ```\n@everyone [x](http://evil) | a"
