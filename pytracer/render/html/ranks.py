@@ -179,7 +179,7 @@ def _lanes(
         yield Lane(name, note, kind, (*life, *packed(calls, _COLLECTIVE_ROWS)))
         return
     yield Lane(name, note, kind, tuple(life))
-    for (group, size), calls in by_group.items():
+    for (group, size), calls in sorted(by_group.items(), key=lambda item: (-item[0][1], item[0][0])):
         of = f" of {count_words(size, 'rank')}" if size else ""
         yield Lane(f"group {group}", of.strip(), "group", packed(calls, _COLLECTIVE_ROWS))
 

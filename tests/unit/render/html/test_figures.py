@@ -96,7 +96,7 @@ def test_few_ranks_have_a_lane_each_and_many_are_folded(tmp_path: Path) -> None:
     many = ranks_figure(report)
     assert many is not None and FOLD_ABOVE < 24
     assert [lane.name for lane in many.lanes if lane.kind != "group"] == ["rank 3", "ranks 0-2 and 4-23"]
-    folded = many.lanes[-1].items[0]
+    folded = items(many, "group default_pg")[0]
     calls = [c for p in report.processes or [] if p.rank != 3 for c in (p.timeline or r.Timeline()).collectives or []]
     first = [item for item in calls if item.group == "0" and item.sequence_nr == 1]
     assert folded.begin == min(item.scheduled or 0 for item in first)

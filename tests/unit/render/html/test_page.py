@@ -147,8 +147,8 @@ def test_page_of_many_ranks_folds_them(count: int, tmp_path: Path) -> None:
     lanes = [a.get("aria-label") for tag, a in page.elements if tag == "svg" and "lane" in (a.get("class") or "")]
     named = [lane for lane in lanes if lane]
     assert named == [
-        "rank 21", "group 3 (mesh_tp)", "group 0 (default_pg)",
-        f"ranks 0-20 and 22-{count - 1}", "group mesh_tp", "group default_pg",
+        "rank 21", "group 0 (default_pg)", "group 3 (mesh_tp)",
+        f"ranks 0-20 and 22-{count - 1}", "group default_pg", "group mesh_tp",
     ]  # fmt: skip
     assert f"Ranks 0-20 and 22-{count - 1} waited for rank 21 in all_reduce #3" in page.text
     assert len(text) < 250_000
