@@ -224,3 +224,13 @@ def test_place_is_the_innermost_line_of_python(report: Report) -> None:
     message = message_of(report)
     assert message.place == Frame("Peek.backward", s.SCRIPT, 41)
     assert message.frames[0].native
+
+
+def test_run_annotates_in_a_workflow_without_being_asked(tmp_path: Path) -> None:
+    """On stderr: stdout is the job's."""
+    (tmp_path / "job.py").write_text("import ctypes\nctypes.string_at(0)\n")
+    step = clean_environment(GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+    done = pytracer("run", "--", "python3", "job.py", cwd=tmp_path, env=step)
+    assert (done.returncode, done.stdout) == (139, "")
+    assert "\n::error title=pytracer%3A null-dereference::" in done.stderr
+    assert "null pointer" in (tmp_path / "summary.md").read_text()
