@@ -155,3 +155,22 @@ def test_frames_that_python_hides_are_left_out(other_python: str, run: Path) -> 
         ("make_readers", program, line_of(program, "Reader(record)")),
         ("<module>", program, line_of(program, "make_readers()", whole=True)),
     ]
+
+
+@pytest.fixture(params=["3.13t", "3.14t"])
+def free_threaded_python(request: pytest.FixtureRequest) -> str:
+    """An interpreter that was built without the GIL."""
+    word = f"python{request.param}"
+    return shutil.which(word) or pytest.skip(f"there is no {word} on PATH")
+
+
+def test_free_threaded_python_is_recorded_without_its_stacks(free_threaded_python: str, run: Path) -> None:
+    """Its frames are laid out differently: the crash is complete but for them, and the recording says so."""
+    done = victim("null_dereference.py", run=run, way="enable", python=free_threaded_python)
+    assert done.status == -signal.SIGSEGV
+    crash = done.box.crash
+    assert crash is not None
+    assert crash.steps_faulted == ()
+    assert crash.native_stack != ()
+    assert crash.python_stack == ()
+    assert [note.text for note in done.box.notes] == ["this CPython is free-threaded: Python stacks are left out"]

@@ -47,7 +47,11 @@ def check_python() -> Check:
         return Check("python", MISSING, version, f"use CPython {low} to {high}", True)
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return Check(
-            "python", LIMITED, f"{version}, free-threaded: no Python stacks", f"use CPython {low} to {high}", True
+            "python",
+            LIMITED,
+            f"{version}, free-threaded: no Python stacks and no tensors",
+            f"use CPython {low} to {high}",
+            True,
         )
     if not _PYTHONS[0] <= sys.version_info[:2] <= _PYTHONS[1]:
         return Check(

@@ -5,6 +5,8 @@ Every traced process that imports torch pays for the imports here and in `torch_
 
 from __future__ import annotations
 
+import sys
+
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.record.bootstrap import torch_half
 from pytracer.record.bootstrap.import_hook import is_imported, when_torch_is_imported
@@ -20,9 +22,8 @@ def start(level: str) -> None:
     started = True
     box = core()
     if not box.check_python():
-        box.note(
-            NoteCode.PYTHON_LAYOUT, "the frames of this CPython are laid out differently: Python stacks are left out"
-        )
+        why = "is free-threaded" if "t" in sys.abiflags else "lays out its frames differently"
+        box.note(NoteCode.PYTHON_LAYOUT, f"this CPython {why}: Python stacks are left out")
     elif not box.check_objects():
         box.note(
             NoteCode.PYTHON_LAYOUT,

@@ -93,8 +93,8 @@ def _install(box: Core, level: str, late: bool) -> None:
     try:
         _hooks, chosen = library.load(Torch(torch.__version__, torch.version.git_version or ""))
     except RecordingError as error:
-        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {error.args[0]}; {error.hint}")
-        box.announce(f"tensors and collectives are not recorded: {error.args[0]}; {error.hint}")
+        box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {error}")
+        box.announce(f"tensors and collectives are not recorded: {error}")
         return
     hooks = _hooks
     libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]

@@ -114,7 +114,7 @@ def load(torch: Torch) -> tuple[TorchLibrary, Libraries]:
         RecordingError: there is none, or it does not load; the message says why.
     """
     if "t" in sys.abiflags:
-        raise RecordingError("torch is not recorded in a free-threaded Python")
+        raise RecordingError("this CPython is free-threaded", "use one with the GIL")
     found = libraries(torch)
     path = found.path()
     try:
