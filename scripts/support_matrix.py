@@ -50,6 +50,7 @@ from pytracer.record.torch import library
 hooks, _ = library.load(Torch(torch.__version__, torch.version.git_version or ""))
 print(json.dumps(hooks.install(1, [])))
 """
+WHERE = "import pytracer; print(pytracer.__file__)"
 ABOUT = """
 import json, platform, sys, sysconfig
 free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -124,7 +125,10 @@ class Venv:
         self._check(*self._pip, "--only-binary=:all:", "click", "msgspec", "rich", "tomli", *NEEDED_BY_TORCH)
         begun = time.monotonic()
         self._check(*self._pip, "--only-binary=:all:", "--no-index", self.home / wheel.name)
-        return time.monotonic() - begun
+        seconds = time.monotonic() - begun
+        found = self.run("-c", WHERE).stdout.strip()
+        assert found.startswith(self.place.inside(self.home / "venv")), found
+        return seconds
 
     def put_torch(self, wheel: Path) -> None:
         """In place of the one before."""
@@ -146,9 +150,12 @@ class Venv:
         """Runs the venv's Python."""
         return self._run(self._python, *words)
 
-    def pytracer_run(self, directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        """`pytracer run` around the venv's Python."""
-        return self.run("-m", "pytracer", "run", "--force", "-o", directory, "--", self._python, *words)
+    def pytracer_run(
+        self, directory: Path, *words: str | Path, below: tuple[str | Path, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """`pytracer run` around the venv's Python; `below` is a program that runs a command."""
+        command = (self._python, "-m", "pytracer", "run", "--force", "-o", directory, "--", self._python, *words)
+        return self.run(*below, *command) if below else self._run(*command)
 
     @property
     def _python(self) -> Path:
@@ -166,10 +173,10 @@ class Venv:
         environment = outside_settings() | {"GLOO_SOCKET_IFNAME": "lo", "PYTHONNOUSERSITE": "1"}
         if self._stubs.exists():
             environment["LD_LIBRARY_PATH"] = self.place.inside(self._stubs)
-        try:
-            command = self.place.command(*words)
+        command = self.place.command(*words)
+        try:  # not in this tree, whose pytracer `-m` would find
             return subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
+                command, cwd=self.home, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S
             )
         except subprocess.TimeoutExpired as error:
             raise Failed(f"`{shlex.join(map(str, words[:4]))}` took more than {LIMIT_S} s") from error
@@ -222,8 +229,8 @@ def try_torch(venv: Venv) -> dict[str, Any]:
     died = venv.pytracer_run(venv.home / "crash", job, "crash")
     report = read_report(venv, venv.home / "crash")
     lost = missing_in(report, died.returncode)
-    venv.pytracer_run(venv.home / "no-ptrace", venv.home / WITHOUT_PTRACE.name, venv._python, job, "crash")
-    without = missing_in(read_report(venv, venv.home / "no-ptrace"), died.returncode)
+    refused = venv.pytracer_run(venv.home / "no-ptrace", job, "crash", below=(venv.home / WITHOUT_PTRACE.name,))
+    without = missing_in(read_report(venv, venv.home / "no-ptrace"), refused.returncode)
     hooks = venv.run("-c", HOOKS)
     return {
         "missing": missing + lost,
@@ -260,8 +267,8 @@ def missing_in(report: dict[str, Any], status: int) -> list[str]:
     fault = process.get("fault") or {}
     storage, bucket, node = fault.get("storage") or {}, fault.get("bucket") or {}, process.get("autograd_node") or {}
     allocated, freed = (((storage.get(end) or {}).get("caller") or {}).get("line") for end in ("allocated", "freed"))
-    frames = [(frame["function"], frame["line"]) for frame in process["python_stack"]]
-    reduced = [call["buffer"] or {} for call in process["recent_collectives"] if call["op"] == "all_reduce"]
+    frames = [(frame["function"], frame["line"]) for frame in process["python_stack"] or []]
+    reduced = [call["buffer"] or {} for call in process["recent_collectives"] or [] if call["op"] == "all_reduce"]
     verdict = (report["verdict"]["class"], report["verdict"]["confidence"])
     lines = (line_of("# first buckets"), line_of("= model("))
     caller = frames[1] if len(frames) > 1 else ("", 0)  # the innermost one is ctypes.string_at
