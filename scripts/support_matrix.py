@@ -44,9 +44,12 @@ NEEDED_BY_TORCH = ("typing-extensions", "sympy", "networkx", "jinja2", "filelock
 LIMIT_S = 300
 
 HOOKS = """
-import json, torch
+import json, sys, torch
+from pathlib import Path
 from pytracer._torch_libraries import Torch
+from pytracer.record.core import core
 from pytracer.record.torch import library
+core().start(Path(sys.argv[1]), 0)
 hooks, _ = library.load(Torch(torch.__version__, torch.version.git_version or ""))
 print(json.dumps(hooks.install(1, [])))
 """
@@ -133,8 +136,7 @@ class Venv:
     def put_torch(self, wheel: Path) -> None:
         """In place of the one before."""
         copy = self.home / wheel.name
-        if copy != wheel:
-            shutil.copy(wheel, copy)
+        os.link(wheel, copy)  # 0.5 GB
         try:
             self._check(*self._pip, "--no-deps", "--no-index", "--no-compile", "--force-reinstall", copy)
         finally:
@@ -231,7 +233,8 @@ def try_torch(venv: Venv) -> dict[str, Any]:
     lost = missing_in(report, died.returncode)
     refused = venv.pytracer_run(venv.home / "no-ptrace", job, "crash", below=(venv.home / WITHOUT_PTRACE.name,))
     without = missing_in(read_report(venv, venv.home / "no-ptrace"), refused.returncode)
-    hooks = venv.run("-c", HOOKS)
+    (venv.home / "hooks").mkdir(exist_ok=True)
+    hooks = venv.run("-c", HOOKS, venv.home / "hooks")
     return {
         "missing": missing + lost,
         "without_ptrace": without,
@@ -285,8 +288,8 @@ def missing_in(report: dict[str, Any], status: int) -> list[str]:
     return [name for name, right in found.items() if not right]
 
 
-def try_all(arguments: argparse.Namespace, results: dict[str, Any], keep: Path) -> None:
-    """Every torch under every CPython; a result is kept as soon as it is there."""
+def try_all(arguments: argparse.Namespace, results: Path) -> None:
+    """Every torch under every CPython; each result is a file of its own."""
     for place in map(interpreter, arguments.python or [sys.executable]):
         venv = Venv(place, arguments.cache)
         about = {"python": place.version, "libc": place.libc, "chroot": place.root != Path("/")}
@@ -306,8 +309,8 @@ def try_all(arguments: argparse.Namespace, results: dict[str, Any], keep: Path) 
                 result = try_torch(venv)
             except Failed as error:
                 result = {"not_tried": str(error)}
-            results[f"{place.minor} {version}"] = about | result | {"date": datetime.date.today().isoformat()}
-            keep.write_text(json.dumps(results, indent=1), encoding="utf-8")
+            result = about | result | {"date": datetime.date.today().isoformat()}
+            (results / f"{place.minor} {version}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
             shown = result.get("not_tried") or support_page.mark(result)
             seconds = time.monotonic() - begun
             print(f"CPython {place.minor}, torch {version}: {shown} ({seconds:.0f} s)", flush=True)
@@ -330,7 +333,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--python", action="append", metavar="[CHROOT:]PROGRAM", help="may be repeated; default: this one"
     )
-    parser.add_argument("--torch", nargs="*", default=[version for version, _ in TORCHES.values()], metavar="VERSION")
+    parser.add_argument(
+        "--torch",
+        nargs="*",
+        default=[version for version, _ in TORCHES.values()],
+        metavar="VERSION",
+        help="default: all; none: write only",
+    )
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "matrix", help="default: build/matrix")
     parser.add_argument("--keep", action="store_true", help="keep torch's wheels and the venvs")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page from all results with this wheel")
@@ -338,10 +347,11 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments.cache = arguments.cache.resolve()
     arguments.wheel = (arguments.wheel or newest_wheel()).resolve()
     digest = hashlib.sha256(arguments.wheel.read_bytes()).hexdigest()
-    arguments.cache.mkdir(parents=True, exist_ok=True)
-    kept = arguments.cache / f"results-{digest[:16]}.json"
-    results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    try_all(arguments, results, kept)
+    kept = arguments.cache / f"results-{digest[:16]}"
+    kept.mkdir(parents=True, exist_ok=True)
+    if arguments.torch:
+        try_all(arguments, kept)
+    results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(kept.glob("*.json"))}
     if arguments.write:
         releases = [version for version, _ in TORCHES.values()]
         page = support_page.page(results, arguments.wheel, digest, releases)

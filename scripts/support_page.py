@@ -27,8 +27,8 @@ PAGE = """# What is supported
 Nothing here is inferred: each cell is a run of one wheel file, which pip installed without a compiler beside that torch
 under that CPython.
 
-- **Tier 1** is tried for every release: torch {torches} under CPython {pythons}, wherever PyPI has the torch.
-- **Tier 2** is tried, too, and may lack a part, which its cell names: torch 2.9 and 2.10, CPython 3.10, processes that
+- **Tier 1** must have everything: torch {torches} under CPython {pythons}, wherever PyPI has the torch.
+- **Tier 2** may lack a part, which its cell names: torch 2.9 and 2.10, CPython 3.10, processes that
   may not use ptrace.
 - **Tier 3** is the core level: signal, native stacks, Python stacks, exit status, who died first, and no tensors. Every
   other process has it: torch for ROCm or XPU, a torch without hooks (`pytracer build` compiles them), free-threaded
@@ -122,11 +122,11 @@ def _reasons(results: dict[str, Any], pythons: Sequence[str], torches: Sequence[
         for version in torches:
             result = results.get(f"{python} {version}", {"not_tried": "not run"})
             if "not_tried" in result:
-                by_reason.setdefault(result["not_tried"], []).append(f"torch {version} under {python}")
+                by_reason.setdefault(result["not_tried"], []).append(f"{version} under {python}")
     for python in TIER_1[1]:
         if python not in pythons:
-            by_reason.setdefault("not run: no such CPython was given", []).append(f"CPython {python}")
-    return "\n".join(f"- {', '.join(cells)}: {reason}." for reason, cells in by_reason.items())
+            by_reason.setdefault("not run, no such CPython was given", []).append(f"every torch under {python}")
+    return "\n".join(f"- {reason}: {', '.join(cells)}." for reason, cells in by_reason.items())
 
 
 def _hooks(results: dict[str, Any], torches: Iterable[str]) -> str:

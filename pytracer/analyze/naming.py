@@ -9,7 +9,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
-_SPAWN = "from multiprocessing.spawn import spawn_main"  # what spawn and mp.spawn start a child with
+# What spawn and mp.spawn start a child with, and the server whose children are forked.
+_CHILDREN = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
 
 
 def subject_words(views: Sequence[ProcessView]) -> str:
@@ -59,7 +60,7 @@ def program_name(argv: Sequence[str]) -> str:
             return argv[position + 1]
         if argument == "-c":
             code = argv[position + 1] if position + 1 < len(argv) else ""
-            return "multiprocessing child" if _SPAWN in code else f"{program} -c"
+            return "multiprocessing child" if any(child in code for child in _CHILDREN) else f"{program} -c"
         if not argument.startswith("-"):
             return argument.rsplit("/", 1)[-1]
     return program

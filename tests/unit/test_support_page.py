@@ -45,9 +45,12 @@ def test_combination_that_was_not_tried_is_listed_with_the_reason(tmp_path: Path
     assert "| 2.14.1 | ok |" in page
     assert "| 2.15.0 | - |" in page
     assert "| 2.13.0 | - |" in page
-    assert "- torch 2.15.0 under 3.13: PyPI has no such wheel." in page
-    assert "- torch 2.13.0 under 3.13: not run." in page
-    assert "CPython 3.14: not run: no such CPython was given." in page
+    assert "- PyPI has no such wheel: 2.15.0 under 3.13." in page
+    assert "- not run: 2.13.0 under 3.13." in page
+    assert (
+        "- not run, no such CPython was given: every torch under 3.11, every torch under 3.12, every torch under 3.14."
+        in page
+    )
 
 
 def test_refusal_of_a_hook_is_in_its_row(tmp_path: Path) -> None:

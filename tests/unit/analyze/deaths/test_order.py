@@ -274,6 +274,30 @@ def test_spawning_parent_and_rank_with_a_worker_pass_the_death_on(run: Path) -> 
     assert found[100][0] is False and (found[100][1] or "").startswith("reports the failure of")
 
 
+FORK_SERVER = ["python", "-c", "import sys; from multiprocessing.forkserver import main; main(15, 16, ['__main__'])"]
+
+
+def test_worker_below_a_fork_server_belongs_to_the_rank_that_asked_for_it(run: Path) -> None:
+    """The default of CPython 3.14: the worker's parent is the server, which has its command line and ends well."""
+    server = Box(pid=150, ppid=101, argv=FORK_SERVER).at(900).exit(0)
+    worker = Box(pid=151, ppid=150, argv=FORK_SERVER).at(500).exit(3)
+    lost = s.rank(0).at(600).exception("RuntimeError", "DataLoader worker (pid(s) 151) exited unexpectedly").exit(1)
+    report = build_report(s.load(run, lost, server, worker))
+    found = {item.pid: (item.primary, item.why) for item in report.processes or []}
+    assert found[151][0] is True
+    assert found[101] == (False, "reports the death of process 151 (multiprocessing child)")
+
+
+def test_child_of_a_fork_servers_child_is_not_the_ranks(run: Path) -> None:
+    """It has the server's command line, too: what it loses is no concern of the rank."""
+    server = Box(pid=150, ppid=101, argv=FORK_SERVER).at(900).exit(0)
+    worker = Box(pid=151, ppid=150, argv=FORK_SERVER).at(800).exit(0)
+    helper = Box(pid=152, ppid=151, argv=FORK_SERVER).at(500).exit(3)
+    own = s.rank(0).at(600).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
+    report = build_report(s.load(run, own, server, worker, helper))
+    assert of_rank(report, 0) == (True, "first")
+
+
 def test_collectives_decide_between_hosts_where_wall_clocks_cannot(run: Path) -> None:
     """The case above, 300 ms between hosts, with one all-reduce that both had completed."""
     near, far = s.rank(0), s.rank(1, host="node1", boot_id="b0075f00-0000-4000-8000-000000000002")
