@@ -174,6 +174,7 @@ test-aarch64: build
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/build_aarch64.py --torch 2.10
 	$(BIN)/python scripts/check_crashsafe.py --build build/aarch64
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/test_aarch64.py $(ARGS)
+
 # One to two minutes and 0.5 to 0.9 GB to download for each torch under each CPython. docs/reference/support.md has the results.
 matrix: build
 	$(BIN)/python scripts/support_matrix.py $(ARGS)
