@@ -131,6 +131,8 @@ WORKERS = (
     Scenario("workers", "never_ready", "a DataLoader worker of rank 1 does not deliver", (1,), MISSING,
              ("rank 1", "dataloader worker 1 of rank 1 had been loading samples 12-15"), ("dataloader worker 1",),
              ranks=2),
+    Scenario("workers", "busy_elsewhere", "rank 1 is late, and not for its DataLoader worker, which hangs, too", (1,),
+             MISSING, ("rank 1",), ("busy_elsewhere",), ranks=2),
     Scenario("workers", "killed", "a DataLoader worker of rank 1 killed itself with SIGKILL", (1,), ("external-kill",),
              ("worker", "rank 1"), ranks=2),
 )  # fmt: skip

@@ -64,6 +64,15 @@ def test_micro_batches_that_were_added_wrongly_before_are_told(run: Path) -> Non
 
 
 @pytest.mark.every_job
+def test_worker_that_its_rank_did_not_wait_for_is_no_reason(run: Path) -> None:
+    """A worker that loads ahead hangs, but its rank was at a line of its own."""
+    scenario = next(item for item in WRONG if item.function == "busy_elsewhere")
+    verdict = traced(scenario, run).report.verdict
+    assert verdict is not None and verdict.rank == 1
+    assert "loading" not in f"{verdict.summary} {verdict.advice}", verdict
+
+
+@pytest.mark.every_job
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=str(scenario)) for scenario in WRONG])
 def test_status_is_the_one_without_pytracer(scenario: Scenario, run: Path) -> None:
     """Untraced jobs have the exit statuses of scenarios.py."""

@@ -65,9 +65,18 @@ def never_ready(rank):
     _load(rank, hang)
 
 
+def busy_elsewhere(rank):
+    """A worker hangs ahead of its rank, which is late for a reason of its own."""
+    agree()
+    for batch in DataLoader(Shard(rank, hang), batch_size=4, num_workers=2):
+        if rank == VICTIM:
+            time.sleep(60)
+        dist.all_reduce(batch)
+
+
 def healthy(rank):
     _load(rank, int)
 
 
 if __name__ == "__main__":
-    main(segfault, killed, slow, never_ready, healthy)
+    main(segfault, killed, slow, never_ready, busy_elsewhere, healthy)
