@@ -10,6 +10,8 @@ prints a message and calls exit() where it could have raised an error, some of t
 What to do: read the last lines of the output: code that ends a process in this way usually prints why. Then look at the
 place that is named.
 
+A status of 128 + a signal's number, of which a child had died, passes that death on, as shells do: it is no reason.
+
 How it can be wrong: the place is where the end was asked for, not why. After `pytracer.enable()` alone os._exit()
 passes unseen, and the system call itself always does.
 """
@@ -23,12 +25,15 @@ from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import Wait
 from pytracer.report.job import NativeFrame
 
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
+_STATUS_OF_SIGNALS = 128
 _WITH_STATUS = "Read the last lines of its output: code that ends a process in this way usually prints why."
 _WITH_0 = (
     "Find out why this rank ends there while others go on: with status 0 no launcher reports it. Make all ranks leave "
@@ -43,6 +48,7 @@ class _Call:
     function: str
     library: str | None
     python: str | None
+    child: Wait | None = None  # whose signal the status passes on, as a shell does
 
 
 class EndedItself:
@@ -59,7 +65,17 @@ class EndedItself:
 
     def describe(self, job: JobView, judgement: Judgement[_Call]) -> Description:
         """See Rule."""
-        view = judgement.views[0]
+        view, child = judgement.views[0], judgement.found.child
+        if child is not None:
+            return Description(
+                f"{introduction(judgement.views)} passed on the death of its child, process {child.pid}, by "
+                f"{signal_name(child.signal or 0)}, as exit status {view.process.exit_code}: "
+                f"{_call_words(judgement.found)}.",
+                [python_evidence(view), collective_evidence(judgement.views)],
+                "Look at what the child did: its recording is missing or was overwritten. Run it by itself, or under "
+                "AddressSanitizer.",
+                ["the recording of the child"],
+            )
         return Description(
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
             f"{_call_words(judgement.found)}.",
@@ -72,7 +88,8 @@ class EndedItself:
 def _judge(view: ProcessView) -> Judgement[_Call] | None:
     if view.process.status_kind != "exited" or ending_in_mid_work(view.process.snapshot.ending) is None:
         return None
-    return Judgement("exit", "certain", (view,), _call(view))
+    call = _call(view)
+    return Judgement("unknown" if call.child else "exit", "unknown" if call.child else "certain", (view,), call)
 
 
 def _same_call(judgement: Judgement[_Call]) -> object:
@@ -83,7 +100,15 @@ def _call(view: ProcessView) -> _Call:
     frames, python = own_frames(view), view.python_frame
     function = "exit()" if frames and _LIBC.match(image_name(frames[0].image)) else "_exit()"
     caller = _library(frames)
-    return _Call(function, _place(caller) if caller else None, place_words(python) if python else None)
+    where = place_words(python) if python else None
+    return _Call(function, _place(caller) if caller else None, where, _passed_on(view))
+
+
+def _passed_on(view: ProcessView) -> Wait | None:
+    """The child that a signal ended before, whose number is in the status: 128 + 11."""
+    status = view.process.exit_code or 0
+    waits = reversed(view.process.snapshot.waits)
+    return next((wait for wait in waits if wait.signal and status == _STATUS_OF_SIGNALS + wait.signal), None)
 
 
 def _call_words(call: _Call) -> str:

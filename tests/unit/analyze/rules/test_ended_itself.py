@@ -72,3 +72,14 @@ def test_child_of_multiprocessing_ends_in_order(run: Path) -> None:
 def test_status_zero_is_no_death(run: Path) -> None:
     """A library that ends the process in this way has its stacks shown, and is not blamed."""
     assert verdict(ended(run, (CORE, s.LIBC, s.VICTIM), TRAIN, 0)) == ("clean", "certain")
+
+
+@pytest.mark.parametrize(("code", "passed"), [(139, True), (3, False)])
+def test_status_that_passes_on_the_signal_of_a_child_is_not_its_own_reason(code: int, passed: bool, run: Path) -> None:
+    """128 + 11, after a child died of SIGSEGV whose recording is gone; any other status is the program's own."""
+    box = Box(pid=PID, ppid=99).at(400).wait(102, signal=11).at(500)
+    stack = [(image, 0x1000 + 16 * number) for number, image in enumerate((CORE, s.PYTHON))]
+    box.crash(0, code=0, state=EXIT, python=TRAIN, native=stack)
+    report = build_report(s.load(run, box.exit(code)))
+    assert verdict(report) == (("unknown", "unknown") if passed else ("exit", "certain"))
+    assert ("its child, process 102, by SIGSEGV" in summary(report)) == passed
