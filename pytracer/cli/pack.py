@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer._printable import shell_command
+from pytracer._printable import one_line, shell_command
 from pytracer._text import count_words, size_words
 from pytracer._version import __version__
 from pytracer.cli.output import checked_output
@@ -81,7 +81,7 @@ def command(run: Path | None, output: str | None, force: bool, sources: bool, re
     content = (
         f"its report, redacted: {removed_words(report.removed)}" if report.removed is not None else "its recordings"
     )
-    show(f"{target}: {size_words(nbytes)}, the run with {content}{left_out}\n")
+    show(one_line(f"{target}: {size_words(nbytes)}, the run with {content}{left_out}") + "\n")
     say(f"read it anywhere with `{shell_command('pytracer', 'inspect', str(target))}`")
 
 

@@ -114,6 +114,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ["inspect"],
         ["inspect", "--all"], ["inspect", "--color", "always", "--all"], ["where", "fault", "stack+0x8"],
+        ["inspect", "--markdown"], ["inspect", "--redact", "--all", "--checked"], ["pack"], ["runs"],
+        ["pack", "-o", "/\x1b[31m\nEVIL/x"], ["diff", "/\x1b[31m\nEVIL"],
         ["dump"], ["dump", "--kind", "mappings"], ["attach"],
         ["-vv", "where", "0xzz\x1b[31m\nEVIL"], ["inspect", "-o", "/\x1b[31m\nEVIL/x"],
         ["dump", "--flight-recorder", "out\x1b[31m\nEVIL"], ["\x1b[31m\nEVIL"], ["run", "--", "/\x1b[31m\nEVIL"],
