@@ -108,6 +108,9 @@ def test_markdown_is_redacted_and_redact_says_what_it_removed(tmp_path: Path) ->
     assert len(leaks(pytracer("inspect", planted, "--json", cwd=tmp_path).stdout)) > 20
     both = pytracer("inspect", planted, "--json", "--markdown", cwd=tmp_path)
     assert both.returncode == 2 and "--markdown" in only_line(both)
+    pytest.importorskip("jinja2")
+    assert pytracer("inspect", planted, "--redact", "--html", "page.html", cwd=tmp_path).returncode == 0
+    assert leaks((tmp_path / "page.html").read_text()) == {}
 
 
 def test_advice_is_json_or_lines_and_has_statuses_of_its_own(tmp_path: Path) -> None:
