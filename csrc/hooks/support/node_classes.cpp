@@ -25,13 +25,13 @@ uint64_t vtable_of(const torch::autograd::Node& node) {
   return vtable;
 }
 
-// The member was `obj` until 2.12 and is behind pyobj() since.
+// The member `obj` until 2.11, where pyobj() is the base class's and null; behind pyobj() since.
 template <class N>
 PyObject* python_object(const N& node) {
-  if constexpr (requires { node.pyobj(); })
-    return node.pyobj();
-  else
+  if constexpr (requires { node.obj; })
     return node.obj;
+  else
+    return node.pyobj();
 }
 
 }  // namespace
