@@ -88,9 +88,12 @@ def _thread(program: Program, process: ProcessReport | None) -> bool | None:
 
 
 def _line(program: Program, process: ProcessReport | None) -> bool | None:
-    """The innermost frame of the program's own file: that of the crashed thread, or of the exception."""
+    """The innermost frame of the program's own file: that of the crashed thread, or of the exception.
+
+    A loop that ran over the heap may have overwritten where the lines are: then there is a function, and no line.
+    """
     if program.truth.line is None or process is None:
         return None
     stack = process.python_stack or (process.exception.python_stack if process.exception else None) or []
     own = [frame for frame in stack if (frame.file or "").endswith(f"/generated_{program.seed}.py")]
-    return own[0].line == program.truth.line if own else None
+    return own[0].line == program.truth.line if own and own[0].line is not None else None
