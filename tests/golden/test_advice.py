@@ -12,6 +12,7 @@ from pytracer.report.job import Report
 from tests.golden.reports import GOLDEN, report_of, unpacked
 
 EXPECTED = {
+    "aarch64-ddp-use-after-free": "STOP",
     "collective-mismatch": "STOP",
     "ddp-use-after-free": "STOP",
     "fault-on-thread": "STOP",

@@ -197,7 +197,8 @@ def test_a_process_is_first_by_the_kind_of_its_reason() -> None:
     assert "it was first" not in text and "died first: first" in text
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.json")))
+# One was stored later.
+@pytest.mark.parametrize("name", sorted({path.stem for path in GOLDEN.glob("*.json")} - {"aarch64-ddp-use-after-free"}))
 def test_a_report_of_an_earlier_version_is_shown(name: str) -> None:
     """Keys of today are missing from it: the verdict is shown once, and no word is compared."""
     report = msgspec.json.decode((GOLDEN / f"{name}.json").read_bytes(), type=r.Report)
