@@ -15,10 +15,7 @@ from pytracer.decode.job.merge import load_job
 from pytracer.report.job import ProcessReport, Report
 from tests.support.cli import ROOT
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(platform.machine() != "aarch64", reason="needs aarch64: make test-aarch64"),
-]
+pytestmark = pytest.mark.skipif(platform.machine() != "aarch64", reason="needs aarch64: make test-aarch64")
 PROGRAM = Path(__file__).parent / "programs" / "ddp_use_after_free.py"
 
 
