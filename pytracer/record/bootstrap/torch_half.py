@@ -87,11 +87,10 @@ def _install(box: Core, level: str, late: bool) -> None:
     )
     dynamo.begin(box.note)
     _install_without_hooks(box, late)
-    from pytracer._torch_libraries import Torch
     from pytracer.record.torch import library
 
     try:
-        _hooks, chosen = library.load(Torch(torch.__version__, torch.version.git_version or ""))
+        _hooks, chosen = library.load_for_this_process()
     except RecordingError as error:
         box.note(NoteCode.TORCH_HOOKS, f"the torch hooks are not installed: {error}")
         box.announce(f"tensors and collectives are not recorded: {error}")

@@ -107,6 +107,13 @@ class TorchLibrary:
         self._lib.pytracer_torch_forget_optimizer(address)
 
 
+def load_for_this_process() -> tuple[TorchLibrary, Libraries]:
+    """`load` for the torch that was imported."""
+    import torch
+
+    return load(Torch(torch.__version__, torch.version.git_version or ""))
+
+
 def load(torch: Torch) -> tuple[TorchLibrary, Libraries]:
     """The library for this torch, and where its CUDA half is.
 

@@ -44,9 +44,9 @@ def bucket_fault() -> None:
     assert grad is not None
     dist.barrier()
     if RANK == 1:
-        from pytracer.record.torch.library import load  # the address as native code would have it
+        from pytracer.record.torch.library import load_for_this_process  # the address as native code would have it
 
-        ctypes.string_at(load(torch.__version__).buckets(wrapped.reducer)[0][1] + 8, 4)
+        ctypes.string_at(load_for_this_process()[0].buckets(wrapped.reducer)[0][1] + 8, 4)
     time.sleep(60)
 
 

@@ -38,10 +38,10 @@ def step(model, **options):
 
 def layout(model):
     """For each bucket: index, address, size, and (parameter, offset) of each gradient in it."""
-    from pytracer.record.torch.library import load
+    from pytracer.record.torch.library import load_for_this_process
 
     names = {parameter._cdata: name for name, parameter in model.module.named_parameters()}
-    buckets = load(torch.__version__).buckets(model.reducer)
+    buckets = load_for_this_process()[0].buckets(model.reducer)
     return [(i, addr, nbytes, [(names[p], offset) for p, offset, _ in held]) for i, addr, nbytes, held in buckets]
 
 
