@@ -6,7 +6,6 @@ has ended, the empty pages are turned into holes: every reader sees the same byt
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -115,21 +114,16 @@ def _is_open_for_writing(file: int) -> bool:
     """Whether any process has it open for writing or mapped so, in any pid namespace of this machine.
 
     The kernel grants a read lease only if none has. Where leases do not exist, the process table decides alone. Whoever
-    opens the file meanwhile waits for microseconds; the signal about that is taken back.
+    opens the file meanwhile waits for microseconds. The signal about that goes to any thread, and SIGIO would end this
+    process: SIGURG is ignored.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
     try:
-        try:
-            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        except OSError as error:
-            return error.errno == errno.EAGAIN
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        return False
-    finally:
-        if signal.SIGIO not in before:
-            with contextlib.suppress(InterruptedError):
-                signal.sigtimedwait({signal.SIGIO}, 0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
 
 
 def _lives(header: FileHeader) -> bool:

@@ -37,7 +37,7 @@ class Regions:
             return Region("null", "the first 64 KiB, where no process has memory", 0, NEAR_NULL_BYTES)
         arch = self._snapshot.arch
         if not exists(arch, addr):
-            return Region("non-canonical", f"no address that {arch} has ({why_none(arch)})")
+            return Region("non-canonical", f"no possible address: it is {why_none(arch)}")
         pool = pool_of(self._snapshot.guard, addr)
         if pool is not None:
             return Region(

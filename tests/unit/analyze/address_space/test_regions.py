@@ -43,7 +43,7 @@ def region(tmp_path: Path, addr: int, **crash: Any) -> Region | None:
     ("addr", "kind", "words"),
     [
         (8, "null", "the first 64 KiB, where no process has memory"),
-        (1 << 50, "non-canonical", "no address that x86-64 has (not canonical)"),
+        (1 << 50, "non-canonical", "no possible address: it is not canonical on x86-64"),
         (0x5555_0000_0010, "heap", "the heap"),
         (ARENA + 64, "heap", "an arena of the C library's allocator"),
         (ARENA + 0x30000, "reserved", "memory that is reserved, but may not be accessed"),
