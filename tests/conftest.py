@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ for _number, _action in (
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, _action)
 
+
+# Reports would be as wide as this terminal, or as xdist says that its workers' is.
+os.environ.pop("COLUMNS", None)
 
 LEFT_OUT = ("full_matrix", "every_job", "every_row")
 
