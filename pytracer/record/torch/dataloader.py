@@ -45,7 +45,9 @@ def _note(box: Core, loader: DataLoader) -> None:
         from torch.utils.data import DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
 
         batches = getattr(loader, "batch_sampler", None)
-        sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
+        sampler = getattr(batches, "sampler", None)
+        if sampler is None:  # its truth would be its length, which asks the dataset
+            sampler = getattr(loader, "sampler", None)
         own = type(batches).__module__.startswith("torch.") if batches is not None else True
         box.journal(
             Entry.LOADER,
@@ -57,9 +59,19 @@ def _note(box: Core, loader: DataLoader) -> None:
                 # These are known to give every rank all samples; a program's own sampler is not.
                 "plain": own and type(sampler) in (RandomSampler, SequentialSampler),
                 "initialized": bool(dist.is_available() and dist.is_initialized()),
-                "samples": len(loader.dataset) if isinstance(loader.dataset, Sized) else None,
+                "samples": _samples(loader, isinstance(loader.dataset, IterableDataset)),
             },
         )
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(NoteCode.LOADER, f"a DataLoader could not be noted: {type(error).__name__}: {error}")
+
+
+def _samples(loader: DataLoader, iterable: bool) -> int | None:
+    """None: not known. torch's samplers ask a map-style dataset for its length; nobody may ask an iterable one."""
+    if iterable or not isinstance(loader.dataset, Sized):
+        return None
+    try:
+        return len(loader.dataset)
+    except Exception:  # the program's own code: Keras has datasets with a __len__ that raises
+        return None
