@@ -47,3 +47,13 @@ def test_the_core_dump_of_a_device_is_read_and_mapped(run: Path) -> None:
         "scatter_add(float*, long const*, float const*, int)", 0x1A0,
     )  # fmt: skip
     assert "scatter_add" in done.stderr
+
+
+def test_workers_forked_after_cuda_was_used_are_named_as_that(run: Path) -> None:
+    """torch refuses CUDA in the child; the verdict names the cause and the next step, not the exception alone."""
+    done = program("forks_after_cuda", run=run)
+    assert done.status == 1
+    verdict = done.report.verdict
+    assert verdict is not None and verdict.class_ == "python-exception"
+    assert "CUDA was used in a child of fork()" in (verdict.summary or ""), verdict.summary
+    assert "spawn or forkserver" in (verdict.advice or "")
