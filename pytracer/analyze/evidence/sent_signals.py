@@ -21,6 +21,8 @@ class Sent:
     sender_pid: int
     command: tuple[str, ...]
     mono_ns: int
+    handled: bool = False
+    """The program had a handler for it."""
 
 
 def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
@@ -29,14 +31,38 @@ def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
     SIGTERM, SIGINT, SIGHUP, SIGQUIT and SIGXCPU are noted, below preload only.
     """
     return [
-        Sent(fact.data.signal, fact.data.code, fact.data.sender_pid, fact.data.sender_command, fact.mono_ns)
+        Sent(
+            fact.data.signal,
+            fact.data.code,
+            fact.data.sender_pid,
+            fact.data.sender_command,
+            fact.mono_ns,
+            fact.data.handled,
+        )
         for fact in snapshot.recorded(SeenSignal)
         if fact.mono_ns >= snapshot.created_mono_ns and number in (None, fact.data.signal)
     ]
 
 
 def deadly_signal(view: ProcessView) -> Sent | None:
-    """The signal that ended the process, when it was sent and is on record."""
+    """The signal that ended the process, when it was sent and is on record.
+
+    A handler that restores the default action and raises the same signal again passes a request on: torch's in the
+    workers of a DataLoader does so.
+    """
+    snapshot = view.process.snapshot
+    sent = _last_signal(view)
+    if sent is None or sent.sender_pid != snapshot.pid:
+        return sent
+    passed_on = [
+        earlier
+        for earlier in sent_signals(snapshot, sent.signal)
+        if earlier.handled and earlier.sender_pid != snapshot.pid and earlier.mono_ns <= sent.mono_ns
+    ]
+    return passed_on[-1] if passed_on else sent
+
+
+def _last_signal(view: ProcessView) -> Sent | None:
     crash, process = view.crash, view.process
     if crash is not None:
         if crash.code > 0:

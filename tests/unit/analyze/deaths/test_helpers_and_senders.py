@@ -164,6 +164,22 @@ def test_chain_of_senders_is_followed_to_its_beginning(run: Path) -> None:
         assert "process 91 (ninja), which had received it from its parent, process 90 (timeout)" in text
 
 
+def raised_again(*, handled: bool) -> Box:
+    """A process that got SIGTERM from timeout(1), and sends it to itself afterwards."""
+    box = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(python="3.11.7", torch="2.13.0")
+    box.at(500).signal_seen(15, 90, ["timeout", "60", "python"], handled=handled)
+    return box.at(501).signal_seen(15, 91, ["python", "train.py"], code=-6)
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_handler_that_raises_the_signal_again_passes_a_request_on(handled: bool, run: Path) -> None:
+    """torch's handler in DataLoader workers does; without a handler, the process sent it for a reason of its own."""
+    parent = Box(pid=90, ppid=80, argv=["timeout", "60", "python"]).at(900).wait(91, signal=15).exit(124)
+    text = summary(build_report(s.load(run, parent, raised_again(handled=handled))))
+    assert ("process 90 (timeout)" in text) == handled, text
+    assert ("to itself" in text) != handled, text
+
+
 def test_signal_that_a_sender_received_later_is_no_link(run: Path) -> None:
     """The look-alike: ninja ended sh by itself; it was ended afterwards."""
     ninja = Box(pid=91, ppid=90, argv=["ninja"]).at(900).signal_seen(15, 90, ["timeout", "60", "ninja"])
