@@ -31,7 +31,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel matrix lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -54,6 +54,7 @@ help:
 	@echo "make test-aarch64  run it in a Debian for aarch64 under qemu; needs root, debootstrap, qemu-user-static  (ARGS=tests/native)"
 	@echo "make wheel   dist/pytracer-*.whl for every torch; no compiler is needed to install it  (ARGS='--torch 2.13', ARGS='--machine aarch64')"
 	@echo "make test-wheel  a wheel for the torch of $(VENV), in a new environment without a compiler"
+	@echo "make test-corners  one wheel beside torch 2.11 and 2.15, which must have everything"
 	@echo "make matrix  the wheel in dist/ under every CPython and torch  (ARGS='--python python3.12 --torch 2.14.1', ARGS='--write docs/reference/support.md')"
 	@echo "make lint    ruff, mypy, import-linter, generated files, crash safety, clang-format"
 	@echo "make format  ruff and clang-format"
@@ -178,6 +179,11 @@ test-aarch64: build
 # One to two minutes and 0.5 to 0.9 GB to download for each torch under each CPython. docs/reference/support.md has the results.
 matrix: build
 	$(BIN)/python scripts/support_matrix.py $(ARGS)
+
+# The oldest and the newest torch of tier 1 with one wheel: 5 minutes and 2 GB to download on two cores.
+test-corners: build
+	$(BIN)/python scripts/build_wheel.py --torch 2.11 2.15 --output build/corners
+	$(BIN)/python scripts/support_matrix.py --wheel build/corners/*.whl --torch 2.11.0 2.15.0
 
 # Each input in a process with 5 s and 512 MiB. Failures are in build/fuzz, with the command to replay them.
 fuzz: build
