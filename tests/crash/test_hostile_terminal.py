@@ -44,7 +44,10 @@ def on_terminal(command: list[str], cwd: Path) -> str:
     os.close(slave)
     reader.join()
     os.close(master)
-    return b"".join(found).decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+    # A progress bar, where the machine is slow: it hides the cursor, shows it again, and removes its lines.
+    text = b"".join(found).decode("utf-8", "surrogateescape")
+    text = re.sub(r"\x1b\[\?25l.*?\x1b\[\?25h(?:\r|\x1b\[1A|\x1b\[2K)*", "", text, flags=re.DOTALL)
+    return text.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("how", ["fault", "exception", "signal", "assertion"])
