@@ -61,6 +61,8 @@ def command(run: Path | None, output: str | None, force: bool, sources: bool, re
     target = checked_output(output or default, force)
     if target is None:
         raise UsageError("a bundle is no text for stdout", "name a FILE")
+    if target.exists() and not target.is_file():  # /dev/null, a pipe: never replaced
+        raise UsageError(f"{target} is no regular file", "choose another -o FILE")
     with progress_bar("Reading recordings") as progress:
         job = load_runs(given, (), progress, light=True)
         report = build_report(job)

@@ -77,6 +77,15 @@ def test_bundle_is_read_alike_where_neither_program_nor_libraries_exist(tmp_path
     assert explained.returncode == 0 and "0x18" in explained.stdout
 
 
+def test_target_that_is_no_regular_file_is_refused_and_stays(planted: Path, tmp_path: Path) -> None:
+    """Renaming a bundle onto /dev/null would replace the device for everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = pytracer("pack", str(planted), "-o", str(pipe), "--force", cwd=tmp_path)
+    assert done.returncode == 2 and f"{pipe} is no regular file" in done.stderr, done.stderr
+    assert pipe.is_fifo()
+
+
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
     return planted_run(tmp_path / "run")
