@@ -88,20 +88,14 @@ def torches() -> list[Torch]:
 
 def cuda_headers(cuda: str) -> Path | None:
     """The directory of cuda_runtime_api.h for a version of CUDA: named, of a toolkit, or of NVIDIA's packages."""
+    places = runpy.run_path(str(ROOT / "pytracer" / "_cuda_headers.py"))
     named = os.environ.get("PYTRACER_CUDA_HEADERS")
-    compiler = shutil.which("nvcc")
-    toolkits = [os.environ.get("CUDA_HOME"), compiler and Path(compiler).parent.parent, "/usr/local/cuda"]
-    candidates = [Path(toolkit) / "include" for toolkit in toolkits if toolkit]
-    candidates += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"))
-    if named:
-        candidates = [Path(directory) for directory in named.split(os.pathsep)]
+    candidates = [Path(directory) for directory in named.split(os.pathsep)] if named else places["installed"]()
     major = cuda.split(".")[0]
-    for candidate in candidates:
-        # crt/ is a package of its own: half of the headers are not enough.
-        if (candidate / "crt" / "host_defines.h").is_file() and (candidate / "cuda_runtime_api.h").is_file():
-            text = (candidate / "cuda_runtime_api.h").read_text(encoding="utf-8", errors="replace")
-            if re.search(rf"^#define CUDART_VERSION +{major}\d{{3}}$", text, re.M):
-                return candidate
+    for candidate in places["whole"](candidates):
+        text = (candidate / "cuda_runtime_api.h").read_text(encoding="utf-8", errors="replace")
+        if re.search(rf"^#define CUDART_VERSION +{major}\d{{3}}$", text, re.M):
+            return Path(candidate)
     return None
 
 

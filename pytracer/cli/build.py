@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from pytracer import _cuda_headers
 from pytracer import _paths as paths
 from pytracer._errors import PytracerError, RecordingError
 from pytracer._torch_libraries import Torch, in_directory, libraries, made, package_directory
@@ -100,7 +101,7 @@ def _build(torch: Torch, package: Path, target: Path, scratch: Path) -> str:
     halves = {"torch": ("hooks", common, link)}
     without = ""
     if (package / "lib" / "libc10_cuda.so").is_file():
-        headers = _cuda_headers()
+        headers = next(_cuda_headers.whole(_cuda_headers.installed()), None)
         if headers is None:
             without = "CUDA devices are not followed: cuda_runtime_api.h was not found; set CUDA_HOME and build again"
         else:
@@ -148,16 +149,6 @@ def _compiler() -> list[str]:
     if not found:
         raise PytracerError("there is no C++ compiler", "install g++ 12 or newer, or set CXX")
     return found
-
-
-def _cuda_headers() -> Path | None:
-    """The directory of cuda_runtime_api.h: of a toolkit, or of NVIDIA's packages."""
-    compiler = shutil.which("nvcc")
-    toolkits = [os.environ.get("CUDA_HOME"), compiler and str(Path(compiler).parent.parent), "/usr/local/cuda"]
-    candidates = [Path(toolkit) / "include" for toolkit in toolkits if toolkit]
-    candidates += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/include"))
-    wanted = ("cuda_runtime_api.h", "crt/host_defines.h")
-    return next((path for path in candidates if all((path / name).is_file() for name in wanted)), None)
 
 
 def _run(command: list[str], torch: Torch) -> None:

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytracer.launcher.process_monitor import start_ticks
+from pytracer.launcher.run_directory import boot_id
+
 if TYPE_CHECKING:
     from pytracer.blackbox.structures import FileHeader
 
@@ -128,18 +131,4 @@ def _is_open_for_writing(file: int) -> bool:
 
 def _lives(header: FileHeader) -> bool:
     """Whether the process that wrote it is in this process table: same boot, pid and start time."""
-    if header.boot_id != boot_id() or header.pid <= 0:
-        return False
-    try:
-        stat = Path(f"/proc/{header.pid}/stat").read_text(errors="replace")
-        return int(stat.rpartition(")")[2].split()[19]) == header.start_ticks
-    except (OSError, ValueError, IndexError):
-        return False
-
-
-def boot_id() -> str:
-    """Of this kernel; empty when it is unknown."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    return header.boot_id == boot_id() and header.pid > 0 and start_ticks(header.pid) == header.start_ticks

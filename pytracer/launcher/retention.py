@@ -21,8 +21,17 @@ from typing import Literal
 from pytracer._errors import RecordingError
 from pytracer._paths import LATEST
 from pytracer._private_files import private_directory
-from pytracer.launcher.box_space import boot_id, box_state, shrink_box
-from pytracer.launcher.run_directory import BOX_SUFFIX, BOXES, COUNTERS, GPU_CORES, OWN_FILES, REPORT_FILE, RUN_FILE
+from pytracer.launcher.box_space import box_state, shrink_box
+from pytracer.launcher.run_directory import (
+    BOX_SUFFIX,
+    BOXES,
+    COUNTERS,
+    GPU_CORES,
+    OWN_FILES,
+    REPORT_FILE,
+    RUN_FILE,
+    boot_id,
+)  # fmt: skip
 
 KEEP_FAILED = 20  # runs that failed, the newest: the budget never removes these
 BUDGET_BYTES = 10 << 30

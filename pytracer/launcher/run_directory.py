@@ -172,16 +172,20 @@ def seccomp_filters() -> int | None:
     return None
 
 
+def boot_id() -> str:
+    """Of this kernel; empty when it is unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def start_record(command: Sequence[str]) -> JsonObject:
     """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
 
     Parts of the command that are not UTF-8 are written as hex escapes, with the exact bytes of the whole command beside
     them.
     """
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot_id = ""
     words, redacted = redact_words(command)
     return {
         "schema": "pytracer-run",
@@ -189,7 +193,7 @@ def start_record(command: Sequence[str]) -> JsonObject:
         "pytracer": __version__,
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "boot_id": boot_id,
+        "boot_id": boot_id(),
         "command": words,
         "redacted": redacted,
         **({"command_hex": [os.fsencode(word).hex() for word in words]} if _as_text(words) != words else {}),

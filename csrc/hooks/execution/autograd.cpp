@@ -82,11 +82,13 @@ void name_of(Name& to, const Node& node) {
 // are their handles; c10's pools have odd ids.
 template <class Stream>
 bool handle_of(const Stream& stream, uint64_t& handle) {
-  if constexpr (requires { stream.native_handle(); })
+  if constexpr (requires { stream.native_handle(); }) {
     handle = reinterpret_cast<uint64_t>(stream.native_handle());
-  else
+    return true;
+  } else {
     handle = static_cast<uint64_t>(stream.id());
-  return requires { stream.native_handle(); } || (stream.id() & 1) == 0;
+    return (stream.id() & 1) == 0;
+  }
 }
 
 // The engine switches to the node's CUDA stream a moment later. The handle of an id never changes, and the query takes longer than all

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytracer.decode.recording.reader import read_box
-from pytracer.launcher.box_space import boot_id, box_state, shrink_box
+from pytracer.launcher.box_space import box_state, shrink_box
 from pytracer.launcher.retention import (
     FoundRun,
     find_runs,
@@ -28,6 +28,7 @@ from pytracer.launcher.retention import (
     space_of,
     surplus,
 )
+from pytracer.launcher.run_directory import boot_id
 from tests.support.synth import Box, write_run
 
 HERE = socket.gethostname()
