@@ -229,7 +229,8 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
     rule, judgement = item
     words = rule.describe(job, judgement)
     if _is_cause(item):
-        if judgement.verdict_class != "external-kill":  # there the line is where the process was, not what went wrong
+        # where somebody else ended it, the line is where the process was, not what went wrong
+        if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
     return finding(rule.id, judgement, words)

@@ -49,6 +49,7 @@ class Description:
     """A judgement in words. None among evidence and missing is left out.
 
     `quotes_exception`: the summary has type and message of the exception that ended the process.
+    `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     """
 
     summary: str
@@ -56,6 +57,7 @@ class Description:
     advice: str
     missing: Sequence[str | None] = ()
     quotes_exception: bool = False
+    has_place: bool = False
 
 
 class Rule(Protocol[F]):

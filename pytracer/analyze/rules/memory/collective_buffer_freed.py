@@ -75,6 +75,7 @@ class CollectiveBufferFreed:
                 python_evidence(view),
             ],
             f"Call wait() on the work of {call.op} before its tensors are resized, replaced or released.",
+            has_place=freed is not None,
         )
 
 
