@@ -24,6 +24,7 @@ from pytracer._paths import RUNS
 from pytracer._printable import shell_command
 from pytracer._text import count_words, size_words
 from pytracer.blackbox.numbers import LEVELS
+from pytracer.cli.deaths import DeathWatch
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
 from pytracer.cli.progress import progress_bar
@@ -31,6 +32,7 @@ from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
 from pytracer.launcher.helper import helper
+from pytracer.launcher.process_monitor import Identity
 from pytracer.launcher.retention import (
     BUDGET_BYTES,
     BUDGET_VARIABLE,
@@ -123,6 +125,13 @@ class RunCommand(click.Command):
     type=click.FloatRange(min=1),
     help="If no process records anything for this long, print which rank waits for which; the job goes on.",
 )
+@click.option(
+    "--on-death",
+    metavar="COMMAND",
+    help="Run this shell command for each process that dies, with the report as JSON on its stdin, for at most "
+    "a minute (docs/guide/notify.md).",
+)
+@click.option("--no-death-lines", is_flag=True, help="Print no line when a process dies and the job goes on.")
 @click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault at the access.")
 @click.option(
     "--cuda-graphs",
@@ -157,6 +166,8 @@ def command(
     boxes: str,
     no_report: bool,
     hang_timeout: float | None,
+    on_death: str | None,
+    no_death_lines: bool,
     guard: str | None,
     cuda_graphs: str | None,
     no_values: bool,
@@ -181,7 +192,8 @@ def command(
             added, record["gpu_core"], more = gpu_core_variables(run.directory, environment)
             environment |= added
             notes += more
-        monitored = _MonitoredJob(run, record, hang_timeout)
+        deaths = DeathWatch(_shown(run.directory), lines=not no_death_lines, command=on_death)
+        monitored = _MonitoredJob(run, record, hang_timeout, deaths)
     except UsageError:
         raise
     except Exception as error:  # a full disk, an internal error: the command runs unrecorded
@@ -200,6 +212,9 @@ def command(
             run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
+        if not ending.interrupted:
+            with _one_line_for_an_error():
+                deaths.at_the_end(run, monitored.ended)
         failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
         with _one_line_for_an_error():
             _tidy(run, boxes, clean=not failed and ending.status == 0)
@@ -267,7 +282,9 @@ def command_error(word: str, error: OSError) -> CommandError:
 class _MonitoredJob:
     """Waits for the job, samples it, and keeps `record` on disk up to date."""
 
-    def __init__(self, run: run_directory.Run, record: dict[str, object], hang_seconds: float | None) -> None:
+    def __init__(
+        self, run: run_directory.Run, record: dict[str, object], hang_seconds: float | None, deaths: DeathWatch
+    ) -> None:
         """Writes run.json for the first time.
 
         Raises:
@@ -275,11 +292,16 @@ class _MonitoredJob:
         """
         self._run = run
         self._record = record
-        self._monitor = JobMonitor(run, self._save, hang_seconds)
+        self._monitor = JobMonitor(run, self._save, hang_seconds, deaths)
         record["witness"] = self._monitor.watch.as_dict()
         if run.recording != run.directory:
             record["recording"] = str(run.recording)
         run_directory.write_record(run, record)
+
+    @property
+    def ended(self) -> list[Identity]:
+        """Processes whose end was seen too late for `DeathWatch`: when the job had ended."""
+        return self._monitor.watch.take_ended(last=True)
 
     def run_job(self, program: str, job: tuple[str, ...], environment: dict[str, str], subreaper: bool) -> Ending:
         """Runs the job to its end.

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import sys
 import traceback
 from typing import TextIO
@@ -92,6 +93,31 @@ def say(message: object) -> None:
     """One line for the user on stderr; a closed stderr is ignored."""
     with contextlib.suppress(OSError, ValueError):
         _write(f"pytracer: {neutral(words(message))}\n", sys.stderr)  # not folded: it may be copied
+
+
+def interject(message: object) -> None:
+    """One line on stderr while the job writes there, too: in one piece, and never behind the begin of the job's line.
+
+    Where the end of what was written cannot be read, as on a terminal, a line break comes first.
+    """
+    line = f"pytracer: {neutral(words(message))}\n".encode("utf-8", "backslashreplace")
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
+        number = sys.stderr.fileno()
+        os.write(number, line if _at_line_start(number) else b"\n" + line)
+
+
+def _at_line_start(number: int) -> bool:
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    if status.st_size == 0:
+        return True
+    descriptor = os.open(f"/proc/self/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, 1, status.st_size - 1) == b"\n"
+    finally:
+        os.close(descriptor)
 
 
 def words(message: object) -> str:

@@ -39,7 +39,10 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _INFO = struct.Struct("<QQ11Ii")
 
+_PATIENCE = 2  # looks that an ended process may take until its parent reaps it, and its recording is seen
+
 _Groups = dict[tuple[int, str], Path]
+Identity = tuple[int, int]  # pid, start time in ticks
 
 
 @dataclass
@@ -60,10 +63,12 @@ class Seen:
     signal: int | None = None
     how: str | None = None
     command: list[str] | None = None
+    looks_gone: int = 0
 
     def as_dict(self) -> JsonObject:
         """For run.json."""
-        return {name: value for name, value in vars(self).items() if name != "descriptor" and value is not None}
+        private = ("descriptor", "looks_gone")
+        return {name: value for name, value in vars(self).items() if name not in private and value is not None}
 
     def ended(self, status: int, how: str) -> None:
         """Records a wait status."""
@@ -95,6 +100,8 @@ class Watch:
         self._ended = False
         self._began = self._saved = time.monotonic()
         self._orphans: list[Seen] = []
+        self._writers: set[Identity] = set()
+        self._taken: set[Identity] = set()
 
     def seconds_to_next(self) -> float:
         """Seconds until the next sample."""
@@ -122,6 +129,30 @@ class Watch:
                     seen.descriptor = -1
         self._after = self._counters()
         self._ended = True
+
+    def take_ended(self, *, last: bool = False) -> list[Identity]:
+        """The processes with recordings that ended since the last call, but for those that exited with status 0.
+
+        One whose status is not known yet is returned later, unless this is the `last` call.
+        """
+        found = []
+        for seen in [*self._seen.values(), *self._orphans]:
+            identity = seen.pid, seen.start_ticks
+            if seen.gone_mono_ns is None or identity in self._taken:
+                continue
+            seen.looks_gone += 1
+            known = seen.how is not None and identity in self._writers
+            if known or seen.exit_code == 0 or seen.looks_gone > _PATIENCE or last:
+                self._taken.add(identity)
+                if seen.exit_code != 0 and identity in self._writers:
+                    found.append(identity)
+        for identity in self._writers - self._taken - self._held():
+            self._taken.add(identity)  # it had ended when its recording was first seen
+            found.append(identity)
+        return found
+
+    def _held(self) -> set[Identity]:
+        return {(seen.pid, seen.start_ticks) for seen in [*self._seen.values(), *self._orphans]}
 
     def note_orphan(self, pid: int, status: int, command: list[str], start_ticks: int) -> None:
         """An adopted child: its parent died before it."""
@@ -190,6 +221,7 @@ class Watch:
             writer = box_writer(self._boxes / name)
             if writer is None:
                 continue  # it is being created
+            self._writers.add(writer)
             seen = self._hold(*writer)
             if seen is None:
                 self._ignored.add(name)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +176,25 @@ def _strings(value: Any) -> Iterator[str]:
         yield from (text for pair in value.items() for item in pair for text in _strings(item))
     elif isinstance(value, list):
         yield from (text for item in value for text in _strings(item))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("", "pytracer: dead\n"), ("job\n", "pytracer: dead\n"), ("45%", "\npytracer: dead\n")]
+)
+def test_line_beside_the_job_begins_a_line_of_the_file(before: str, after: str, tmp_path: Path) -> None:
+    """What the job has begun to write is not continued; a complete line is followed by no empty one."""
+    path = tmp_path / "log"
+    path.write_text(before)
+    with open(path, "a") as log:
+        program = "from pytracer.cli.terminal import interject; interject('dead')"
+        subprocess.run([sys.executable, "-c", program], stderr=log, cwd=PACKAGE.parent, check=True)
+    assert path.read_text() == before + after
+
+
+def test_line_beside_the_job_begins_a_line_of_a_pipe() -> None:
+    """What was written before is not known there."""
+    program = "from pytracer.cli.terminal import interject; interject('de\\x1bad')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=PACKAGE.parent, check=True
+    )
+    assert done.stderr == "\npytracer: de\\x1bad\n"
