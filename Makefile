@@ -25,13 +25,13 @@ CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
 CUDA_TREE := build/cuda-tree
 ASAN_TREE := build/asan-tree
 TSAN_TREE := build/tsan-tree
-ALL_TESTS := not full_matrix and not every_job and not every_row
+ALL_TESTS := not full_matrix and not every_job and not every_row and not every_home
 SOURCES := $(shell find csrc -type f) CMakeLists.txt CMakePresets.json setup.py pyproject.toml
 BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-homes test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
 	@echo "make test-generated  2,000 crashes with known cause       (ARGS='--seeds 17', ARGS='--write docs/measurements/calibration.md')"
 	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
+	@echo "make test-homes  six deaths in each launcher and framework  (ARGS='-k torchrun', ARGS='--times 3 --write docs/measurements/homes.md')"
 	@echo "make test-distributed  all jobs of several ranks        (ARGS='-k name')"
 	@echo "make test-integrations  Perfetto, MLflow, W&B, Sentry, OpenTelemetry and others, the real ones, in $(INTEGRATIONS_VENV)  (ARGS='-k name')"
 	@echo "make test-browser  the page of inspect --html in chromium, in $(BROWSER_VENV)  (ARGS='-k name')"
@@ -99,6 +100,11 @@ test-harm: build
 # Test suites and programs of other projects, untraced and traced. Missing ones are listed; docs/measurements/peers.md has the packages.
 test-peers: build $(VENV)/.peers
 	$(BIN)/python scripts/peers.py $(ARGS)
+
+# Each launcher and framework in an environment of its own, below build/homes: 3 GB. One job at a time.
+test-homes: build
+	$(BIN)/python tests/homes/environments.py
+	$(BIN)/python scripts/homes_table.py $(ARGS)
 
 # Every real job of 2 to 4 ranks. More at a time than two cores can feed runs into their short time-outs.
 test-distributed: build

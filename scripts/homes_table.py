@@ -1,0 +1,153 @@
+"""Runs every cell of tests/homes and prints the table; with --write FILE as a page of docs/. Other words go to pytest.
+
+--times N runs each healthy job N times untraced and N times traced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.homes.homes import CELLS, DEATHS, HOMES, Cell, Home  # noqa: E402
+from tests.support.machine import machine  # noqa: E402
+
+PAGE = """# Homes of training, and deaths in them
+
+<!-- Written by `make test-homes ARGS='--times 3 --write docs/measurements/homes.md'`. -->
+
+{homes} launchers and frameworks, each with a small job that dies in up to six ways, without a change in its code:
+{ways}. Expected class, culprit, line and words were
+written down before a cell was first run (`tests/homes/cells.toml`; `homes.toml` has the commands). A cell is *ok* when
+all of them are in the report; *not yet* cells are listed with the reason. A verdict that is certain and names another
+class or another rank fails the test in any case.
+
+{verdict} On {machine}.
+
+| home | {deaths} | healthy |
+|---|{rule}---|
+{overview}
+
+*Healthy* counts runs whose standard output and exit status were those of the untraced run. *-* does not apply or was
+not run.
+
+## What the deaths are
+
+{truths}
+
+## Headlines
+
+{headlines}
+"""
+MARKS = {"passed": "ok", "failed": "FAIL", "skipped": "left out", "xfailed": "not yet"}
+
+
+@dataclass
+class Seen:
+    """The result of one cell."""
+
+    mark: str
+    known: dict[str, Any] = field(default_factory=dict)
+
+
+class Table:
+    """A pytest plugin that collects results."""
+
+    def __init__(self) -> None:
+        self._cells = {str(cell): cell for cell in CELLS}
+        self._homes = {home.name: home for home in HOMES}
+        self.cells: dict[Cell, Seen] = {}
+        self.healthy: dict[Home, Seen] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """See pytest."""
+        if report.when != "call" and not report.failed:
+            return
+        mark = "xfailed" if hasattr(report, "wasxfail") else report.outcome
+        seen = Seen(MARKS[mark], dict(report.user_properties))
+        name = report.nodeid.partition("[")[2].removesuffix("]")
+        if "test_death_is_explained" in report.nodeid:
+            self.cells[self._cells[name]] = seen
+        elif "test_healthy_run" in report.nodeid:
+            self.healthy[self._homes[name]] = seen
+
+    def overview(self) -> list[str]:
+        """One line for each home."""
+        lines = []
+        for home in HOMES:
+            marks = [
+                next((s.mark for c, s in self.cells.items() if (c.home, c.death) == (home, d)), "-") for d in DEATHS
+            ]
+            healthy = self.healthy.get(home)
+            last = "-" if healthy is None else healthy.known.get("healthy") if healthy.mark == "ok" else healthy.mark
+            lines.append(f"| {home.title} | {' | '.join(marks)} | {last} |")
+        return lines
+
+    def headlines(self) -> list[str]:
+        """A list for each home: death, result, class, headline."""
+        lines = []
+        for home in HOMES:
+            rows = [(cell, seen) for cell, seen in self.cells.items() if cell.home == home and seen.known]
+            if rows:
+                lines += ["", f"### {home.title}", "", "| death | | class | headline |", "|---|---|---|---|"]
+            for cell, seen in rows:
+                headline = _text(seen.known.get("headline", ""))
+                if seen.mark == "not yet":
+                    headline += f"<br>Not yet: {cell.xfail}."
+                elif seen.mark == "FAIL":
+                    headline += f"<br>{_text('; '.join(seen.known.get('problems', [])))}"
+                lines.append(f"| {cell.death} | {seen.mark} | {seen.known.get('class', '')} | {headline} |")
+        return lines[1:]
+
+    def verdict(self) -> str:
+        """The numbers."""
+        marks = [seen.mark for seen in self.cells.values()]
+        wrong = sum(bool(seen.known.get("wrong")) for seen in self.cells.values())
+        words = ", ".join(f"{marks.count(mark)} {mark}" for mark in MARKS.values() if mark in marks)
+        return f"{len(marks)} cells: {words}; {wrong} certain and wrong."
+
+
+def _text(words: str) -> str:
+    """Pids and paths differ from run to run."""
+    words = re.sub(r"/tmp/[^\s,;:]*/", "", words)
+    return re.sub(r"\b(Process|worker|pid) \d+", r"\1 N", words).replace("|", "\\|").replace("\n", " ")
+
+
+def _truths() -> str:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for cell in CELLS:
+        alike.setdefault((cell.death, cell.truth), []).append(cell.home.name)
+    return "\n".join(f"- *{death}*: {truth} ({', '.join(homes)})." for (death, truth), homes in alike.items())
+
+
+def main() -> int:
+    """Runs, prints, writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", metavar="FILE", type=Path)
+    parser.add_argument("--times", metavar="N", type=int, default=1)
+    options, words = parser.parse_known_args()
+    os.environ["PYTRACER_HOMES_TIMES"] = str(options.times)
+    table = Table()
+    status = int(pytest.main([str(ROOT / "tests/homes"), "-q", "-m", "", "--tb", "short", *words], plugins=[table]))
+    print("\n" + "\n".join([*table.headlines(), "", *table.overview(), "", table.verdict()]))
+    if options.write:
+        page = PAGE.format(
+            homes=len(HOMES), ways="below `pytracer run`, or by environment variables alone", verdict=table.verdict(),
+            machine=machine(), deaths=" | ".join(DEATHS), rule="---|" * len(DEATHS), truths=_truths(),
+            overview="\n".join(table.overview()), headlines="\n".join(table.headlines()),
+        )  # fmt: skip
+        options.write.write_text(page, encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Homes and cells, as homes.toml and cells.toml have them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11
+    import tomli as tomllib
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+DEATHS = ("fault", "kill", "exception", "desync", "hang", "worker")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where training runs; homes.toml explains the fields."""
+
+    name: str
+    title: str
+    command: str
+    way: str = "launcher"
+    environment: str | None = None
+    service: str | None = None
+    needs: tuple[str, ...] = ()
+    deaths: tuple[str, ...] = DEATHS
+    quick: tuple[str, ...] = ()
+    healthy: bool = True
+    limit_s: int = 25
+    unlike: tuple[str, ...] = ()
+    level: str = "job"
+    variables: dict[str, str] = field(default_factory=dict, hash=False)
+
+    def words(self, trace: list[str], limit: list[str], places: dict[str, str]) -> list[str]:
+        """The command, with `pytracer run` and a time limit where they belong."""
+        text = self.command
+        if "{trace}" not in text:
+            return [*trace, *limit, *shlex.split(text.format(**places))]
+        return [*limit, *shlex.split(text.format(trace=shlex.join(trace), **places))]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One death in one home, and what its report must have."""
+
+    home: Home
+    death: str
+    truth: str
+    classes: tuple[str, ...]
+    headline: tuple[str, ...]
+    next: tuple[str, ...] = ()
+    rank: int | None = None
+    role: str | None = None
+    line: str | None = None
+    xfail: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.home.name}-{self.death}"
+
+    @property
+    def place(self) -> str | None:
+        """File and line of the death, as reports write it."""
+        if self.line is None:
+            return None
+        lines = (PROGRAMS / self.line).read_text(encoding="utf-8").splitlines()
+        found = [n for n, text in enumerate(lines, 1) if re.search(rf"# {self.death}\b", text)]
+        assert len(found) == 1, f"{self.line} has {len(found)} lines with the comment {self.death!r}"
+        return f"{self.line}:{found[0]}"
+
+
+def _tuple(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _homes() -> tuple[Home, ...]:
+    entries: list[dict[str, Any]] = tomllib.loads((HERE / "homes.toml").read_text(encoding="utf-8"))["home"]
+    lists = ("needs", "deaths", "quick", "unlike")
+    for entry in entries:
+        entry |= {key: _tuple(entry[key]) for key in lists if key in entry}
+    return tuple(Home(**entry) for entry in entries)
+
+
+def _cells() -> tuple[Cell, ...]:
+    data = tomllib.loads((HERE / "cells.toml").read_text(encoding="utf-8"))
+    own = {(entry["home"], entry["death"]): entry for entry in data.get("cell", [])}
+    assert len(own) == len(data.get("cell", [])), "a cell has two entries"
+    cells = []
+    for home in HOMES:
+        for death in home.deaths:
+            entry: dict[str, Any] = {**data["death"][death], **own.pop((home.name, death), {})}
+            kept = {k: v for k, v in entry.items() if k not in ("home", "death", "class", "headline", "next")}
+            kept["classes"] = _tuple(entry["class"])
+            kept |= {k: _tuple(entry.get(k, ())) for k in ("headline", "next")}
+            cells.append(Cell(home, death, **kept))
+    assert not own, f"cells of no home: {list(own)}"
+    return tuple(cells)
+
+
+HOMES = _homes()
+CELLS = _cells()

@@ -1,0 +1,178 @@
+"""Runs one cell's job, and judges what the report has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.job.merge import load_job
+from pytracer.report.job import ProcessReport, Report
+from tests.homes.environments import installed, python_of
+from tests.homes.homes import PROGRAMS, Cell, Home
+from tests.homes.services import SERVICES
+from tests.support.crash import environment, preloaded
+from tests.support.leftovers import leftovers
+
+SECONDS = 150
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A job that has ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def missing(home: Home) -> str | None:
+    """Why the home cannot be tried here."""
+    if not installed(home.environment):
+        return f"build/homes/{home.environment} is not installed: make test-homes"
+    absent = [name for name in home.needs if shutil.which(name) is None]
+    return f"not installed: {', '.join(absent)}" if absent else None
+
+
+def run(home: Home, death: str, work: Path, recordings: Path | None) -> Outcome:
+    """The home's job in `work`, untraced without `recordings`; kills the process that asks for it."""
+    with _service(home, work) as variables:
+        return _run(home, death, work, recordings, variables)
+
+
+@contextlib.contextmanager
+def _service(home: Home, work: Path) -> Iterator[dict[str, str]]:
+    if home.service is None:
+        yield {}
+        return
+    with SERVICES[home.service](work) as variables:
+        yield variables
+
+
+def _run(home: Home, death: str, work: Path, recordings: Path | None, variables: dict[str, str]) -> Outcome:
+    python = python_of(home.environment)
+    places = {
+        "python": str(python), "bin": str(python.parent), "programs": str(PROGRAMS), "death": death, "work": str(work),
+        "port": str(_free_port()),
+    }  # fmt: skip
+    mark = {"TEST_VICTIM": uuid.uuid4().hex}
+    path = os.pathsep.join([str(python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    extra = {"HOMES_WORK": str(work), "HOMES_DEATH": death, "PATH": path, **home.variables, **variables, **mark}
+    by_variables = recordings is not None and home.way == "environment"
+    env = preloaded(recordings, **extra) if by_variables and recordings else environment(**extra)
+    if by_variables and recordings:
+        (recordings / "boxes").mkdir(parents=True, mode=0o700)
+    by_launcher = recordings is not None and not by_variables
+    trace = [str(python), "-m", "pytracer", "run", "-o", str(recordings), "--"] if by_launcher else []
+    limit = ["timeout", "-s", "TERM", "-k", "20", str(home.limit_s)] if death == "hang" else []
+    command = home.words(trace, limit, places)
+    with open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
+        job = subprocess.Popen(command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        status = _wait(job, work / "victim")
+        left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
+        texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
+    assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
+    return Outcome(status, *texts)
+
+
+def _wait(job: subprocess.Popen[bytes], victim: Path) -> int | None:
+    """The status; None if the job had to be ended here."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return job.wait(0.1)
+        if victim.exists():
+            pid = int(victim.read_text())
+            victim.unlink()
+            time.sleep(0.5)  # the others wait for it by then
+            os.kill(pid, signal.SIGKILL)
+    job.kill()
+    job.wait()
+    return None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def report_of(recordings: Path) -> Report:
+    """What `pytracer inspect` says."""
+    return build_report(load_job(recordings))
+
+
+def judge(cell: Cell, report: Report) -> list[str]:
+    """What differs from the cell's truth."""
+    verdict = report.verdict
+    if verdict is None:
+        return ["there is no verdict"]
+    problems = []
+    if verdict.class_ not in cell.classes:
+        problems.append(f"the class is {verdict.class_}")
+    if cell.rank is not None and _rank(report) != cell.rank:
+        problems.append(f"the culprit is rank {_rank(report)}")
+    if cell.role is not None and cell.role not in (_culprit_role(report) or ""):
+        problems.append(f"the culprit is a {_culprit_role(report)}")
+    if cell.place is not None and cell.place not in _places(report):
+        problems.append(f"{cell.place} is not named")
+    problems += [f"the headline lacks {word!r}" for word in cell.headline if word not in (verdict.summary or "")]
+    problems += [f"the next step lacks {word!r}" for word in cell.next if word not in (verdict.advice or "")]
+    return problems
+
+
+def confidently_wrong(cell: Cell, report: Report) -> bool:
+    """Certain of a class or a rank that is not the truth."""
+    verdict = report.verdict
+    if verdict is None or verdict.confidence != "certain":
+        return False
+    return verdict.class_ not in cell.classes or (cell.rank is not None and _rank(report) not in (None, cell.rank))
+
+
+def _culprits(report: Report) -> list[ProcessReport]:
+    verdict = report.verdict
+    assert verdict is not None
+    found = [p for p in report.processes or () if p.pid == verdict.pid]
+    return found or [p for p in report.processes or () if verdict.rank is not None and p.rank == verdict.rank]
+
+
+def _rank(report: Report) -> int | None:
+    verdict = report.verdict
+    assert verdict is not None
+    if verdict.rank is not None:
+        return verdict.rank
+    return next((p.rank if p.rank is not None else p.parent_rank for p in _culprits(report)), None)
+
+
+def _culprit_role(report: Report) -> str | None:
+    return next((process.role for process in _culprits(report)), None)
+
+
+def _places(report: Report) -> set[str]:
+    """Lines in the words of the verdict, and in the culprit's stacks."""
+    verdict = report.verdict
+    assert verdict is not None
+    words = set(re.findall(r"[\w.]+:\d+", f"{verdict.summary} {verdict.advice}"))
+    for process in _culprits(report):
+        for stack in (process.python_stack, *(thread.python_stack for thread in process.threads or ())):
+            words |= {f"{Path(frame.file or '').name}:{frame.line}" for frame in stack or ()}
+    return words
+
+
+def comparable(home: Home, outcome: Outcome) -> tuple[int, list[str]]:
+    """Status and stdout, without what differs in two untraced runs, too."""
+    text = outcome.stdout
+    for pattern in home.unlike:
+        text = re.sub(pattern, "", text, flags=re.MULTILINE)
+    return outcome.status, text.splitlines()
