@@ -131,6 +131,7 @@ enum class EntryKind : uint32_t {
   kScope = 60,
   kUnit = 61,
   kHook = 62,
+  kDoing = 46,
   kName = 50,
   kGuardDamage = 56,
   kLoader = 42,

@@ -36,6 +36,9 @@ def name_words(views: Sequence[ProcessView]) -> str:
     if worker is not None and worker.worker_id is not None:
         of = f" of rank {parent}" if parent is not None else f" (pid {process.snapshot.pid})"
         return f"DataLoader worker {worker.worker_id}{of}"
+    work = views[0].work
+    if work is not None and process.role != "dataloader-worker":
+        return f"{work.name} (pid {process.snapshot.pid})"
     kind = {"dataloader-worker": "DataLoader worker", "launcher": "launcher"}.get(process.role, "process")
     program = program_name(process.snapshot.argv)
     return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")

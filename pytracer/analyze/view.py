@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
@@ -15,6 +16,7 @@ from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.parts import StorageReports, is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
+from pytracer.analyze.work import Task, Work, task_of, work_of
 from pytracer.decode.types.snapshot import Crash, Job, Process
 from pytracer.report.job import (
     CurrentStream,
@@ -92,6 +94,16 @@ class ProcessView:
     def last_collective(self) -> LastCollective | None:
         """The last collective of any operation."""
         return self.collectives[0] if self.collectives else None
+
+    @cached_property
+    def work(self) -> Work | None:
+        """What the process is to the framework that started it."""
+        return work_of(self.process.snapshot, self.python_stack or self.exception_stack)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it was doing."""
+        return task_of(self.process.snapshot, self.python_stack or self.exception_stack)
 
     @property
     def step(self) -> int | None:

@@ -48,6 +48,7 @@ class Entry:
     SCOPE = 60
     UNIT = 61
     HOOK = 62
+    DOING = 46
     NAME = 50
     GUARD_DAMAGE = 56
     LOADER = 42

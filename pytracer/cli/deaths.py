@@ -122,10 +122,10 @@ def _matters(process: Process, item: ProcessReport) -> bool:
     if item.primary is False:
         return False
     snapshot = process.snapshot
-    python = bool(snapshot.python_minor) or process.role in ("rank", "dataloader-worker")
-    if process.status_kind == "signaled":
-        return python and process.signal not in _ORDERLY
     worker = process.role in ("rank", "dataloader-worker") or bool(snapshot.versions.torch)
+    if process.status_kind == "signaled":
+        python = worker or (bool(snapshot.python_minor) and process.signal != signal.SIGKILL)
+        return python and process.signal not in _ORDERLY
     return worker and (process.status_kind == "exception" or (process.role == "rank" and bool(process.exit_code)))
 
 
@@ -137,8 +137,8 @@ def _line(process: Process, item: ProcessReport) -> str:
     stack = item.python_stack or (item.exception.python_stack if item.exception is not None else None) or []
     own = [frame for frame in stack if frame.line is not None and not is_library_file(frame.file)]
     place = f" at {place_words((own or stack)[0])}" if stack else ""
-    name = names_words([item])
-    who = f"process {item.pid}" + (f" ({name})" if str(item.pid) not in name else "")
+    name = names_words([item]) if item.rank is not None or item.worker is not None else item.name
+    who = f"process {item.pid}" + (f" ({name})" if name else "")
     if process.status_kind == "exited":
         return f"{who} exited with status {process.exit_code}{place}"
     return f"{who} died of {status_words(item)}{place}"

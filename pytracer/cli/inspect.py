@@ -12,6 +12,7 @@ import click
 from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.output import checked_output, write_aside
 from pytracer.cli.reports import given_or_latest, read_report, redacted
+from pytracer.cli.selection import chosen_processes
 from pytracer.cli.terminal import show, show_json, show_plain
 from pytracer.render.style import COLOR_CHOICES
 from pytracer.report.job import Verdict
@@ -24,6 +25,7 @@ EXAMPLES = """\b
 Examples:
   pytracer inspect                          the newest run below runs/
   pytracer inspect runs/latest --all        every process, full stacks
+  pytracer inspect --rank 3,5-7 --all       the full stacks of some ranks
   pytracer inspect --explain                and why it was nothing else
   pytracer inspect --checked                and every explanation that was looked at
   pytracer inspect runs/latest --json | jq .verdict
@@ -52,6 +54,10 @@ Examples:
     "--redact", is_flag=True,
     help="Replace secrets, names of hosts and users, and directories, leave out memory contents, and count it all.",
 )  # fmt: skip
+@click.option("--rank", "ranks", metavar="RANKS", help="Show these ranks only, and what they started: 3 or 3,5-7.")
+@click.option(
+    "--host", "hosts", metavar="NAME", multiple=True, help="Show the processes of this host; may be repeated."
+)
 @click.option("--all", "everything", is_flag=True, help="Show every process and full stacks.")
 @click.option("--explain", is_flag=True, help="Show why other explanations were refused, the most plausible first.")
 @click.option("--checked", is_flag=True, help="Show every rule that did not fire, and why.")
@@ -83,6 +89,8 @@ def command(
     as_markdown: bool,
     page: str | None,
     redact: bool,
+    ranks: str | None,
+    hosts: tuple[str, ...],
     everything: bool,
     explain: bool,
     checked: bool,
@@ -100,6 +108,8 @@ def command(
     RUN is a run directory, a directory of recordings, one recording (*.blackbox), or a bundle of `pytracer pack`;
     default: runs/latest. For a job on several hosts, give the run directories of all of them.
     """
+    import msgspec
+
     from pytracer.render.advice import render_advice
     from pytracer.render.json import render_json
     from pytracer.render.markdown import render_markdown
@@ -111,8 +121,10 @@ def command(
     target = checked_output(output, force)
     page_target = _checked_page(page, force)
     report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json, again=again)
+    chosen = chosen_processes(report, ranks, hosts)
     if redact or as_markdown:
         report = redacted(report)
+    part = [(report.processes or [])[position] for position in chosen] if chosen is not None else None
     if page_target is not None:
         from pytracer.render.html.page import render_html
 
@@ -126,13 +138,13 @@ def command(
         status = EXIT_ADVICE[advice.advice or "UNKNOWN"]
         text = render_json(advice) if as_json else render_advice(advice)
     elif as_json:
-        text = render_json(report)
+        text = render_json(report if part is None else msgspec.structs.replace(report, processes=part))
     elif as_markdown:
         text = render_markdown(report)
     else:
         if target is not None:
             style = Style(color == "always", decide_width(False, os.environ))
-        text = render_text(report, style, everything=everything, explain=explain, checked=checked)
+        text = render_text(report, style, everything=everything, explain=explain, checked=checked, processes=part)
     if target is not None:
         write_aside(target, text)
     elif as_json:

@@ -13,27 +13,31 @@ from pytracer.report import job as r
 ROWS = 8
 WIDE = 90
 _REDUCES = ("all_reduce", "allreduce", "reduce_scatter")
-Cells = tuple[str, str, str, str]  # status, time, collective, why
+Cells = tuple[str, str, str, str, str]  # status, time, host of a job on several, collective, why
 Row = tuple[list[r.ProcessReport], Cells]
 
 
-def process_table(report: r.Report, width: int, everything: bool = False) -> Table | None:
+def process_table(
+    report: r.Report, width: int, everything: bool = False, part: Sequence[r.ProcessReport] | None = None
+) -> Table | None:
     """Ranks, and other processes that died on their own; None if there is nothing to compare.
 
     Ranks that ended in the same way share a row. Below `WIDE` columns, all but the status goes into one column.
+    `part`: the only processes that are shown.
     """
-    rows = process_rows(report, everything)
+    rows = process_rows(report, everything, part)
     if not rows:
         return None
     cut = rows if everything else rows[:ROWS]
     table = Table.grid(padding=(0, 2))
-    for _ in range(4 if width >= WIDE else 2):
+    with_hosts = any(cells[2] for _, cells in rows)
+    for _ in range((5 if with_hosts else 4) if width >= WIDE else 2):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for items, cells in cut:
         style = "bold" if items[0].primary else ""
         if width >= WIDE:
-            table.add_row(names_words(items), *cells, style=style)
+            table.add_row(names_words(items), *(cells if with_hosts else (*cells[:2], *cells[3:])), style=style)
         else:
             rest_words = ", ".join(cell.replace("\n", ", ") for cell in cells[1:] if cell)
             table.add_row(names_words(items), cells[0], rest_words, style=style)
@@ -43,19 +47,24 @@ def process_table(report: r.Report, width: int, everything: bool = False) -> Tab
     return table
 
 
-def process_rows(report: r.Report, everything: bool = False) -> list[Row]:
+def process_rows(
+    report: r.Report, everything: bool = False, part: Sequence[r.ProcessReport] | None = None
+) -> list[Row]:
     """The processes of each row, and its cells; none if there is nothing to compare."""
     shown = [item for item in report.processes or [] if everything or _is_rank(item) or _is_eventful(item)]
     if report.attempts and not everything:
         of_verdict = report.verdict.attempt if report.verdict else None
         last = max((item.attempt for item in shown if item.attempt is not None), default=None)
         shown = [item for item in shown if item.attempt in (None, last if of_verdict is None else of_verdict)]
-    if len(shown) < 2 and not any(item.last_collective for item in shown):
+    if part is not None:
+        shown = list(part)
+    elif len(shown) < 2 and not any(item.last_collective for item in shown):
         return []
-    return _rows(sorted(shown, key=_order), alone=len(shown) == 1)
+    hosts = len({item.host for item in report.processes or []}) > 1
+    return _rows(sorted(shown, key=_order), alone=len(shown) == 1, hosts=hosts)
 
 
-def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[Row]:
+def _rows(ordered: Sequence[r.ProcessReport], alone: bool, hosts: bool) -> list[Row]:
     """Processes and their cells; ranks that differ only in time are combined."""
     groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
     for item in ordered:
@@ -66,8 +75,14 @@ def _rows(ordered: Sequence[r.ProcessReport], alone: bool) -> list[Row]:
     for items in groups.values():
         first = items[0]
         why = "" if alone else why_words(first)
-        rows.append((items, (status_words(first), _ended(items), _collectives(first), why)))
+        where = _hosts(items) if hosts else ""
+        rows.append((items, (status_words(first), _ended(items), where, _collectives(first), why)))
     return rows
+
+
+def _hosts(items: Sequence[r.ProcessReport]) -> str:
+    names = {item.host for item in items if item.host}
+    return next(iter(names)) if len(names) == 1 else f"{len(names)} hosts" if names else ""
 
 
 def _is_rank(item: r.ProcessReport) -> bool:
@@ -88,7 +103,7 @@ def names_words(items: Sequence[r.ProcessReport]) -> str:
     if not _is_rank(items[0]):
         if items[0].worker is not None and items[0].parent_rank is not None:
             return f"worker {items[0].worker.worker_id} of rank {items[0].parent_rank}"
-        return f"{items[0].role or 'process'} {items[0].pid}"
+        return f"{items[0].name or items[0].role or 'process'} {items[0].pid}"
     ranks = sorted(item.rank for item in items if item.rank is not None)
     if len(ranks) == 1:
         return f"rank {ranks[0]}"

@@ -46,6 +46,7 @@ def render_text(
     everything: bool = False,
     explain: bool = False,
     checked: bool = False,
+    processes: Sequence[r.ProcessReport] | None = None,
 ) -> str:
     """The report as text, ending with a newline.
 
@@ -55,18 +56,22 @@ def render_text(
         everything: Also every process with its full stacks.
         explain: Also why other explanations were refused.
         checked: Also every rule that did not fire.
+        processes: The only ones in the table and in the details; the verdict stays that of the whole job.
     """
     style = style or Style()
     directories = _directories(report)
     more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
     shown = printable(report, PARAGRAPHS)
-    blocks = [*_blocks(shown, more, everything, style.width)]
+    part = printable(list(processes), PARAGRAPHS) if processes is not None else None
+    blocks = [*_blocks(shown, more, everything, style.width, part)]
     blocks += refused_explanations(shown) if explain else ()
     blocks += _checked(shown) if checked else ()
     return printed(Group(*blocks), style)
 
 
-def _blocks(report: r.Report, more: str | None, everything: bool, width: int) -> Iterator[RenderableType]:
+def _blocks(
+    report: r.Report, more: str | None, everything: bool, width: int, part: list[r.ProcessReport] | None
+) -> Iterator[RenderableType]:
     """`more`: the command that shows more, with the unmodified path, because its printable form is another path."""
     verdict = report.verdict or r.Verdict()
     subject = subject_of(report, verdict)
@@ -75,9 +80,9 @@ def _blocks(report: r.Report, more: str | None, everything: bool, width: int) ->
     if verdict.class_ != "clean":
         yield Hanging(Text(headline_words(verdict, subject), style="dim"))
         yield Text()
-    yield rows_table(rows_of(report, verdict, subject, more, everything, width))
+    yield rows_table(rows_of(report, verdict, subject, more, everything, width, part))
     if everything:
-        for process in report.processes or []:
+        for process in (report.processes or []) if part is None else part:
             yield Text()
             yield process_details(process)
 
@@ -125,6 +130,7 @@ def rows_of(
     more: str | None,
     everything: bool,
     width: int,
+    part: list[r.ProcessReport] | None = None,
 ) -> Iterator[tuple[str, RenderableType]]:
     """Label and content of each row below the headline."""
     for calls in mismatch_tables(report):
@@ -133,7 +139,7 @@ def rows_of(
         yield from subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
     elif verdict.class_ != "clean":
         yield from _why_row(verdict, None, calls_in_tables(report))
-    table = process_table(report, width, everything)
+    table = process_table(report, width, everything) if part is None else process_table(report, width, True, part)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
     yield from _finding_rows(report, verdict)
@@ -159,6 +165,8 @@ def subject_rows(
         yield "fault", _fault(subject)
     elif subject.signal is not None:
         yield "signal", _signal(subject.signal, subject.pid)
+    if subject.doing is not None:
+        yield subject.doing.kind or "doing", Text(subject.doing.text or "")
     yield from _word_rows(subject, verdict)
     memory = memory_text(subject)
     if memory is not None:

@@ -20,6 +20,7 @@ from pytracer.report.process import CudaGraph as CudaGraph
 from pytracer.report.process import CudaGraphUse as CudaGraphUse
 from pytracer.report.process import CudaStream as CudaStream
 from pytracer.report.process import DataLoaderWorker as DataLoaderWorker
+from pytracer.report.process import Doing as Doing
 from pytracer.report.process import Fault as Fault
 from pytracer.report.process import Fsdp as Fsdp
 from pytracer.report.process import GpuCoreReport as GpuCoreReport
@@ -304,6 +305,11 @@ class ProcessReport(Part, frozen=True):
     local_rank: int | None = None
     world_size: int | None = None
     role: str | None = None  #: "rank", "dataloader-worker", "child", "launcher" or "process"
+    #: what it is to its framework: "Ray actor Trainer", "pytest-xdist worker gw1", "Jupyter kernel"
+    name: str | None = None
+    #: the source of `name`: "Python stack", "recorded" by the process itself, "thread name" or "command line"
+    name_found: str | None = None
+    doing: Doing | None = None
     command: list[str] | None = None
     started: int | None = None
     ended: int | None = None

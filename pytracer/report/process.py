@@ -227,6 +227,14 @@ class MappingReport(Part, frozen=True):
     file_room_at_crash: int | None = None  #: bytes free on the file's file system, as the crash handler saw them
 
 
+class Doing(Part, frozen=True):
+    """What a process was doing when it ended."""
+
+    kind: str | None = None  #: "test" of pytest, "cell" of a notebook, or "epoch"
+    text: str | None = None
+    since: int | None = None  #: null when it is known from the Python stack
+
+
 class Thread(Part, frozen=True):
     """A thread."""
 

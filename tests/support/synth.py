@@ -476,6 +476,10 @@ class Box:
         """MARK."""
         return self.record(EVENTS["MARK"], text.encode()[:112].ljust(112, b"\0"), tid)
 
+    def doing(self, kind: str, text: str) -> Box:
+        """DOING."""
+        return self._json(46, {"kind": kind, "text": text})
+
     def step(self, number: int, source: int = 1) -> Box:
         """STEP, and the step of the header."""
         self.step_now, self.step_source = number, source

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.operator import operator_report
 from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import Death, ProcessView
+from pytracer.analyze.work import Task
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Crash, Event, Process, Worker
 from pytracer.report import job as r
@@ -47,6 +48,9 @@ def process_report(
         local_rank=process.local_rank,
         world_size=process.world_size,
         role=process.role,
+        name=view.work.name if view.work is not None else None,
+        name_found=view.work.found if view.work is not None else None,
+        doing=_doing(view.task, clock),
         command=list(snapshot.argv),
         started=clock.relative(snapshot.created_mono_ns),
         ended=view.ended_ns,
@@ -100,6 +104,10 @@ def process_report(
         redacted=snapshot.counts.get("redacted"),
     )
     return with_machine_state(report, crash, view.place, view.storages) if crash is not None else report
+
+
+def _doing(task: Task | None, clock: ProcessClock) -> r.Doing | None:
+    return None if task is None else r.Doing(kind=task.kind, text=task.text, since=clock.relative(task.mono_ns))
 
 
 def _worker(worker: Worker | None, clock: ProcessClock) -> r.DataLoaderWorker | None:

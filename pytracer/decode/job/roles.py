@@ -71,13 +71,15 @@ def decide_roles(lineages: Sequence[Sequence[Snapshot]], seen: Seen | None = Non
             _make_rank(node, node.own_rank)
     # RANK first: an agent that srun started has a rank of Slurm's, its workers those that count.
     named = [node for node in nodes if node.identity is not None and not node.agent]
-    for node in sorted(named, key=lambda node: node.identity is not None and node.identity.launcher is not None):
-        if _inherits(node):
-            continue
-        chosen = _first_python(node)
+    chosen = [(node, _first_python(node)) for node in named if not _inherits(node)]
+    # Python first: in a pid namespace of its own, a rank is not linked to the bubblewrap or `timeout` around it.
+    chosen.sort(
+        key=lambda pair: (pair[0].identity is not None and pair[0].identity.launcher is not None, not pair[1].python)
+    )
+    for _, node in chosen:
         # A shell around a rank has its RANK too; so does everything that a rank starts.
-        if not _is_rank_or_related(chosen):
-            _make_rank(chosen, None)
+        if not _is_rank_or_related(node) and not _is_wrapper(node, nodes):
+            _make_rank(node, None)
     for node in nodes:
         if node.standing.role != "rank":
             node.standing.role = _other_role(node)
@@ -306,6 +308,17 @@ def _is_rank_or_related(node: _Node) -> bool:
         node.standing.role == "rank"
         or _has_rank_below(node)
         or any(n.standing.role == "rank" for n in node.ancestors())
+    )
+
+
+def _is_wrapper(node: _Node, nodes: Sequence[_Node]) -> bool:
+    """Whether a process that runs no Python has the identity of a rank that does, and was there before it."""
+    return not node.python and any(
+        other.standing.role == "rank"
+        and other.python
+        and (other.identity, other.box.host, other.box.boot_id) == (node.identity, node.box.host, node.box.boot_id)
+        and _birth(node) <= _birth(other)
+        for other in nodes
     )
 
 

@@ -235,6 +235,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.HOOK: _checked(j.Hook),
     Entry.WORKER: _checked(j.LoaderWorker),
     Entry.LOADER: _checked(j.Loader),
+    Entry.DOING: _checked(j.Doing),
 }
 _LAYOUTS: dict[int, type[msgspec.Struct]] = {
     Entry.CORE_NOTE: raw.CoreNoteEntry,

@@ -257,6 +257,13 @@ class Loader(msgspec.Struct, frozen=True):
     samples: int | None = None
 
 
+class Doing(msgspec.Struct, frozen=True):
+    """DOING: what the process does from then on; of kind "name" what multiprocessing calls the process."""
+
+    kind: str
+    text: str
+
+
 class Uninterpreted(msgspec.Struct, frozen=True):
     """An entry of a kind that this version does not know, or that is decoded with devices or with guard mode."""
 
@@ -282,6 +289,7 @@ Payload = (
     | SeenSignal
     | LoaderWorker
     | Loader
+    | Doing
     | Uninterpreted
 )
 P = TypeVar("P", bound=Payload)

@@ -45,12 +45,16 @@ def install(box: Core) -> None:
 def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
     if _installed is not hook:  # disabled meanwhile
         return
-    from multiprocessing.process import BaseProcess
+    from multiprocessing.process import BaseProcess, current_process
 
     run = BaseProcess.run
+    name = current_process().name
+    if name != "MainProcess":  # started by spawn, and torch is imported by what it runs
+        _write_name(box, name)
 
     @functools.wraps(run)
     def run_and_record(self: BaseProcess) -> None:
+        _write_name(box, self.name)
         try:
             run(self)
         except Exception as error:  # multiprocessing prints it and exits with 1; excepthook is not called
@@ -58,6 +62,12 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
             raise
 
     _patches.replace(BaseProcess, "run", run_and_record)
+
+
+def _write_name(box: Core, name: str) -> None:
+    """The program may have chosen it: `Process(name=...)`."""
+    if box.recording:
+        box.journal(Entry.DOING, {"kind": "name", "text": f"multiprocessing process {name}"[:MESSAGE_CHARACTERS]})
 
 
 def uninstall() -> None:

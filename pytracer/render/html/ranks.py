@@ -324,7 +324,12 @@ class RankRow:
 
 def rank_rows(rows: Iterable[Row], blamed: int | None) -> list[RankRow]:
     """The rows of the text's table. `blamed`: the rank of the verdict."""
-    return [RankRow(names_words(items), *cells, _is_blamed(items, blamed)) for items, cells in rows]
+    return [
+        RankRow(
+            f"{names_words(items)}{host and f' on {host}'}", status, ended, collective, why, _is_blamed(items, blamed)
+        )
+        for items, (status, ended, host, collective, why) in rows
+    ]
 
 
 def _is_blamed(items: Sequence[r.ProcessReport], rank: int | None) -> bool:

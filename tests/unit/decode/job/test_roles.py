@@ -200,3 +200,19 @@ def test_torchrun_in_a_loop_counts_on(tmp_path: Path) -> None:
     second = [worker(201, 0, ppid=200, at=5), worker(202, 1, ppid=200, at=5)]
     job = load_job(write_run(tmp_path, *agents, *first, *second))
     assert [standing(job)[pid][3] for pid in (101, 102, 201, 202)] == [0, 0, 1, 1]
+
+
+def test_wrapper_in_another_pid_namespace_is_no_second_rank(tmp_path: Path) -> None:
+    """bubblewrap's child is process 2 of its own namespace, so nothing links it to bubblewrap, which has its RANK."""
+    environment = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    wrapper = Box(pid=4711, ppid=100, argv=("bwrap", "python"), environment=environment, python_minor=0, start_ticks=50)
+    rank = Box(pid=2, ppid=1, environment=environment, start_ticks=60)
+    found = standing(load_job(write_run(tmp_path / "both", wrapper, rank)))
+    assert {pid: words[:2] for pid, words in found.items()} == {4711: ("process", None), 2: ("rank", 1)}
+
+
+def test_rank_that_runs_no_python_is_one(tmp_path: Path) -> None:
+    """A program in C++ below torchrun; and of two of them none is a wrapper of the other."""
+    environment = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    ranks = [Box(pid=pid, ppid=100, argv=("a.out",), environment=environment, python_minor=0) for pid in (5, 6)]
+    assert [words[:2] for words in standing(load_job(write_run(tmp_path, *ranks))).values()] == [("rank", 1)] * 2

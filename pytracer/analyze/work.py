@@ -1,0 +1,225 @@
+"""What a process is to the framework that started it, and what it was doing: "Ray actor Trainer", a test, a cell.
+
+From what the recording has anyway: Python stacks, what the program or a plugin noted, the name of the main thread, the
+command line. Unknown is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pytracer.decode.types.journal import Doing
+from pytracer.decode.types.records import Text
+from pytracer.decode.types.snapshot import Crash, Snapshot
+
+Found = Literal["Python stack", "recorded", "thread name", "command line"]
+KINDS = ("test", "cell", "epoch")
+_NAME_BYTES = 15  # of a thread, as the kernel keeps it
+
+
+class Frame(Protocol):
+    """A Python frame of a recording or of the report."""
+
+    @property
+    def function(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def file(self) -> str | None: ...  # noqa: D102
+
+
+Frames = Sequence[Frame]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process is, and how that was found."""
+
+    name: str
+    found: Found
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process was doing. `kind`: one of KINDS. `mono_ns`: since when; None when a stack shows it."""
+
+    kind: str
+    text: str
+    mono_ns: int | None
+
+
+# Where a framework's process runs through, innermost first where one calls the other: function, end of the file, name.
+_PLACES = (
+    ("_process_worker", "/concurrent/futures/process.py", "process pool worker"),
+    ("_process_worker", "/loky/process_executor.py", "loky worker"),
+    ("subprocess_started", "/uvicorn/_subprocess.py", "uvicorn worker"),
+    ("init_process", "/gunicorn/workers/base.py", "gunicorn worker"),
+    ("run_engine_core", "/vllm/v1/engine/core.py", "vLLM engine core"),
+    ("worker_main", "/vllm/v1/executor/multiproc_executor.py", "vLLM worker"),
+    ("run_scheduler_process", "/sglang/srt/managers/scheduler.py", "SGLang scheduler"),
+    ("main", "/torch/_inductor/compile_worker/__main__.py", "torch compile worker"),
+    ("submitit_main", "/submitit/core/submission.py", "submitit job"),
+    ("<module>", "/ipykernel_launcher.py", "Jupyter kernel"),
+)
+# Titles that programs give themselves: the main thread has the first 15 bytes of them.
+_TITLES = (
+    ("VLLM::EngineCor", "vLLM engine core"),
+    ("VLLM::Worker", "vLLM worker"),
+    ("gunicorn: worke", "gunicorn worker"),
+)
+_ARGUMENTS = (
+    ("/ray/_private/workers/default_worker.py", "Ray worker"),
+    ("submitit.core._submit", "submitit job"),
+    ("ipykernel_launcher", "Jupyter kernel"),
+    ("torch/_inductor/compile_worker/__main__.py", "torch compile worker"),
+)
+_RAY_LOOP = ("main_loop", "/ray/_private/worker.py")
+_RAY_METHOD = ("actor_method_executor", "/ray/_private/function_manager.py")
+_PHASES = {f"pytest_runtest_{phase}": phase for phase in ("setup", "call", "teardown")}
+_PROCESS = "/multiprocessing/process.py"
+
+
+def work_of(snapshot: Snapshot, stack: Frames) -> Work | None:
+    """What a process is; `stack`: its Python frames at the end, innermost first. The most specific source counts."""
+    stacks = _stacks(snapshot.crash, stack)
+    for find in (_of_ray, _of_xdist, _of_places):
+        for frames in stacks:
+            name = find(frames)
+            if name is not None:
+                return Work(_with_number(name, snapshot), "Python stack")
+    title = _title(snapshot)
+    if title is not None:
+        return Work(title, "thread name")
+    names = _noted_names(snapshot)
+    if names:
+        return Work(names[-1], "recorded")
+    for argument in snapshot.argv[1:6]:
+        for end, name in _ARGUMENTS:
+            if argument.endswith(end):
+                return Work(name, "command line")
+    for frames in stacks:
+        target = _target(frames)
+        if target is not None:
+            return Work(f"multiprocessing process running {target}", "Python stack")
+    return None
+
+
+def task_of(snapshot: Snapshot, stack: Frames) -> Task | None:
+    """What a process was doing when it ended, as it noted; else the test that its stack runs through."""
+    noted = [
+        Task(fact.data.kind, fact.data.text, fact.mono_ns)
+        for fact in snapshot.recorded(Doing)
+        if fact.data.kind in KINDS and fact.mono_ns >= snapshot.created_mono_ns
+    ]
+    for event in snapshot.events:
+        if event.kind == "MARK" and isinstance(event.data, Text):
+            kind, colon, text = event.data.text.partition(": ")
+            # Of both, the journal has the whole text.
+            if colon and kind in KINDS and not any(item.text.startswith(text) for item in noted[-1:]):
+                noted.append(Task(kind, text, event.mono_ns))
+    if noted:
+        last = max(noted, key=lambda item: item.mono_ns or 0)
+        return last if last.text else None
+    for frames in _stacks(snapshot.crash, stack):
+        test = _test(frames)
+        if test is not None:
+            return Task("test", test, None)
+    return None
+
+
+def _stacks(crash: Crash | None, stack: Frames) -> list[Frames]:
+    others = [frames for _, frames in crash.python_threads] if crash is not None else []
+    return [stack, *others]
+
+
+def _is(frame: Frame, function: str, file: str) -> bool:
+    return (frame.function or "").rpartition(".")[2] == function and (frame.file or "").endswith(file)
+
+
+def _inside(frames: Frames, function: str, file: str) -> Frames | None:
+    """The frames that a function called, innermost first; None if it does not run."""
+    at = next((number for number, frame in enumerate(frames) if _is(frame, function, file)), None)
+    return None if at is None else frames[:at]
+
+
+def _outermost(frames: Frames, skipped: Callable[[str], bool]) -> str | None:
+    """The qualified name of the first function that runs in no skipped file."""
+    found = (frame.function for frame in reversed(frames) if frame.function and not skipped(frame.file or ""))
+    return next(found, None)
+
+
+def _of_ray(frames: Frames) -> str | None:
+    inside = _inside(frames, *_RAY_LOOP)
+    if inside is None:
+        return None
+    method = _inside(inside, *_RAY_METHOD)
+    name = _outermost(inside if method is None else method, lambda file: "/ray/" in file)
+    if method is None:
+        return f"Ray task {name}" if name else None
+    owner = name.rpartition(".")[0] if name else ""  # without qualified names, before CPython 3.11, it is not known
+    return f"Ray actor {owner}" if owner else "Ray actor"
+
+
+def _of_xdist(frames: Frames) -> str | None:
+    return "pytest-xdist worker" if any((frame.file or "").endswith("/xdist/remote.py") for frame in frames) else None
+
+
+def _of_places(frames: Frames) -> str | None:
+    for function, file, name in _PLACES:
+        if any(_is(frame, function, file) for frame in frames):
+            return name
+    return None
+
+
+def _with_number(name: str, snapshot: Snapshot) -> str:
+    """`pytest-xdist worker gw1`: the plugin notes it."""
+    return next((text for text in _noted_names(snapshot) if text.startswith(f"{name} ")), name)
+
+
+def _noted_names(snapshot: Snapshot) -> list[str]:
+    """Its own: the journal of a forked process begins with its parent's."""
+    facts = snapshot.recorded(Doing)
+    return [f.data.text for f in facts if f.data.kind == "name" and f.mono_ns >= snapshot.created_mono_ns]
+
+
+def _title(snapshot: Snapshot) -> str | None:
+    crash = snapshot.crash
+    names = {thread.name for thread in snapshot.threads if thread.tid == snapshot.pid}
+    if crash is not None and crash.tid == snapshot.pid:
+        names.add(crash.thread_name)
+    for name in sorted(names):
+        for title, words in _TITLES:
+            if name.startswith(title):
+                return words
+        if name.startswith("ray::") and name != "ray::IDLE":
+            return _ray_title(name)
+    return None
+
+
+def _ray_title(name: str) -> str:
+    """`ray::Trainer.step` is an actor; `ray::train` a task, or an actor that is idle. The kernel cuts the name off."""
+    owner, dot, _ = name.removeprefix("ray::").partition(".")
+    if dot:
+        return f"Ray actor {owner}"
+    return f"Ray worker {owner}..." if len(name.encode()) >= _NAME_BYTES else f"Ray worker {owner}"
+
+
+def _target(frames: Frames) -> str | None:
+    inside = _inside(frames, "run", _PROCESS)
+    return _outermost(inside, lambda file: "/pytracer/record/" in file) if inside else None
+
+
+def _test(frames: Frames) -> str | None:
+    """`test_step in test_train.py (call)`: what runs between pytest's hook for the phase and the program."""
+    phase = next((_PHASES[f.function] for f in reversed(frames) if f.function in _PHASES), None)
+    if phase is None:
+        return None
+    inside = next(
+        (frames[:at] for at, f in enumerate(frames) if f.function in _PHASES and "/_pytest/" in (f.file or "")), ()
+    )
+    own = [f for f in inside if not re.search(r"/(_pytest|pluggy|pytest_\w+)/", f.file or "") and f.function]
+    if not own:
+        return None
+    return f"{own[-1].function} in {(own[-1].file or '?').rpartition('/')[2]} ({phase})"
