@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from pytracer.decode.types.journal import Doing
@@ -119,14 +119,24 @@ def task_of(snapshot: Snapshot, stack: Frames) -> Task | None:
             # Of both, the journal has the whole text.
             if colon and kind in KINDS and not any(item.text.startswith(text) for item in noted[-1:]):
                 noted.append(Task(kind, text, event.mono_ns))
+    stacks = _stacks(snapshot.crash, stack)
     if noted:
         last = max(noted, key=lambda item: item.mono_ns or 0)
-        return last if last.text else None
-    for frames in _stacks(snapshot.crash, stack):
+        phase = _phase(snapshot, last.mono_ns or 0, stacks) if last.kind == "test" else None
+        return replace(last, text=f"{last.text} ({phase})" if phase else last.text) if last.text else None
+    for frames in stacks:
         test = _test(frames)
         if test is not None:
             return Task("test", test, None)
     return None
+
+
+def _phase(snapshot: Snapshot, since_ns: int, stacks: Sequence[Frames]) -> str | None:
+    """The phase of a test: the record may have been overwritten, and a thread's stack may not have it."""
+    marks = [e.data.text for e in snapshot.events if e.mono_ns >= since_ns and isinstance(e.data, Text)]
+    noted = [text.removeprefix("phase: ") for text in marks if text.startswith("phase: ")]
+    running = [_PHASES[f.function] for frames in stacks for f in frames if f.function in _PHASES]
+    return next(iter([*noted[-1:], *running]), None)
 
 
 def _stacks(crash: Crash | None, stack: Frames) -> list[Frames]:

@@ -18,19 +18,20 @@ _used = 0
 
 
 @unseen
-def doing(kind: str, text: str) -> None:
+def doing(kind: str, text: str, *, lasting: bool = True) -> None:
     """Notes what begins now. Does nothing if recording is off, or in a function that torch.compile compiles.
 
     Args:
-        kind: "test", "cell", "epoch", or "name" for what the process is.
+        kind: "test", "phase" of a test, "cell", "epoch", or "name" for what the process is.
         text: its name; the end of a long one is left out.
+        lasting: into the journal, too.
     """
     global _used
     if is_compiling() or not is_enabled():
         return
     text = " ".join(text.split())[:MOST_CHARACTERS]
     payload = f"{kind}: {text}".encode("utf-8", "replace")
-    if _used < MOST_BYTES:
+    if lasting and _used < MOST_BYTES:
         _used += len(payload)
         core().journal(Entry.DOING, {"kind": kind, "text": text})
     core().lib.pytracer_mark(payload[:TEXT_RECORD_BYTES], min(len(payload), TEXT_RECORD_BYTES))
