@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,13 +77,49 @@ def write_private(path: Path, content: bytes) -> None:
             raise
 
 
-def copy_private(name: str, source: int, target: int) -> None:
+def create_private(name: str, content: bytes, directory: int) -> bool:
+    """Creates a complete file of mode 0600 in one step; False if there is one of that name.
+
+    Of several processes, on several hosts that share the directory, one succeeds, and none sees half a file: a link is
+    the one operation that network file systems, too, refuse for an existing name. Where there are no links, a reader
+    may find the file incomplete.
+
+    Raises:
+        OSError: the directory cannot be written, or the disk is full.
+    """
+    aside = f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+    with os.fdopen(new_file(aside, directory), "wb") as file:
+        file.write(content)
+    try:
+        os.link(aside, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return _created_in_place(name, content, directory)
+    finally:
+        os.unlink(aside, dir_fd=directory)
+    return True
+
+
+def _created_in_place(name: str, content: bytes, directory: int) -> bool:
+    try:
+        descriptor = os.open(name, _NEW, 0o600, dir_fd=directory)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(content)
+    return True
+
+
+def copy_private(name: str, source: int, target: int, new_name: str | None = None) -> None:
     """Copies a regular file from one directory into another.
 
     Args:
         name: of the file, in both.
         source: descriptor of the directory that it lies in.
         target: descriptor of the directory that it goes to.
+        new_name: its name there, if it is another one.
 
     Raises:
         OSError: it cannot be read or written, is a link or no regular file.
@@ -91,7 +128,7 @@ def copy_private(name: str, source: int, target: int) -> None:
     with os.fdopen(opened, "rb") as old:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
-        with os.fdopen(new_file(name, target), "wb") as new:
+        with os.fdopen(new_file(new_name or name, target), "wb") as new:
             while part := old.read(_AT_ONCE):
                 if part.count(0) == len(part):
                     new.seek(len(part), os.SEEK_CUR)  # most of a recording is empty: a hole takes no space

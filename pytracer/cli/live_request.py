@@ -21,7 +21,7 @@ from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.launcher.process_monitor import start_ticks
+from pytracer.launcher.run_directory import start_ticks
 from pytracer.report.job import ThreadReport
 from pytracer.report.live import LiveFrame, LiveProcess, LiveThread
 

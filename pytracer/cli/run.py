@@ -28,6 +28,7 @@ from pytracer.cli.deaths import DeathWatch
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
 from pytracer.cli.progress import progress_bar
+from pytracer.cli.task_end import conclude_task
 from pytracer.cli.terminal import say, show
 from pytracer.launcher import run_directory
 from pytracer.launcher.gpu_core import gpu_core_variables
@@ -44,9 +45,11 @@ from pytracer.launcher.retention import (
     shrink_boxes,
     space_of,
 )
+from pytracer.launcher.shared_run import WAIT_SECONDS, join_run
 from pytracer.launcher.start import StartError
 from pytracer.launcher.subreaper import adopt
 from pytracer.launcher.supervise import FORWARDED, Ending, held, supervise
+from pytracer.launcher.task import task_of
 from pytracer.record.guard_mode import ALL, VARIABLE, parse_guard
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ HELP = """Run COMMAND, record its processes, and explain a crash or failure.
 Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
   pytracer run -o runs/tuesday -- python train.py --epochs 3
+  srun pytracer run -o runs/$SLURM_JOB_ID -- python train.py
   pytracer run --hang-timeout 300 -- torchrun --nproc-per-node 8 train.py
   pytracer run --guard -- python train.py                 # reproduce a memory error: the access faults
   pytracer run --guard=sample:1000 -- python train.py     # in production: one storage in a thousand
@@ -77,6 +81,10 @@ Guard mode (docs/guide/guard.md) puts a page that faults beside CPU storages, an
 The report of a job that died follows the job's own output, on stderr. The exit status is that of COMMAND;
 128+n if signal n ended it; 127 if the command was not found, 126 if it cannot be executed. A command that cannot be
 recorded, e.g. because the disk is full, runs unrecorded, and one line on stderr has the reason.
+
+Below srun and mpirun, `srun pytracer run -- COMMAND` starts one launcher per task. The tasks of a step share one run:
+DIR, or one below runs/ that is named for the step. The first task that fails prints the report of the whole job, once
+the others have ended or --task-wait has passed (docs/guide/slurm.md).
 """
 
 
@@ -132,6 +140,14 @@ class RunCommand(click.Command):
     "a minute (docs/guide/notify.md).",
 )
 @click.option("--no-death-lines", is_flag=True, help="Print no line when a process dies and the job goes on.")
+@click.option(
+    "--task-wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="Below srun or mpirun: how long the task that reports waits for the others to end.",
+)
 @click.option("--guard", metavar="[=WORDS]", help="Make memory errors on CPU storages fault at the access.")
 @click.option(
     "--cuda-graphs",
@@ -168,6 +184,7 @@ def command(
     hang_timeout: float | None,
     on_death: str | None,
     no_death_lines: bool,
+    task_wait: float,
     guard: str | None,
     cuda_graphs: str | None,
     no_values: bool,
@@ -184,8 +201,13 @@ def command(
     program = find_program(job[0])
     try:
         run_directory.core_library()
-        run = run_directory.create_run(job, output, force=force)
         record = run_directory.start_record(job)
+        task = task_of(os.environ)
+        run = (
+            join_run(task, record, output, force=force)
+            if task is not None
+            else run_directory.create_run(job, output, force=force)
+        )
         notes = [*run.notes, *([guarded.warning] if guarded is not None and guarded.warning else [])]
         environment = run_directory.environment(run, level, guard=words, cuda_graphs=cuda_graphs, values=not no_values)
         if gpu_core:
@@ -207,17 +229,24 @@ def command(
     # A SIGTERM is too late now: the job has ended, and its status counts. Ctrl-C ends the report.
     with held(FORWARDED), _one_line_for_an_error():
         with _one_line_for_an_error():
-            run_directory.write_record(run, record)
-        with _one_line_for_an_error():
             run = run_directory.collect_boxes(run)
             for note in run.notes:
                 say(note)
+        with _one_line_for_an_error():
+            run_directory.write_record(run, record)
         if not ending.interrupted:
             with _one_line_for_an_error():
                 deaths.at_the_end(run, monitored.ended)
-        failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
-        with _one_line_for_an_error():
-            _tidy(run, boxes, clean=not failed and ending.status == 0)
+
+        def conclude() -> None:
+            failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
+            with _one_line_for_an_error():
+                _tidy(run, boxes, clean=not failed and ending.status == 0)
+
+        if run.task is None:
+            conclude()
+        else:
+            conclude_task(run, run.task, ending, _shown(run.directory), task_wait, conclude=conclude)
     return end_like(ending)
 
 
@@ -292,7 +321,8 @@ class _MonitoredJob:
         """
         self._run = run
         self._record = record
-        self._monitor = JobMonitor(run, self._save, hang_seconds, deaths)
+        # One of several launchers looks for a hang.
+        self._monitor = JobMonitor(run, self._save, hang_seconds if run.first else None, deaths)
         record["witness"] = self._monitor.watch.as_dict()
         if run.recording != run.directory:
             record["recording"] = str(run.recording)
@@ -501,7 +531,7 @@ def _report(
     with _one_line_for_an_error():
         run_directory.write_text(run.directory / run_directory.REPORT_FILE, render_json(report))
         write_symbols(job, run.directory / SYMBOLS_FILE)
-    if _says_nothing_new(report, ending):
+    if _says_nothing_new(report, ending, shared=run.task is not None):
         say(f"the job {ending.words}, and nothing crashed; recorded in {shown}")
         return None
     style = decide_style("auto", sys.stderr, os.environ)
@@ -509,13 +539,13 @@ def _report(
     return report
 
 
-def _says_nothing_new(report: Report, ending: Ending) -> bool:
+def _says_nothing_new(report: Report, ending: Ending, *, shared: bool) -> bool:
     """Whether the report has nothing beyond the status of COMMAND, as after a `grep` without a match."""
     verdict = report.verdict
     if verdict is None or verdict.class_ == "clean":
         return True
     kinds = {process.status.kind for process in report.processes or () if process.status is not None}
-    return verdict.class_ == "unknown" and verdict.pid == ending.pid and not kinds & {"signaled", "exception"}
+    return verdict.class_ == "unknown" and (shared or verdict.pid == ending.pid) and not kinds & {"signaled", "exception"}
 
 
 def _ran_together(boxes: Sequence[Path]) -> bool:

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytracer.launcher.process_monitor import start_ticks
-from pytracer.launcher.run_directory import boot_id
+from pytracer.launcher.run_directory import boot_id, start_ticks
 
 if TYPE_CHECKING:
     from pytracer.blackbox.structures import FileHeader

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytracer._private_files import made_directory, private_directory
 from pytracer.launcher.run_directory import Run
 
 PROGRAM = Path(__file__).resolve().parents[1] / "_helper"
@@ -37,7 +38,9 @@ def helper(run: Run) -> Iterator[str]:
             _end(pid, descriptor)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        (run.recording / SOCKET).unlink(missing_ok=True)
+        (run.helper / SOCKET).unlink(missing_ok=True)
+        if run.helper != run.recording:
+            run.helper.rmdir()
 
 
 def _hold(pid: int) -> int:
@@ -63,6 +66,9 @@ def _start(run: Run) -> tuple[int, str]:
     """Its pid, or 0 and the reason. Returns once it listens, so that no death is missed."""
     if not PROGRAM.is_file():
         return 0, f"{PROGRAM} is not built: stacks of other threads are taken by a signal instead of ptrace"
+    if run.helper != run.recording:
+        with private_directory(run.recording) as opened, made_directory(run.helper.name, opened):
+            pass
     read_end, write_end = os.pipe()
     try:
         actions = [
@@ -71,7 +77,7 @@ def _start(run: Run) -> tuple[int, str]:
             (os.POSIX_SPAWN_DUP2, write_end, 2),
         ]
         pid = os.posix_spawn(
-            PROGRAM, [PROGRAM.name, str(run.recording)], {}, file_actions=actions, setsigmask=(),
+            PROGRAM, [PROGRAM.name, str(run.helper)], {}, file_actions=actions, setsigmask=(),
             setsigdef=(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE),
         )  # fmt: skip
     except OSError as error:

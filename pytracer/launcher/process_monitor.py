@@ -23,7 +23,7 @@ from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
 from pytracer.launcher import host_counters
 from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.kernel_log import KernelLog
-from pytracer.launcher.run_directory import BOX_SUFFIX, Run
+from pytracer.launcher.run_directory import BOX_SUFFIX, Run, boot_id, start_ticks
 
 _FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
@@ -39,6 +39,7 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _INFO = struct.Struct("<QQ11Ii")
 
+_DEEPEST = 64  # processes below each other
 _PATIENCE = 2  # looks that an ended process may take until its parent reaps it, and its recording is seen
 
 _Groups = dict[tuple[int, str], Path]
@@ -84,6 +85,7 @@ class Watch:
 
     def __init__(self, run: Run, save: Callable[[], None]) -> None:
         self._boxes = run.boxes if run.directory == run.recording else run.recording / "boxes"
+        self._boot_id = boot_id()
         self._counters_file = run.recording / (PREFIX + socket.gethostname().replace("/", "_"))
         self._save = save
         self._seen: dict[str, Seen] = {}
@@ -221,8 +223,10 @@ class Watch:
             writer = box_writer(self._boxes / name)
             if writer is None:
                 continue  # it is being created
-            self._writers.add(writer)
-            seen = self._hold(*writer)
+            pid, ticks, boot = writer
+            if self._boot_id is None or _is_below_this(pid):
+                self._writers.add((pid, ticks))
+            seen = self._hold(pid, ticks) if boot == self._boot_id else None  # else a task of another node
             if seen is None:
                 self._ignored.add(name)
                 continue
@@ -256,8 +260,8 @@ class Watch:
                 self._before.setdefault("cgroups", []).append(host_counters.read_group(*key, directory))
 
 
-def box_writer(path: Path) -> tuple[int, int] | None:
-    """Pid and start time of a recording's process; None while it is created: the magic is written before the rest."""
+def box_writer(path: Path) -> tuple[int, int, str] | None:
+    """Pid, start time and boot of a recording's process; None while it is created: the magic is written before the rest."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
@@ -268,7 +272,24 @@ def box_writer(path: Path) -> tuple[int, int] | None:
         return None
     if header.number("state", data) == schema.State.CREATING:
         return None
-    return header.number("pid", data), header.number("start_ticks", data)
+    at, nbytes = header.offsets["boot_id"], len(boot_id())
+    boot = data[at : at + nbytes].decode("ascii", "replace")
+    return header.number("pid", data), header.number("start_ticks", data), boot
+
+
+def _is_below_this(pid: int) -> bool:
+    """Whether a process descends from this launcher: other launchers tell of their own."""
+    for _ in range(_DEEPEST):
+        if pid <= 1:
+            return False
+        if pid == os.getpid():
+            return True
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(text.rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False
 
 
 def counted_processes(path: Path) -> list[SeenProcess]:
@@ -291,15 +312,6 @@ def _is_ours(pid: int) -> bool:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError:
         return False
-
-
-def start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, which distinguishes a process from another one with the same pid (proc(5))."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _look_at(seen: Seen) -> None:

@@ -27,10 +27,12 @@ from pytracer.launcher.run_directory import (
     BOXES,
     COUNTERS,
     GPU_CORES,
-    OWN_FILES,
+    HELPER,
     REPORT_FILE,
     RUN_FILE,
+    TASK_FILE,
     boot_id,
+    is_name_of_run,
 )  # fmt: skip
 
 KEEP_FAILED = 20  # runs that failed, the newest: the budget never removes these
@@ -38,8 +40,9 @@ BUDGET_BYTES = 10 << 30
 BUDGET_VARIABLE = "PYTRACER_RUNS_BYTES"
 _LARGEST_JSON = 1 << 30
 _SOCKET = "helper.sock"
+_HELPER = re.compile(re.escape(HELPER) + r"\d+")
 _GPU_CORE_SUFFIX = ".nvcudmp"
-_ASIDE = re.compile(r"\.(?:run|report|hang|symbols)\.json\.\d+")  # of a launcher that was killed while it wrote one
+_ASIDE = re.compile(r"\.(?:run(?:\.\d+)?|report|hang|symbols|reporter)\.json\.\d+(?:\.[0-9a-f]{8})?")  # of a launcher that was killed while it wrote one
 _SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 State = Literal["finished", "running", "kept"]
 
@@ -148,8 +151,18 @@ def remove_run(run: FoundRun) -> str | None:
 def _unlink_ours(directory: int, folder: str = "") -> None:
     """Files of a run in an open directory; run.json, which proves that it is ours, is the last one."""
     for name in sorted(os.listdir(directory), key=lambda name: name == RUN_FILE):
-        if _is_name_of_ours(folder, name):
+        if _HELPER.fullmatch(name):
+            _remove_helper(directory, name)
+        elif _is_name_of_ours(folder, name):
             os.unlink(name, dir_fd=directory)
+
+
+def _remove_helper(directory: int, name: str) -> None:
+    """The directory in which a killed launcher's helper listened."""
+    with private_directory(name, directory) as opened:
+        for socket_name in os.listdir(opened):
+            os.unlink(socket_name, dir_fd=opened)
+    os.rmdir(name, dir_fd=directory)
 
 
 def space_of(root: Path) -> int:
@@ -195,10 +208,11 @@ def _found(directory: Path) -> FoundRun:
     record = _record(directory / RUN_FILE)
     try:
         names = dict(_names(directory))
+        tasks = [record, *(_record(path) for name, path in names.items() if TASK_FILE.fullmatch(name))]
         boxes = [path for name, path in names.items() if name.startswith(BOXES + "/")]
         nbytes = sum(path.lstat().st_blocks * 512 for path in names.values())
         began = _number(record, "started_wall_ns") or directory.lstat().st_mtime_ns
-        why, running = _why_not(directory, record, names, boxes)
+        why, running = _why_not(directory, tasks, names, boxes)
     except OSError as error:
         return FoundRun(directory, "kept", f"it cannot be read: {error.strerror}", 0, 0)
     command = record.get("command")
@@ -209,9 +223,9 @@ def _found(directory: Path) -> FoundRun:
         nbytes,
         began,
         " ".join(map(str, command)) if isinstance(command, list) else "",
-        _number(record, "exit_code"),
-        _number(record, "signal"),
-        _number(record, "ended_mono_ns") is None,
+        next((code for task in tasks if (code := _number(task, "exit_code"))), _number(record, "exit_code")),
+        next((number for task in tasks if (number := _number(task, "signal"))), None),
+        any(_number(task, "ended_mono_ns") is None for task in tasks),
         REPORT_FILE in names,
     )
 
@@ -220,7 +234,7 @@ def _names(directory: Path) -> Iterator[tuple[str, Path]]:
     """Everything in a directory and in its own folders, by name from there."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda item: item.name):
-            if entry.name in (BOXES, GPU_CORES) and entry.is_dir(follow_symlinks=False):
+            if (entry.name in (BOXES, GPU_CORES) or _HELPER.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False):
                 with os.scandir(entry.path) as inner:
                     yield from ((f"{entry.name}/{item.name}", Path(item.path)) for item in inner)
             else:
@@ -228,7 +242,7 @@ def _names(directory: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _why_not(
-    directory: Path, record: dict[str, object], names: dict[str, Path], boxes: Sequence[Path]
+    directory: Path, tasks: Sequence[dict[str, object]], names: dict[str, Path], boxes: Sequence[Path]
 ) -> tuple[str, bool]:
     """Why a directory may not be removed, or ""; and whether that is because it is being recorded."""
     status = directory.lstat()
@@ -237,6 +251,7 @@ def _why_not(
     foreign = next((name for name, path in names.items() if not _is_ours(name, path)), None)
     if foreign is not None:
         return f"it holds {foreign}, which is no file of a run", False
+    record = tasks[0]
     if not record and not boxes:
         return "it holds neither run.json nor a recording", False
     states = [(path, box_state(path)) for path in boxes]
@@ -246,11 +261,12 @@ def _why_not(
     alive = next((state.pid for _, state in states if state is not None and state.alive), None)
     if alive is not None:
         return f"process {alive} is recording", True
-    if _number(record, "ended_mono_ns") is not None:
+    if all(_number(task, "ended_mono_ns") is not None for task in tasks):
         return "", False
     origins = {(state.host, state.boot_id, state.pid) for _, state in states if state is not None}
-    if record:
-        origins |= {(str(record.get("host")), str(record.get("boot_id")), _number(record, "pid") or 0)}
+    for task in tasks:
+        if task and _number(task, "ended_mono_ns") is None:
+            origins |= {(str(task.get("host")), str(task.get("boot_id")), _number(task, "pid") or 0)}
     return _unfinished(origins)
 
 
@@ -276,9 +292,11 @@ def _is_ours(name: str, path: Path) -> bool:
 
 
 def _is_name_of_ours(folder: str, name: str) -> bool:
+    if _HELPER.fullmatch(folder):
+        return name == _SOCKET
     if folder:
         return name.endswith(BOX_SUFFIX if folder == BOXES else _GPU_CORE_SUFFIX)
-    return name in OWN_FILES or name.startswith(COUNTERS) or _ASIDE.fullmatch(name) is not None
+    return is_name_of_run(name) or _ASIDE.fullmatch(name) is not None
 
 
 def _record(path: Path) -> dict[str, object]:

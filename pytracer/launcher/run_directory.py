@@ -16,9 +16,10 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytracer._errors import RecordingError, UsageError
 from pytracer._paths import RUNS, built_core, command_word, file_system, is_remote, point_latest
@@ -28,15 +29,22 @@ from pytracer.blackbox.numbers import LEVELS
 from pytracer.blackbox.redaction import redact_words
 from pytracer.launcher.json_object import JsonObject
 
+if TYPE_CHECKING:
+    from pytracer.launcher.task import Task
+
 CUDA_GRAPHS = ("warn",)
 RUN_FILE = "run.json"
+TASK_FILE = re.compile(r"run\.(\d{1,9})\.json")  # of each further launcher that shares the directory
+REPORTER_FILE = "reporter.json"
+ENDED = "ended."  # and the rank: this task's record and recordings are complete
+HELPER = "helper."  # and the rank of the task that it serves
 BOXES = "boxes"
 GPU_CORES = "gpu-cores"
 BOX_SUFFIX = ".blackbox"
 COUNTERS = "counters."  # and the name of a host: csrc/crashsafe/file/run_counters.h
 REPORT_FILE = "report.json"
 HANG_FILE = "hang.json"
-OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, "symbols.json", "helper.sock")
+OWN_FILES = (RUN_FILE, REPORT_FILE, HANG_FILE, REPORTER_FILE, "symbols.json", "helper.sock")
 
 _ASAN = ("libasan.so", "libclang_rt.asan")  # AddressSanitizer's runtime, which must come first if it is preloaded
 ROOM_BYTES = 64 * 1024 * 1024
@@ -47,17 +55,32 @@ class Run:
     """A run directory, ready to be recorded into.
 
     `directory` is the one shown to the user; `recording` is the value of PYTRACER_DIR: the same, or a local directory
-    if `directory` is on a file system that must not hold mapped files. `notes` are lines for the user.
+    if `directory` is on a file system that must not hold mapped files. `notes` are lines for the user. Tasks of one
+    step share a directory (`shared_run.py`): `record_name` is then the file of this launcher's own record, and `task`
+    this task.
     """
 
     directory: Path
     recording: Path
     notes: tuple[str, ...] = ()
+    record_name: str = RUN_FILE
+    task: Task | None = None
 
     @property
     def boxes(self) -> Path:
         """Where the recordings are once the job has ended."""
         return self.directory / BOXES
+
+    @property
+    def first(self) -> bool:
+        """Whether this launcher is the only one of the run, or the one that created it."""
+        return self.record_name == RUN_FILE
+
+    @property
+    def helper(self) -> Path:
+        """Where this launcher's helper listens."""
+        own = self.task is not None and self.recording == self.directory
+        return self.recording / f"{HELPER}{self.task.rank}" if own and self.task is not None else self.recording
 
 
 def core_library() -> Path:
@@ -88,9 +111,20 @@ def create_run(command: Sequence[str], output: Path | None = None, *, force: boo
         UsageError: `output` already holds a recording and `force` was not given.
     """
     _current_directory()
-    directory = _output(output) if output is not None else _new_directory(command)
+    directory = output_directory(output) if output is not None else _new_directory(command)
     if output is not None:
         _prepare_output(directory, force)
+    run = prepared(directory)
+    note = point_latest(directory)
+    return replace(run, notes=(*run.notes, note)) if note else run
+
+
+def prepared(directory: Path) -> Run:
+    """A directory that holds no recording, or one that it is shared with, made ready to be recorded into.
+
+    Raises:
+        RecordingError: it cannot be written, or is not ours alone.
+    """
     notes: list[str] = []
     recording = directory
     kind = file_system(directory)
@@ -105,9 +139,6 @@ def create_run(command: Sequence[str], output: Path | None = None, *, force: boo
     if not os.access(recording / BOXES, os.W_OK | os.X_OK):
         raise _cannot_write(recording / BOXES, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     _check_room(recording)
-    note = point_latest(directory)
-    if note:
-        notes.append(note)
     return Run(directory, recording, tuple(notes))
 
 
@@ -148,6 +179,8 @@ def environment(
     result["PYTRACER_DIR"] = str(run.recording)
     result["PYTRACER_LEVEL"] = level
     result["PYTRACER_LAUNCHER"] = "1"
+    if run.helper != run.recording:
+        result["PYTRACER_HELPER"] = str(run.helper)
     filters = seccomp_filters()
     if filters is not None:
         result["PYTRACER_SECCOMP_FILTERS"] = str(filters)
@@ -180,6 +213,15 @@ def boot_id() -> str:
         return ""
 
 
+def start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat, which distinguishes a process from another one with the same pid (proc(5))."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def start_record(command: Sequence[str]) -> JsonObject:
     """The beginning of `run.json`: what is known before the command starts. Times as in `snapshot.LauncherRecord`.
 
@@ -192,6 +234,7 @@ def start_record(command: Sequence[str]) -> JsonObject:
         "version": 1,
         "pytracer": __version__,
         "pid": os.getpid(),
+        "start_ticks": start_ticks(os.getpid()),
         "host": socket.gethostname(),
         "boot_id": boot_id(),
         "command": words,
@@ -208,12 +251,17 @@ def start_record(command: Sequence[str]) -> JsonObject:
 
 
 def write_record(run: Run, record: Mapping[str, object]) -> None:
-    """Writes `run.json` to a temporary file and renames it, so that it is never incomplete.
+    """Writes the launcher's record to a temporary file and renames it, so that it is never incomplete.
 
     Raises:
         RecordingError: the directory cannot be written, or the disk is full.
     """
-    write_text(run.directory / RUN_FILE, json.dumps(_as_text(record), indent=1) + "\n")
+    write_text(run.directory / run.record_name, record_text(record))
+
+
+def record_text(record: Mapping[str, object]) -> str:
+    """A launcher's record as it is written."""
+    return json.dumps(_as_text(record), indent=1) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -237,7 +285,7 @@ def collect_boxes(run: Run) -> Run:
         RecordingError: the run directory cannot be written; the recordings stay where they are.
     """
     if run.recording == run.directory:
-        return run
+        return replace(run, notes=())
     kept = False
     try:
         with (
@@ -248,7 +296,7 @@ def collect_boxes(run: Run) -> Run:
         ):
             for name in os.listdir(recording):
                 if name.startswith(COUNTERS):
-                    copy_private(name, recording, directory)
+                    copy_private(name, recording, directory, _counters_name(run, name))
             for name in sorted(item for item in os.listdir(source) if item.endswith(BOX_SUFFIX)):
                 copy_private(name, source, target)
                 pid = name.removesuffix(BOX_SUFFIX).split(".")
@@ -263,6 +311,11 @@ def collect_boxes(run: Run) -> Run:
         return replace(run, notes=(f"processes of the job still run; their black boxes stay in {run.recording}",))
     shutil.rmtree(run.recording, ignore_errors=True)
     return replace(run, recording=run.directory, notes=())
+
+
+def _counters_name(run: Run, name: str) -> str:
+    """Tasks of one host that record into local directories have counters of their own."""
+    return name if run.task is None else f"{name}:{run.task.rank}"
 
 
 def _as_text(value: object) -> object:
@@ -311,7 +364,7 @@ def _new_directory(command: Sequence[str]) -> Path:
     raise RecordingError(f"{runs} holds a hundred runs named {name}", "choose a directory with -o DIR")
 
 
-def _output(path: Path) -> Path:
+def output_directory(path: Path) -> Path:
     """The directory of `-o path`: a link to a directory is the user's choice, so it is followed once, here."""
     return Path(os.path.realpath(path) if path.is_symlink() else os.path.abspath(path))
 
@@ -321,22 +374,38 @@ def _prepare_output(directory: Path, force: bool) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with private_directory(directory) as opened:
             names = os.listdir(opened)
-            old = [(opened, name) for name in names if name in OWN_FILES or name.startswith(COUNTERS)]
-            with contextlib.ExitStack() as stack:
-                for folder, suffix in ((BOXES, BOX_SUFFIX), (GPU_CORES, "")):
-                    if folder in names:
-                        below = stack.enter_context(private_directory(folder, opened))
-                        old += [(below, name) for name in os.listdir(below) if name.endswith(suffix)]
+            with old_files(opened) as old:
                 if old and not force:
-                    raise UsageError(
-                        f"{directory} already holds a recording", "choose another directory, or --force to delete it"
-                    )
+                    raise holds_recording(directory)
                 for below, name in old:
                     os.unlink(name, dir_fd=below)
     except FileExistsError as error:
         raise UsageError(f"{directory} is not a directory", "choose another one with -o DIR") from error
     except OSError as error:
         raise _cannot_write(directory, error) from error
+
+
+def holds_recording(directory: Path) -> UsageError:
+    """What a user is told who records into the same directory again."""
+    return UsageError(f"{directory} already holds a recording", "choose another directory, or --force to delete it")
+
+
+def is_name_of_run(name: str) -> bool:
+    """Whether a file directly in a run directory is one of ours."""
+    return name in OWN_FILES or name.startswith((COUNTERS, ENDED)) or TASK_FILE.fullmatch(name) is not None
+
+
+@contextlib.contextmanager
+def old_files(opened: int) -> Iterator[list[tuple[int, str]]]:
+    """The files of an older recording in an open directory, as names below descriptors."""
+    names = os.listdir(opened)
+    old = [(opened, name) for name in names if is_name_of_run(name)]
+    with contextlib.ExitStack() as stack:
+        for folder, suffix in ((BOXES, BOX_SUFFIX), (GPU_CORES, "")):
+            if folder in names:
+                below = stack.enter_context(private_directory(folder, opened))
+                old += [(below, name) for name in os.listdir(below) if name.endswith(suffix)]
+        yield old
 
 
 def _local_directory(directory: Path, kind: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.launcher.process_monitor import start_ticks
+from pytracer.launcher.run_directory import start_ticks
 from tests.support.cli import pytracer
 from tests.support.synth import Box, write_run
 

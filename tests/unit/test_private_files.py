@@ -132,13 +132,13 @@ def test_full_disk_keeps_the_older_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_command_that_is_no_utf8_is_readable_and_exact(tmp_path: Path) -> None:
     """run.json is UTF-8 whatever the command is, its reader takes it, and the exact bytes can be had back."""
-    from pytracer.decode.job.launcher import read_launcher
+    from pytracer.decode.job.launcher import read_launchers
 
     words = [b"prog", b"caf\xc3\xa9", b"\xff\xfe.py"]
     run = run_directory.Run(tmp_path, tmp_path)
     run_directory.write_record(run, run_directory.start_record([os.fsdecode(word) for word in words]))
     damage: list[object] = []
-    record = read_launcher(tmp_path, damage)  # type: ignore[arg-type]
+    record = read_launchers(tmp_path, damage)  # type: ignore[arg-type]
     assert record is not None, damage
     assert record.command == ("prog", "café", "\\xff\\xfe.py")
     stored = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))

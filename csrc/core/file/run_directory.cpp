@@ -11,12 +11,14 @@
 #include <unistd.h>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 
 namespace pytracer::core {
 namespace {
 
 PYTRACER_LARGE char directory_[PATH_MAX];
+PYTRACER_LARGE char helper_[PATH_MAX];  // the program may change its environment
 RunCounters* counters_ = nullptr;
 
 bool make_directory(int below, const char* path) { return mkdirat(below, path, 0700) == 0 || errno == EEXIST; }
@@ -78,6 +80,14 @@ bool find_boxes(const char* host, struct stat& boxes) {
 
 const char* run_directory() noexcept { return directory_; }
 RunCounters* run_counters() noexcept { return counters_; }
+
+// Several launchers may share a run directory, each with a helper of its own: the tasks of a Slurm step.
+const char* helper_directory() noexcept {
+  const char* own = getenv("PYTRACER_HELPER");
+  if (own == nullptr || *own != '/' || strlen(own) >= sizeof helper_) return directory_;
+  crashsafe::BoundedText(helper_, sizeof helper_).add(own);
+  return helper_;
+}
 
 bool open_run_directory(const char* directory, struct stat& boxes, Failure& failure) noexcept {
   if (!note_directory(directory)) {

@@ -15,6 +15,9 @@ bool open_run_directory(const char* directory, struct stat& boxes, Failure& fail
 /// The run directory, absolute; empty before it was opened.
 const char* run_directory() noexcept;
 
+/// Where the launcher's helper listens: PYTRACER_HELPER, else the run directory. Call it once, after the run directory was opened.
+const char* helper_directory() noexcept;
+
 /// The counters of the run; null when there are none.
 RunCounters* run_counters() noexcept;
 

@@ -139,7 +139,7 @@ bool start(const char* directory, uint32_t flags, const char* const* preloaded_i
   g_recording.store(true, std::memory_order_release);
   set_process_hooks();
   arm_this_thread();
-  crashsafe::set_helper_directory(run_directory());
+  crashsafe::set_helper_directory(helper_directory());
   crashsafe::set_abort_message(dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
   announce = (flags & kAnnounce) != 0;
   if (!debugger_owns_faults((flags & kDebugged) != 0)) install_handlers();

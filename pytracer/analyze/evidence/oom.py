@@ -75,11 +75,9 @@ class OomTrace:
 
 
 def witness_of(job: JobView, view: ProcessView) -> Witness | None:
-    """The launcher's view of a process, if both ran on the same machine."""
-    launcher, snapshot = job.job.launcher, view.process.snapshot
-    if launcher is None or (launcher.host, launcher.boot_id) != (snapshot.host, snapshot.boot_id):
-        return None
-    return launcher.witness
+    """The view that its launcher had of a process, if both ran on the same machine."""
+    launcher = job.job.launcher_of(view.process.snapshot)
+    return launcher.witness if launcher is not None else None
 
 
 def killed_by_sigkill(view: ProcessView) -> bool:

@@ -84,7 +84,7 @@ def time_limit_of_parent(job: JobView, view: ProcessView) -> ProcessView | None:
 
 def _no_kernel(job: JobView) -> Evidence:
     words = "counters and log of the kernel: no `pytracer run` was there to note them"
-    if job.job.launcher is not None and job.job.launcher.witness is not None:
+    if any(launcher.witness is not None for launcher in job.job.launchers):
         words = "counters and log of the kernel on its host: the launcher ran on another one"
     return Evidence("kernel-log", searched("not readable", words), result="not readable")
 

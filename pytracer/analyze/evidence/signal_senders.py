@@ -86,7 +86,8 @@ def _sender(job: JobView, link: _Link) -> str:
     pid = link.sent.sender_pid
     if not pid:
         return "a process outside of this container (of another pid namespace)"
-    if job.job.launcher is not None and job.job.launcher.pid == pid:
+    own = link.receiver.process.snapshot
+    if any((item.host, item.boot_id, item.pid) == (own.host, own.boot_id, pid) for item in job.job.launchers):
         return f"the launcher, process {pid} (pytracer run)"
     program = program_name(link.sent.command or (link.sender.process.snapshot.argv if link.sender else ()))
     return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "")

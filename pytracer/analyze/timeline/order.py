@@ -60,8 +60,7 @@ def _wall_offsets(job: Job) -> dict[str, float]:
     for process in job.processes:
         box = process.snapshot
         found.setdefault(box.boot_id, []).append(box.created_wall_ns - box.created_mono_ns)
-    if job.launcher is not None:
-        launcher = job.launcher
+    for launcher in job.launchers:
         found.setdefault(launcher.boot_id, []).append(launcher.started_wall_ns - launcher.started_mono_ns)
     return {boot: median(values) for boot, values in found.items()}
 

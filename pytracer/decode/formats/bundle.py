@@ -31,6 +31,7 @@ _MANIFEST, _REPORT, _RUN = "manifest.json", "report.json", "run/"
 _MAGIC = b"PK\x03\x04"
 # Names of a run directory, one folder deep at most: nothing that leads anywhere else.
 _MEMBER = re.compile(r"(?:boxes/|gpu-cores/)?[A-Za-z0-9_%+=@,:-][A-Za-z0-9_.%+=@,:-]*")
+_TASK_FILE = re.compile(r"run\.\d{1,9}\.json")  # of each further task of srun or mpirun
 _LARGEST_REPORT = 256 * MIB
 _LARGEST_MEMBER = 1 << 32
 _MOST_MEMBERS = 1 << 17
@@ -154,6 +155,8 @@ def _is_of_a_run(prefix: str, name: str) -> bool:
         return False
     if prefix:
         return name.endswith(".blackbox" if prefix == "boxes/" else ".nvcudmp")
+    if _TASK_FILE.fullmatch(name):
+        return True
     return name in ("run.json", "hang.json") or name.startswith("counters.") or name.endswith(".blackbox")
 
 

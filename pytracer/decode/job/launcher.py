@@ -1,7 +1,12 @@
-"""run.json to `LauncherRecord`. Parts that cannot be understood are damage; the rest is used."""
+"""run.json to `LauncherRecord`, and run.RANK.json of each further task of a step that shares the directory.
+
+Parts that cannot be understood are damage; the rest is used.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,9 +16,11 @@ from pytracer.decode.files import MIB, read_regular
 from pytracer.decode.formats.plain_json import load_json
 from pytracer.decode.types.devices import GpuCoreWish
 from pytracer.decode.types.host_counters import Usage, Witness
-from pytracer.decode.types.snapshot import Damage, LauncherRecord
+from pytracer.decode.types.snapshot import Damage, LaunchedTask, LauncherRecord
 
 RUN_FILE = "run.json"
+_TASK_FILE = re.compile(r"run\.(\d{1,9})\.json")
+_MOST_TASKS = 1 << 16
 _LARGEST_FILE = 16 * MIB  # with 512 processes it has 200 KB
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Part = TypeVar("_Part")
@@ -35,21 +42,42 @@ class _RunFile(msgspec.Struct):
     witness: object = None
     gpu_core: object = None
     redacted: int = 0
+    task: object = None
 
 
-def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | None:
-    """What the launcher wrote into a run directory; None when there was none or its file is broken."""
+def read_launchers(directory: Path, damage: list[Damage]) -> list[LauncherRecord]:
+    """What the launchers wrote into a run directory: the one that created it first, then those of other tasks by rank.
+
+    Records of another step than the first one's are left out, which is damage.
+    """
+    first = _read(directory, RUN_FILE, damage)
     try:
-        content = read_regular(directory / RUN_FILE, _LARGEST_FILE)
+        with os.scandir(directory) as entries:
+            found = [(int(match[1]), entry.name) for entry in entries if (match := _TASK_FILE.fullmatch(entry.name))]
+    except OSError:
+        found = []
+    records = [first, *(_read(directory, name, damage) for _, name in sorted(found)[:_MOST_TASKS])]
+    known = [record for record in records if record is not None]
+    steps = {record.task.step for record in known if record.task is not None}
+    if len(steps) > 1 and known[0].task is not None:
+        damage.append(Damage(RUN_FILE, 0, f"{len(steps)} steps recorded into this directory; the first one is read"))
+        known = [record for record in known if record.task is not None and record.task.step == known[0].task.step]
+    return known
+
+
+def _read(directory: Path, name: str, damage: list[Damage]) -> LauncherRecord | None:
+    """One record; None when there is none or its file is broken."""
+    try:
+        content = read_regular(directory / name, _LARGEST_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
-        damage.append(Damage(RUN_FILE, 0, f"cannot be read: {error.strerror}"))
+        damage.append(Damage(name, 0, f"cannot be read: {error.strerror}"))
         return None
     try:
         run = msgspec.convert(load_json(content), _RunFile)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        damage.append(Damage(RUN_FILE, 0, f"cannot be understood: {error}"))
+        damage.append(Damage(name, 0, f"cannot be understood: {error}"))
         return None
     return LauncherRecord(
         pid=run.pid,
@@ -63,18 +91,19 @@ def read_launcher(directory: Path, damage: list[Damage]) -> LauncherRecord | Non
         child_pid=run.child_pid,
         exit_code=run.exit_code,
         signal=run.signal,
-        usage=_part("usage", run.usage, Usage, damage),
-        witness=_part("witness", run.witness, Witness, damage),
-        gpu_core=_part("gpu_core", run.gpu_core, GpuCoreWish, damage),
+        usage=_part(name, "usage", run.usage, Usage, damage),
+        witness=_part(name, "witness", run.witness, Witness, damage),
+        gpu_core=_part(name, "gpu_core", run.gpu_core, GpuCoreWish, damage),
         redacted=run.redacted,
+        task=_part(name, "task", run.task, LaunchedTask, damage),
     )
 
 
-def _part(name: str, value: object, kind: type[_Part], damage: list[Damage]) -> _Part | None:
+def _part(file: str, name: str, value: object, kind: type[_Part], damage: list[Damage]) -> _Part | None:
     if value is None:
         return None
     try:
         return msgspec.convert(value, kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        damage.append(Damage(RUN_FILE, 0, f"its {name} cannot be understood: {error}"))
+        damage.append(Damage(file, 0, f"its {name} cannot be understood: {error}"))
         return None

@@ -65,12 +65,14 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
     damage = dict.fromkeys(item for _, job in jobs for item in job.damage)
     cores = tuple(core for _, job in jobs for core in job.gpu_cores)
     directories = tuple(dict.fromkeys(job.directory for _, job in jobs))
+    launchers = {(item.host, item.boot_id, item.pid, item.started_mono_ns): item for _, job in jobs for item in job.launchers}
     return replace(
         first,
         processes=tuple(processes),
         damage=tuple(damage),
         gpu_cores=cores,
         directories=directories if len(directories) > 1 else (),
+        more_launchers=tuple(item for item in launchers.values() if item is not first.launcher),
     )
 
 

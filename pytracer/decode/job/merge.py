@@ -17,7 +17,7 @@ from pytracer._errors import InputError
 from pytracer._printable import shell_command
 from pytracer.decode.formats.gpu_core import read_gpu_cores
 from pytracer.decode.job.inherited import with_inherited_frees
-from pytracer.decode.job.launcher import RUN_FILE, read_launcher
+from pytracer.decode.job.launcher import RUN_FILE, read_launchers
 from pytracer.decode.job.roles import Standing, decide_roles
 from pytracer.decode.job.run_counters import read_run_counters, unrecorded
 from pytracer.decode.job.unboxed import unboxed
@@ -75,19 +75,20 @@ def load_job(
     directory, files = _find(target, damage)
     with _without_collections():
         snapshots = _read_all(files, damage, progress, light=light and len(files) > FULL_BOXES)
-    launcher = read_launcher(directory, damage) if target.is_dir() else None
+    launchers = read_launchers(directory, damage) if target.is_dir() else []
+    launcher = next(iter(launchers), None)
     counters = read_run_counters(directory) if target.is_dir() else []
     damage.extend(unrecorded(counters))
     if symbols:
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
     seen = {(item.host, process.pid): process for item in counters for process in item.seen}
-    snapshots = [*snapshots, *unboxed(snapshots, seen, launcher)]
+    snapshots = [*snapshots, *unboxed(snapshots, seen, launchers)]
     snapshots = with_inherited_frees(snapshots)
     lineages = _lineages(snapshots)
     waits = _Waits(snapshots)
     roles = decide_roles([lineage.boxes for lineage in lineages], seen)
     processes = [
-        _process(lineage.last, standing, waits, launcher) for lineage, standing in zip(lineages, roles, strict=True)
+        _process(lineage.last, standing, waits, launchers) for lineage, standing in zip(lineages, roles, strict=True)
     ]
     processes.sort(key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
     for snapshot in snapshots:
@@ -95,7 +96,13 @@ def load_job(
     replaced = tuple(b.path for lineage in lineages for b in lineage.boxes[:-1])
     cores = _gpu_cores(directory, launcher) if target.is_dir() else ()
     return Job(
-        os.path.realpath(directory), launcher, tuple(processes), tuple(dict.fromkeys(damage)), replaced, gpu_cores=cores
+        os.path.realpath(directory),
+        launcher,
+        tuple(processes),
+        tuple(dict.fromkeys(damage)),
+        replaced,
+        gpu_cores=cores,
+        more_launchers=tuple(launchers[1:]),
     )
 
 
@@ -204,14 +211,14 @@ class _Waits:
         return min(later, key=lambda w: w.mono_ns) if later else None
 
 
-def _process(s: Snapshot, standing: Standing, waits: _Waits, launcher: LauncherRecord | None) -> Process:
-    seen = _seen_end(s, waits, launcher)
+def _process(s: Snapshot, standing: Standing, waits: _Waits, launchers: Sequence[LauncherRecord]) -> Process:
+    seen = _seen_end(s, waits, launchers)
     if s.crash is not None and not s.crash.repaired and _survived(s, s.crash, seen):
         s = replace(s, crash=replace(s.crash, repaired=True))
     kind, exit_code, signal, reported_by, ended = _end(s, seen)
     if kind == "vanished":
-        found = _witnessed(s, launcher)
-        ended = found.gone_mono_ns if found is not None else None
+        gone = (found.gone_mono_ns for found in _witnessed(s, launchers))
+        ended = next((moment for moment in gone if moment is not None), None)
     exception = _exception(s) if exit_code or signal else None
     if kind == "exited" and exit_code and exception is not None:
         kind = "exception"
@@ -248,30 +255,35 @@ class _Seen:
     usage: Usage | None = None
 
 
-def _seen_end(s: Snapshot, waits: _Waits, launcher: LauncherRecord | None) -> _Seen | None:
+def _seen_end(s: Snapshot, waits: _Waits, launchers: Sequence[LauncherRecord]) -> _Seen | None:
     wait = waits.of(s)
     if wait is not None:
         return _Seen(wait.exit_code, wait.signal, wait.mono_ns, "black-box", wait.usage)
-    if launcher is None or launcher.ended_mono_ns is None or not _is_child(s, launcher):
-        return _seen_by_witness(s, launcher)
+    launcher = next((item for item in launchers if item.ended_mono_ns is not None and _is_child(s, item)), None)
+    if launcher is None or launcher.ended_mono_ns is None:
+        return _seen_by_witness(s, launchers)
     if launcher.signal is None and launcher.exit_code is None:
         return None
     exit_code = launcher.exit_code if launcher.signal is None else None
     return _Seen(exit_code, launcher.signal, launcher.ended_mono_ns, "launcher", launcher.usage)
 
 
-def _seen_by_witness(s: Snapshot, launcher: LauncherRecord | None) -> _Seen | None:
+def _seen_by_witness(s: Snapshot, launchers: Sequence[LauncherRecord]) -> _Seen | None:
     """The end of a process without a traced parent that reaped it: the parent was killed, or is not traced."""
-    found = _witnessed(s, launcher)
-    if found is None or found.gone_mono_ns is None or (found.exit_code is None and found.signal is None):
-        return None
-    return _Seen(found.exit_code if found.signal is None else None, found.signal, found.gone_mono_ns, "launcher")
+    for found in _witnessed(s, launchers):
+        if found.gone_mono_ns is not None and (found.exit_code is not None or found.signal is not None):
+            code = found.exit_code if found.signal is None else None
+            return _Seen(code, found.signal, found.gone_mono_ns, "launcher")
+    return None
 
 
-def _witnessed(s: Snapshot, launcher: LauncherRecord | None) -> SeenProcess | None:
-    if launcher is None or launcher.witness is None or (s.host, s.boot_id) != (launcher.host, launcher.boot_id):
-        return None
-    return launcher.witness.process(s.pid, s.start_ticks)
+def _witnessed(s: Snapshot, launchers: Sequence[LauncherRecord]) -> Iterator[SeenProcess]:
+    """What each launcher of its machine saw of a process: a launcher may have been killed with its task."""
+    for launcher in launchers:
+        if launcher.witness is not None and (s.host, s.boot_id) == (launcher.host, launcher.boot_id):
+            found = launcher.witness.process(s.pid, s.start_ticks)
+            if found is not None:
+                yield found
 
 
 def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytracer.blackbox.ranks import identity_of, number
 from pytracer.blackbox.run_counters import SeenProcess
-from pytracer.decode.job.identity import identity_of, is_agent, job_keys, number, restart_count
+from pytracer.decode.job.identity import is_agent, job_keys, restart_count
 from pytracer.decode.types.journal import Rank, Rendezvous
 from pytracer.decode.types.snapshot import Role, Snapshot
 

@@ -76,5 +76,5 @@ def _read(path: Path) -> RunCounters | None:
         return None
     counts, seen = found
     missed = tuple((why, number) for why, number in zip(_REASONS, counts.unrecorded, strict=True) if number)
-    host = path.name.removeprefix(PREFIX)
+    host = path.name.removeprefix(PREFIX).partition(":")[0]  # behind it the task, if each has counters of its own
     return RunCounters(path.name, host, counts.processes, counts.boxes, counts.box_bytes, missed, tuple(seen))

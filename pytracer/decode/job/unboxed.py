@@ -18,7 +18,7 @@ from pytracer.decode.types.storage_table import StorageTable
 _MOST = 32  # a program may kill thousands of its children
 
 
-def unboxed(snapshots: Sequence[Snapshot], named: Seen, launcher: LauncherRecord | None) -> list[Snapshot]:
+def unboxed(snapshots: Sequence[Snapshot], named: Seen, launchers: Sequence[LauncherRecord]) -> list[Snapshot]:
     """The processes without a recording that a signal ended, the earliest first; SIGPIPE is not listed."""
     boxed: dict[tuple[str, str, int], list[int]] = {}
     for s in snapshots:
@@ -31,8 +31,10 @@ def unboxed(snapshots: Sequence[Snapshot], named: Seen, launcher: LauncherRecord
             continue
         if parent.created_mono_ns <= seen.started_mono_ns <= wait.mono_ns:
             found.append((wait.mono_ns, _snapshot(parent, seen, parent.pid, parent.start_ticks)))
-    first = next((s for s in snapshots if launcher is not None and s.pid == launcher.child_pid), None)
-    if launcher is not None and launcher.witness is not None and first is not None:
+    for launcher in launchers:
+        first = next((s for s in snapshots if s.pid == launcher.child_pid), None)
+        if launcher.witness is None or first is None:
+            continue
         known = {pid for host, _, pid in boxed if host == launcher.host} | {s.pid for _, s in found}
         for item in launcher.witness.processes:
             seen = named.get((launcher.host, item.pid))

@@ -540,8 +540,22 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class LaunchedTask:
+    """The task of srun or mpirun that a launcher ran in. `step`: the same for the tasks of one step only."""
+
+    launcher: str
+    step: str
+    rank: int
+    count: int | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True)
 class LauncherRecord:
-    """`run.json` of `pytracer run`: what the launcher itself saw."""
+    """`run.json` of `pytracer run`: what the launcher itself saw.
+
+    Below srun and mpirun there is one for each task, `run.RANK.json`; `task` is then that of the step.
+    """
 
     pid: int
     host: str
@@ -558,6 +572,7 @@ class LauncherRecord:
     witness: Witness | None = None
     gpu_core: GpuCoreWish | None = None
     redacted: int = 0  # secrets that were replaced in `command` before it was written
+    task: LaunchedTask | None = None
 
 
 @dataclass(frozen=True)
@@ -615,8 +630,26 @@ class Job:
     flight: tuple[FlightUse, ...] = ()
     gpu_cores: tuple[GpuCore, ...] = ()
     directories: tuple[str, ...] = ()  # all of them, of a job that was recorded into several
+    more_launchers: tuple[LauncherRecord, ...] = ()  # of the other tasks of a step, and of other directories
+
+    @property
+    def launchers(self) -> tuple[LauncherRecord, ...]:
+        """The records of all launchers."""
+        return (*((self.launcher,) if self.launcher is not None else ()), *self.more_launchers)
+
+    def launcher_of(self, snapshot: Snapshot) -> LauncherRecord | None:
+        """The launcher that observed a process: its own, else one that held it, else one of its machine."""
+        return launcher_of(self.launchers, snapshot)
 
     @property
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks, in order of rank."""
         return tuple(sorted((p for p in self.processes if p.role == "rank"), key=lambda p: p.rank or 0))
+
+
+def launcher_of(launchers: Sequence[LauncherRecord], s: Snapshot) -> LauncherRecord | None:
+    """See `Job.launcher_of`."""
+    near = [item for item in launchers if (item.host, item.boot_id) == (s.host, s.boot_id)]
+    own = next((item for item in near if item.child_pid == s.pid), None)
+    seen = (item for item in near if item.witness is not None and item.witness.process(s.pid, s.start_ticks))
+    return own or next(seen, None) or next(iter(near), None)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.job.identity import Identity, identity_of, job_keys, launcher_name
+from pytracer.blackbox.ranks import Identity, identity_of
+from pytracer.decode.job.identity import job_keys, launcher_name
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.snapshot import Job
 from tests.support.synth import Box, write_run
@@ -42,6 +43,13 @@ def standing(job: Job) -> dict[int, tuple[str, int | None, int | None, int | Non
         ),
         ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}, Identity(1, 1, 2, "mpirun")),
         ({"PMIX_RANK": "5", "PMIX_NAMESPACE": "prte-1"}, Identity(5, None, None, "mpirun")),
+        # Daemons of mpirun, one per node, are tasks of a Slurm step, too; srun's own PMI counts its tasks.
+        (
+            {**SLURM, "SLURM_PROCID": "1", "OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_SIZE": "8"},
+            Identity(6, None, 8, "mpirun"),
+        ),
+        ({**SLURM, "SLURM_PROCID": "1", "PMI_RANK": "6", "PMI_SIZE": "8"}, Identity(6, None, 8, "mpirun")),
+        ({**SLURM, "SLURM_PROCID": "1", "PMI_RANK": "1", "PMI_SIZE": "2"}, Identity(1, None, 2, "srun")),
         ({"RANK": "-1"}, None),
         ({"RANK": "9" * 12}, None),
         ({}, None),
