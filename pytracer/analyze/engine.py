@@ -30,7 +30,7 @@ from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import beside_the_last, restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
 from pytracer.decode.job.detail import in_full
-from pytracer.decode.types.snapshot import Job
+from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
 CONFIDENCES = get_args(r.Confidence)
@@ -170,13 +170,19 @@ def _processes(job: Job, attempts: Sequence[JobView]) -> list[r.ProcessReport]:
     for attempt in attempts:
         deaths = {death.view.index: death for death in attempt.deaths}
         for view in attempt.views:
-            reports[view.process.snapshot.path] = process_report(
+            reports[_identity(view.process)] = process_report(
                 view,
                 death=deaths.get(view.index),
                 gpu_core=gpu_core_report(attempt.job, view),
                 timeline=timeline(view, kept),
             )
-    return [reports[process.snapshot.path] for process in job.processes]
+    return [reports[_identity(process)] for process in job.processes]
+
+
+def _identity(process: Process) -> tuple[str, str, int, int]:
+    """What one process has in all attempts; those without a recording have the path of another one."""
+    box = process.snapshot
+    return (box.path, box.host, box.pid, box.created_mono_ns)
 
 
 def conclude(job: JobView) -> Concluded:

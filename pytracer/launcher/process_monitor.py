@@ -85,7 +85,7 @@ class Watch:
 
     def __init__(self, run: Run, save: Callable[[], None]) -> None:
         self._boxes = run.boxes if run.directory == run.recording else run.recording / "boxes"
-        self._boot_id = boot_id()
+        self._boot_id = boot_id() if run.task is not None else None  # tasks of other nodes may share the directory
         self._counters_file = run.recording / (PREFIX + socket.gethostname().replace("/", "_"))
         self._save = save
         self._seen: dict[str, Seen] = {}
@@ -224,9 +224,10 @@ class Watch:
             if writer is None:
                 continue  # it is being created
             pid, ticks, boot = writer
+            pid, ticks, boot = writer
             if self._boot_id is None or _is_below_this(pid):
                 self._writers.add((pid, ticks))
-            seen = self._hold(pid, ticks) if boot == self._boot_id else None  # else a task of another node
+            seen = self._hold(pid, ticks) if self._boot_id in (None, boot) else None
             if seen is None:
                 self._ignored.add(name)
                 continue

@@ -38,6 +38,7 @@ from pytracer.launcher.task import Task, launcher_lives
 
 WAIT_SECONDS = 15.0  # how long the reporter waits for other tasks, unless --task-wait says otherwise
 _REPORT_SECONDS = 60.0  # how long a task that failed waits for the report before it ends
+_LAST_SECONDS = 1.0  # from the report to the reporter's own end
 _POLL_SECONDS = 0.1
 _CREATED_SECONDS = 5.0  # a record that another host creates is complete by then
 _CLEARED_SECONDS = 30.0
@@ -194,9 +195,14 @@ def may_report(run: Run, task: Task, *, failed: bool) -> bool:
     """
     if not failed and not Others(run, task).all_ended():
         return False
-    own = {name: start_record(()).get(name) for name in ("host", "boot_id", "pid", "start_ticks")}
     with private_directory(run.directory) as opened:
-        return create_private(REPORTER_FILE, json.dumps({**own, "reported": False}).encode(), opened)
+        return create_private(REPORTER_FILE, _reporter(reported=False).encode(), opened)
+
+
+def _reporter(*, reported: bool) -> str:
+    own = start_record(())
+    identity = {name: own.get(name) for name in ("host", "boot_id", "pid", "start_ticks")}
+    return json.dumps({**identity, "reported": reported})
 
 
 def wait_for_others(run: Run, task: Task, seconds: float, sleep: Sleep) -> Others:
@@ -210,20 +216,20 @@ def wait_for_others(run: Run, task: Task, seconds: float, sleep: Sleep) -> Other
 
 
 def wait_for_report(run: Run, seconds: float, sleep: Sleep) -> bool:
-    """Waits until the reporter is done, within bounds; returns whether it was done before.
+    """Waits until the reporter has reported and ended, within bounds; returns whether it had reported before.
 
     `srun --kill-on-bad-exit` and mpirun end all tasks, the reporter too, as soon as one of them ends with an error.
     """
     until = time.monotonic() + seconds + _REPORT_SECONDS
-    waited = False
-    while time.monotonic() < until:
-        reporter = _object(run.directory / REPORTER_FILE)
-        if reporter.get("reported") is not False or not launcher_lives(reporter):
-            break
-        waited = True
+    reporter = _object(run.directory / REPORTER_FILE)
+    before = done = reporter.get("reported") is not False
+    while not before and launcher_lives(reporter) and time.monotonic() < until:
         if sleep(_POLL_SECONDS):
             until = min(until, time.monotonic() + _HURRY_SECONDS)
-    return not waited
+        reporter = _object(run.directory / REPORTER_FILE) or reporter
+        if not done and reporter.get("reported") is True:
+            done, until = True, min(until, time.monotonic() + _LAST_SECONDS)
+    return before
 
 
 def note_reported(run: Run) -> None:
@@ -232,7 +238,7 @@ def note_reported(run: Run) -> None:
     Raises:
         RecordingError: the directory cannot be written.
     """
-    write_text(run.directory / REPORTER_FILE, json.dumps({"reported": True}))
+    write_text(run.directory / REPORTER_FILE, _reporter(reported=True))
 
 
 class Others:

@@ -116,7 +116,11 @@ def launcher_lives(record: Mapping[str, object]) -> bool:
     """Whether the launcher that wrote a record may still run: on another machine nobody can know that it does not."""
     if record.get("boot_id") != boot_id() or record.get("host") != socket.gethostname():
         return True
-    pid, ticks = record.get("pid"), record.get("start_ticks")
-    if not isinstance(pid, int) or not Path("/proc", str(pid)).exists():
+    pid = record.get("pid")
+    if not isinstance(pid, int) or start_ticks(pid) != record.get("start_ticks"):
         return False
-    return ticks is None or start_ticks(pid) == ticks
+    try:
+        state = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return state[0] not in ("Z", "X")

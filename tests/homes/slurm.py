@@ -130,6 +130,7 @@ def _configure(directory: Path, memory_limits: bool) -> None:
         "AccountingStorageType=accounting_storage/none",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_CPU_Memory",
+        "DefMemPerCPU=100",
         "SlurmdParameters=config_overrides",  # more CPUs than there are
         "SwitchType=switch/none",
         "MpiDefault=none",

@@ -1,13 +1,15 @@
-"""Killed processes without a recording: what their parents observed, as an almost empty `Snapshot`.
+"""Processes without a recording that failed: what their parents observed, as an almost empty `Snapshot`.
 
 A process has a file once it recorded something (docs/reference/blackbox.md). One that was killed before is known from
-the WAIT entry of its parent, and its name from the counters of the run.
+the WAIT entry of its parent, and its name from the counters of the run. The command of a task of srun or mpirun is known
+from the record of its launcher.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pytracer.blackbox.run_counters import SeenProcess
 from pytracer.decode.job.roles import Seen
@@ -19,7 +21,10 @@ _MOST = 32  # a program may kill thousands of its children
 
 
 def unboxed(snapshots: Sequence[Snapshot], named: Seen, launchers: Sequence[LauncherRecord]) -> list[Snapshot]:
-    """The processes without a recording that a signal ended, the earliest first; SIGPIPE is not listed."""
+    """The processes without a recording that a signal ended, the earliest first, then failed commands of tasks.
+
+    SIGPIPE is not listed.
+    """
     boxed: dict[tuple[str, str, int], list[int]] = {}
     for s in snapshots:
         boxed.setdefault((s.host, s.boot_id, s.pid), []).append(s.created_mono_ns)
@@ -43,7 +48,29 @@ def unboxed(snapshots: Sequence[Snapshot], named: Seen, launchers: Sequence[Laun
             # Its parent was gone, too: the launcher saw it end.
             if first.created_mono_ns <= seen.started_mono_ns <= item.gone_mono_ns:
                 found.append((item.gone_mono_ns, _snapshot(first, seen, seen.ppid, item.start_ticks)))
-    return [s for _, s in sorted(found, key=lambda item: item[0])[:_MOST]]
+    tasks = _failed_tasks(snapshots, launchers)
+    return [*(s for _, s in sorted(found, key=lambda item: item[0])[:_MOST]), *tasks]
+
+
+def _failed_tasks(snapshots: Sequence[Snapshot], launchers: Sequence[LauncherRecord]) -> Iterator[Snapshot]:
+    """The commands of tasks, each of them a rank, that failed before they recorded anything."""
+    boxed = {(s.host, s.boot_id, s.pid) for s in snapshots}
+    for launcher in launchers:
+        task, pid = launcher.task, launcher.child_pid
+        failed = launcher.exit_code or launcher.signal
+        if task is None or pid is None or not failed or (launcher.host, launcher.boot_id, pid) in boxed:
+            continue
+        named = SeenProcess(pid, launcher.pid, launcher.started_mono_ns, "")
+        given = {**snapshots[0].environment, "RANK": str(task.rank)}
+        given |= {"WORLD_SIZE": str(task.count)} if task.count is not None else {}
+        yield replace(
+            _snapshot(snapshots[0], named, launcher.pid, 0),
+            host=launcher.host,
+            boot_id=launcher.boot_id,
+            created_wall_ns=launcher.started_wall_ns,
+            argv=launcher.command,
+            environment=given,
+        )
 
 
 def _killed(snapshots: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, Wait]]:
