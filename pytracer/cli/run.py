@@ -545,7 +545,8 @@ def _says_nothing_new(report: Report, ending: Ending, *, shared: bool) -> bool:
     if verdict is None or verdict.class_ == "clean":
         return True
     kinds = {process.status.kind for process in report.processes or () if process.status is not None}
-    return verdict.class_ == "unknown" and (shared or verdict.pid == ending.pid) and not kinds & {"signaled", "exception"}
+    own = shared or verdict.pid == ending.pid
+    return verdict.class_ == "unknown" and own and not kinds & {"signaled", "exception"}
 
 
 def _ran_together(boxes: Sequence[Path]) -> bool:

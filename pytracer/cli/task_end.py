@@ -72,7 +72,8 @@ def _left_out(others: Others, task: Task, shown: str) -> list[str]:
     again = shell_command("pytracer", "inspect", shown)
     if running:
         are = "was" if running == 1 else "were"
-        lines.append(f"{count_words(running, 'task')} {are} still running at the time of the report; `{again}` makes it again")
+        tasks = count_words(running, "task")
+        lines.append(f"{tasks} {are} still running at the time of the report; `{again}` makes it again")
     if others.absent and others.expected != task.count:
         lines.append(
             f"this report is of the {count_words(len(others.joined), 'task')} on {task.node}; the other "

@@ -262,7 +262,7 @@ class Watch:
 
 
 def box_writer(path: Path) -> tuple[int, int, str] | None:
-    """Pid, start time and boot of a recording's process; None while it is created: the magic is written before the rest."""
+    """Pid, start time and boot of a recording's process; None while it is created: the magic is written first."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:

@@ -25,7 +25,6 @@ from pytracer.launcher.box_space import box_state, shrink_box
 from pytracer.launcher.run_directory import (
     BOX_SUFFIX,
     BOXES,
-    COUNTERS,
     GPU_CORES,
     HELPER,
     REPORT_FILE,
@@ -42,7 +41,8 @@ _LARGEST_JSON = 1 << 30
 _SOCKET = "helper.sock"
 _HELPER = re.compile(re.escape(HELPER) + r"\d+")
 _GPU_CORE_SUFFIX = ".nvcudmp"
-_ASIDE = re.compile(r"\.(?:run(?:\.\d+)?|report|hang|symbols|reporter)\.json\.\d+(?:\.[0-9a-f]{8})?")  # of a launcher that was killed while it wrote one
+# Of a launcher that was killed while it wrote one.
+_ASIDE = re.compile(r"\.(?:run(?:\.\d+)?|report|hang|symbols|reporter)\.json\.\d+(?:\.[0-9a-f]{8})?")
 _SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 State = Literal["finished", "running", "kept"]
 
@@ -234,7 +234,8 @@ def _names(directory: Path) -> Iterator[tuple[str, Path]]:
     """Everything in a directory and in its own folders, by name from there."""
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=lambda item: item.name):
-            if (entry.name in (BOXES, GPU_CORES) or _HELPER.fullmatch(entry.name)) and entry.is_dir(follow_symlinks=False):
+            folder = entry.name in (BOXES, GPU_CORES) or _HELPER.fullmatch(entry.name) is not None
+            if folder and entry.is_dir(follow_symlinks=False):
                 with os.scandir(entry.path) as inner:
                     yield from ((f"{entry.name}/{item.name}", Path(item.path)) for item in inner)
             else:

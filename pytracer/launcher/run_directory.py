@@ -372,13 +372,11 @@ def output_directory(path: Path) -> Path:
 def _prepare_output(directory: Path, force: bool) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with private_directory(directory) as opened:
-            names = os.listdir(opened)
-            with old_files(opened) as old:
-                if old and not force:
-                    raise holds_recording(directory)
-                for below, name in old:
-                    os.unlink(name, dir_fd=below)
+        with private_directory(directory) as opened, old_files(opened) as old:
+            if old and not force:
+                raise holds_recording(directory)
+            for below, name in old:
+                os.unlink(name, dir_fd=below)
     except FileExistsError as error:
         raise UsageError(f"{directory} is not a directory", "choose another one with -o DIR") from error
     except OSError as error:

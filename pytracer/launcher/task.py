@@ -18,7 +18,7 @@ from pytracer.blackbox.ranks import number, slurm_step, task_identity
 from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.run_directory import boot_id, start_ticks
 
-# Variables with the job's name, of launchers whose job is not a Slurm step: Open MPI, PRRTE, Cray's PALS and ALPS, PMI-1.
+# Variables with the job's name, of launchers whose job is no Slurm step: Open MPI, PRRTE, Cray's PALS and ALPS, PMI-1.
 _JOB_NAMES = (
     "PMIX_NAMESPACE",
     "OMPI_MCA_ess_base_jobid",

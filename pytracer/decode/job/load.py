@@ -65,7 +65,8 @@ def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
     damage = dict.fromkeys(item for _, job in jobs for item in job.damage)
     cores = tuple(core for _, job in jobs for core in job.gpu_cores)
     directories = tuple(dict.fromkeys(job.directory for _, job in jobs))
-    launchers = {(item.host, item.boot_id, item.pid, item.started_mono_ns): item for _, job in jobs for item in job.launchers}
+    records = (item for _, job in jobs for item in job.launchers)
+    launchers = {(item.host, item.boot_id, item.pid, item.started_mono_ns): item for item in records}
     return replace(
         first,
         processes=tuple(processes),

@@ -1,8 +1,8 @@
 """Processes without a recording that failed: what their parents observed, as an almost empty `Snapshot`.
 
 A process has a file once it recorded something (docs/reference/blackbox.md). One that was killed before is known from
-the WAIT entry of its parent, and its name from the counters of the run. The command of a task of srun or mpirun is known
-from the record of its launcher.
+the WAIT entry of its parent, and its name from the counters of the run. The command of a task of srun or mpirun is
+known from the record of its launcher.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def ended(tasks: Sequence[subprocess.Popen[str]]) -> list[tuple[int, list[str]]]
 
 def step(cwd: Path, *words: str | Path, **more: str) -> list[tuple[int, list[str]]]:
     """All tasks of one step."""
-    return ended([start(slurm(rank, **more), *words, cwd=cwd) for rank in range(TASKS)])
+    return ended([start({**slurm(rank), **more}, *words, cwd=cwd) for rank in range(TASKS)])
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -181,17 +181,14 @@ def test_directory_that_nodes_do_not_share_gives_a_run_per_node(tmp_path: Path) 
         place = {"SLURM_NODEID": str(node), "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURMD_NODENAME": f"n{node}"}
         (tmp_path / f"n{node}").mkdir()
         began = time.monotonic()
-        tasks = [
-            start({**slurm(rank), **place}, "-o", "run", "--task-wait", "100", *python(FAULT), cwd=tmp_path / f"n{node}")
-            for rank in ranks
-        ]
-        done = ended(tasks)
+        words = ("-o", "run", "--task-wait", "100", *python(FAULT))
+        done = ended([start({**slurm(rank), **place}, *words, cwd=tmp_path / f"n{node}") for rank in ranks])
         assert time.monotonic() - began < 60
     lines = done[0][1]
     assert REPORTED in "\n".join(lines)
     assert lines[-1] == (
-        "pytracer: this report is of the 2 tasks on n1; the other 2 recorded on their own nodes: copy those directories "
-        "here, and `pytracer inspect run COPY...` reads them as one job"
+        "pytracer: this report is of the 2 tasks on n1; the other 2 recorded on their own nodes: copy those "
+        "directories here, and `pytracer inspect run COPY...` reads them as one job"
     )
     both = pytracer("inspect", "n0/run", "n1/run", cwd=tmp_path)
     assert both.returncode == 0, both.stderr

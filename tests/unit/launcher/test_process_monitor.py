@@ -14,8 +14,7 @@ import pytest
 from pytracer.blackbox import schema
 from pytracer.launcher import process_monitor
 from pytracer.launcher.process_monitor import Watch
-from pytracer.launcher.run_directory import start_ticks
-from pytracer.launcher.run_directory import Run
+from pytracer.launcher.run_directory import Run, start_ticks
 from tests.conditions import needs_exit_by_pidfd
 from tests.support.synth import Box
 

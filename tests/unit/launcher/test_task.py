@@ -87,7 +87,8 @@ def test_mpirun_in_a_slurm_job_counts_its_own_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "counts"), [("4(x2),1", [4, 4, 1]), ("2", [2]), ("", []), ("x", []), ("9" * 30, []), ("1(x999999999)", None)]
+    ("text", "counts"),
+    [("4(x2),1", [4, 4, 1]), ("2", [2]), ("", []), ("x", []), ("9" * 30, []), ("1(x999999999)", None)],
 )
 def test_tasks_per_node(text: str, counts: list[int] | None) -> None:
     """Slurm's short form; nonsense is no number, and no list without end."""
