@@ -117,9 +117,10 @@ def _own_record(directory: Path, opened: int, task: Task, record: JsonObject, fo
         if not force:
             raise _TakenError
         if _cleared(directory, opened, task):
-            create_private(RUN_FILE, content, opened)
+            first = create_private(RUN_FILE, content, opened)  # else another task found the directory empty already
             os.rmdir(_clearing(task), dir_fd=opened)
-            return RUN_FILE
+            if first:
+                return RUN_FILE
     raise _TakenError
 
 

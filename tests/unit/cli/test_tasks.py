@@ -61,7 +61,6 @@ def python(code: str) -> tuple[str, ...]:
     return ("--", sys.executable, "-c", code)
 
 
-@pytest.mark.quick(2)
 def test_healthy_step_is_one_run_and_one_line(tmp_path: Path) -> None:
     """Not a run and a line per task; a second step in turn has a run of its own."""
     for number in (0, 1):
@@ -76,7 +75,6 @@ def test_healthy_step_is_one_run_and_one_line(tmp_path: Path) -> None:
     assert {item.exit_code for item in launchers} == {0}
 
 
-@pytest.mark.quick(2)
 def test_first_task_that_fails_reports_the_whole_job(tmp_path: Path) -> None:
     """The others print nothing, and every task has the status of its own command."""
     code = FAULT + "time.sleep(1)\nraise SystemExit(int(os.environ['SLURM_PROCID']) * 10)"
@@ -195,7 +193,6 @@ def test_directory_that_nodes_do_not_share_gives_a_run_per_node(tmp_path: Path) 
     assert REPORTED in both.stdout
 
 
-@pytest.mark.quick(2)
 def test_runs_of_steps_are_listed_and_removed_as_one(tmp_path: Path) -> None:
     """Finished when all tasks have ended; one that failed makes it a failed run."""
     code = "import os; raise SystemExit(int(os.environ['SLURM_PROCID']) == 3)"
@@ -206,7 +203,6 @@ def test_runs_of_steps_are_listed_and_removed_as_one(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "slurm-4711.0").exists()
 
 
-@pytest.mark.quick(2)
 def test_tasks_of_mpirun_share_a_run(tmp_path: Path) -> None:
     """Open MPI's variables instead of Slurm's."""
     names = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_MCA_ess_base_jobid": "99"}
