@@ -138,7 +138,7 @@ def test_command_that_is_no_utf8_is_readable_and_exact(tmp_path: Path) -> None:
     run = run_directory.Run(tmp_path, tmp_path)
     run_directory.write_record(run, run_directory.start_record([os.fsdecode(word) for word in words]))
     damage: list[object] = []
-    record = read_launchers(tmp_path, damage)  # type: ignore[arg-type]
+    (record,) = read_launchers(tmp_path, damage)  # type: ignore[arg-type]
     assert record is not None, damage
     assert record.command == ("prog", "café", "\\xff\\xfe.py")
     stored = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
