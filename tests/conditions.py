@@ -55,6 +55,10 @@ needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everyw
 needs_capstone = pytest.mark.skipif(importlib.util.find_spec("capstone") is None, reason="capstone is not installed")
 needs_symbolic = pytest.mark.skipif(importlib.util.find_spec("symbolic") is None, reason="symbolic is not installed")
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the victims are compiled with cc: install gcc")
+needs_history = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("duckdb", "fsspec", "pyarrow")),
+    reason="pytracer[history] is not installed",
+)
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 needs_memory_lock = pytest.mark.skipif(
     os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY,

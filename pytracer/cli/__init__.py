@@ -37,6 +37,7 @@ COMMANDS = {
     "export": "Write a recorded job as a trace for Perfetto, or as a memory snapshot.",
     "diff": "Show what differs between two runs.",
     "runs": "List the runs below runs/, and remove old ones.",
+    "history": "Ask what happened to many jobs: the same crash again, bad hosts, regressions.",
     "pack": "Write a run into one file that can be read on any machine.",
     "dump": "Print the raw contents of one recording.",
     "build": "Add the hooks for a torch that this pytracer has none for.",

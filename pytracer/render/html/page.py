@@ -1,18 +1,13 @@
-"""The report as one page: no network, a strict content security policy, complete without JavaScript.
+"""The report as one page, complete without JavaScript.
 
-Everything that the job or its recording chose is made printable before it is laid out, cut when it is very long, and
-escaped by the template. Style and script are constant and allowed by their hashes; no data is in either.
+Everything that the job or its recording chose is made printable before it is laid out; `document` escapes it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
@@ -20,6 +15,7 @@ from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, ranks_words
 from pytracer.render.frames import is_library_file, place_words, short_file
 from pytracer.render.groups import calls_in_tables
+from pytracer.render.html.document import document
 from pytracer.render.html.memory import memory_view
 from pytracer.render.html.ranks import group_rows, rank_rows, ranks_figure, wait_sentences
 from pytracer.render.html.stacks import process_views
@@ -27,10 +23,6 @@ from pytracer.render.processes import names_words, process_rows, why_words
 from pytracer.render.text import PARAGRAPHS, finding_of, headline_words, removed_words, subject_of, subject_rows
 from pytracer.report import job as r
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-LONGEST_TEXT = 1500  # characters of one value; the JSON has all of them
 RANK_ROWS = 32
 GROUP_ROWS = 64
 FINDINGS = 64
@@ -59,22 +51,8 @@ def render_html(report: r.Report) -> str:
     Raises:
         ModuleNotFoundError: jinja2 is not installed (extra `html`).
     """
-    template = _environment().get_template("page.html")
-    style, script = _resource("style.css"), _resource("page.js")
-    return template.render(
-        policy="; ".join(
-            (
-                "default-src 'none'",
-                f"style-src '{_hash(style)}'",
-                f"script-src '{_hash(script)}'",
-                "base-uri 'none'",
-                "form-action 'none'",
-            )
-        ),
-        style=_trusted(style),
-        script=_trusted(script),
-        **_content(printable(report, PARAGRAPHS), _more(report)),
-    )
+    content = _content(printable(report, PARAGRAPHS), _more(report))
+    return document("page.html", styles=("style.css",), script="page.js", **content)
 
 
 def _content(report: r.Report, more: str | None) -> dict[str, Any]:
@@ -222,40 +200,3 @@ def _more(report: r.Report) -> str | None:
     run = report.run or r.Run()
     directories = run.directories or ([run.directory] if run.directory else [])
     return shell_command("pytracer", "inspect", *map(short_file, directories), "--json") if directories else None
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("pytracer.render.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_cut,
-    )
-
-
-def _cut(value: object) -> object:
-    """A very long text of the job's without its end; markup is ours."""
-    if isinstance(value, str) and len(value) > LONGEST_TEXT and not hasattr(value, "__html__"):
-        return f"{value[:LONGEST_TEXT]}... ({len(value) - LONGEST_TEXT} more characters)"
-    return value
-
-
-@cache
-def _resource(name: str) -> str:
-    return files("pytracer.render.html").joinpath(f"templates/{name}").read_text(encoding="utf-8")
-
-
-def _trusted(text: str) -> object:
-    """Constant text of this package, which is not escaped."""
-    from markupsafe import Markup
-
-    return Markup(text)
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.render.html.page import EVIDENCE, LONGEST_TEXT, render_html
+from pytracer.render.html.document import LONGEST_TEXT
+from pytracer.render.html.page import EVIDENCE, render_html
 from pytracer.report import job as r
 from tests.support import crash_scenarios as c
 from tests.support import pages, scenarios

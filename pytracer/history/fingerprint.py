@@ -1,0 +1,173 @@
+"""What makes two deaths the same one: its cause without addresses, ranks, pids, hosts, sizes and line numbers.
+
+Of a crash: class, rule, signal or exception, the program's own Python frames by file name and function, and the
+innermost native functions above the interpreter. A native frame without a name is given by build id and offset, which
+are the same on every machine with that library, and only if no function is known above it: systems differ in their
+libraries. Where the process happened to be does not matter when somebody else ended it.
+
+Line numbers are left out, so that an edit above does not make a new crash of an old one; two bugs in one function are
+told apart by exception, operator and native functions only. A change of these rules is a new `VERSION`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice, takewhile
+
+from pytracer.analyze.parts import is_library_file
+from pytracer.report import job as r
+
+VERSION = 1
+
+_PYTHON_FRAMES = 5
+_NATIVE_FRAMES = 4
+_MESSAGE = 100
+# Ended from outside, or by the kernel: the stack is where it was, not why it died.
+_FROM_OUTSIDE = ("external-kill", "oom-kill", "clean", "recovered")
+# Each rank ends in its own way: a time-out here, a closed connection there. What they disagreed on is the cause.
+_OF_RANKS = ("collective-mismatch", "missing-rank", "hang")
+# How every abort ends, whatever its reason.
+_PLUMBING = re.compile(
+    r"^(_?_?(raise|abort|pthread_kill\w*|kill|gsignal|libc_message\w*|assert_fail\w*|restore_rt|libc_fatal|fortify_fail"
+    r"|stack_chk_fail|GI_\w+)|malloc_printerr|std::terminate.*|std::rethrow_exception.*|__cxa_\w+|__cxxabiv1::.*"
+    r"|_start|clone3?|start_thread|__libc_start_\w+|pytracer::.*)$"
+)
+# How Python calls native code: below it only the program's Python frames matter.
+_INTERPRETER = re.compile(r"^(_?Py[A-Z_]\w*|_Py\w+|cfunction_\w+|method_vectorcall\w*|slot_\w+|ffi_call\w*)$")
+_VARIANT = re.compile(r"_(?:avx\w*|sse\w*|ssse3\w*|evex\w*|erms|unaligned\w*|sve|mops|falkor|kunpeng\w*|thunderx\w*)")
+_DISPATCHED = re.compile(r"\b(DEFAULT|AVX2|AVX512|SVE256|ZVECTOR|VSX)::")  # at::native's copies for each processor
+_CLONE = re.compile(r"(\.(constprop|isra|part|cold|lto_priv)(\.\d+)?|\[clone [^]]*\]|\[abi:\w+\])+")
+_NUMBERED = re.compile(r"(lambda|unnamed type|#)\W*\d+")
+_VARYING = re.compile(
+    r"""'[^']*'|"[^"]*"|(?:/[\w.+-]+)+|\b0x[0-9a-f]+\b|[\w.-]+:\d+|-?\b\d[\d.,e+-]*\w*""", re.IGNORECASE
+)
+
+
+def fingerprint(report: r.Report) -> str:
+    """`f1-` and 16 hexadecimal digits: equal for deaths of one cause. It begins with the version of its rules."""
+    digest = hashlib.sha256("\n".join(fingerprint_parts(report)).encode("utf-8", "backslashreplace")).hexdigest()
+    return f"f{VERSION}-{digest[:16]}"
+
+
+def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
+    """What is hashed, in its order; to see why two deaths are one, or two."""
+    verdict = report.verdict or r.Verdict()
+    died = culprit(report)
+    parts = [f"class {verdict.class_ or 'unknown'}", f"rule {leading_rule(report) or 'none'}"]
+    if died is not None:
+        parts += _end(died, verdict.class_)
+        if verdict.class_ not in _FROM_OUTSIDE:
+            parts += [f"at {frame}" for frame in own_places(died)]
+            parts += [f"in {name}" for name in native_names(died.native_stack or ())]
+            parts += _operation(died)
+    parts += _disagreement(report)
+    return tuple(parts)
+
+
+def culprit(report: r.Report) -> r.ProcessReport | None:
+    """The process that the verdict is about."""
+    verdict = report.verdict or r.Verdict()
+    named = (p for p in report.processes or () if p.pid == verdict.pid and p.rank == verdict.rank)
+    return next(named, None) if verdict.pid is not None else None
+
+
+def leading_rule(report: r.Report) -> str | None:
+    """The rule whose finding the verdict repeats."""
+    findings, verdict = report.findings or [], report.verdict or r.Verdict()
+    if verdict.finding is None or not 0 <= verdict.finding < len(findings):
+        return None
+    return findings[verdict.finding].id
+
+
+def own_places(died: r.ProcessReport) -> list[str]:
+    """`train.py:step`, innermost first, a recursion once; of libraries where the program has no frame."""
+    raised = died.exception.python_stack if died.exception is not None else None
+    stack = died.python_stack or raised or []
+    own = [frame for frame in stack if not is_library_file(frame.file)] or stack
+    return _folded((f"{_name(frame.file)}:{frame.function or '?'}" for frame in own), _PYTHON_FRAMES)
+
+
+def native_names(stack: Sequence[r.NativeFrame]) -> list[str]:
+    """The innermost functions, as they are called on every machine; without frames that were guessed."""
+    certain = (frame for frame in stack if frame.found != "scanned" and not _PLUMBING.match(frame.function or ""))
+    above = list(takewhile(lambda frame: not _INTERPRETER.match(frame.function or ""), certain))
+    named = [name for name in map(_function, above) if name]
+    return _folded(named, _NATIVE_FRAMES) if named else [site for site in map(_unnamed, above[:1]) if site]
+
+
+def normalized_message(message: str) -> str:
+    """The first line, without what varies: numbers, addresses, paths, and whatever is quoted."""
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return _VARYING.sub("#", line)[:_MESSAGE]
+
+
+def _end(died: r.ProcessReport, class_: str | None) -> Iterator[str]:
+    if class_ in _OF_RANKS:
+        return
+    raised = class_ == "python-exception"  # a signal that met it while it tore down is chance
+    if not raised and died.signal is not None and died.signal.name:
+        yield f"signal {died.signal.name}"
+        if died.signal.sender_command:
+            yield f"sender {_name(died.signal.sender_command[0])}"
+    elif died.exception is None and died.status is not None and died.status.exit_code:
+        yield f"status {died.status.exit_code}"
+    if died.exception is not None:
+        yield f"exception {died.exception.type}: {normalized_message(died.exception.message or '')}"
+
+
+def _operation(died: r.ProcessReport) -> Iterator[str]:
+    if died.operator is not None and died.operator.name:
+        yield f"operator {died.operator.name}"
+
+
+def _disagreement(report: r.Report) -> list[str]:
+    """Ranks that did different things: which ones in which order is chance, what they did is not."""
+    groups = (report.collectives.groups if report.collectives is not None else None) or []
+    found = [group.mismatch for group in groups if group.mismatch is not None]
+    if not found:
+        return []
+    lines = {_call(variant) for variant in found[0].variants or ()}
+    return [f"ranks disagree on {found[0].field}", *sorted(lines)]
+
+
+def _call(variant: r.MismatchVariant) -> str:
+    operation = (variant.call or "?").split(" ", 1)[0]
+    place = variant.python
+    return f"{operation} at {_name(place.file)}:{place.function}" if place is not None else operation
+
+
+def _function(frame: r.NativeFrame) -> str | None:
+    if not frame.function:
+        return None
+    name = _NUMBERED.sub(r"\1", _without_arguments(_CLONE.sub("", frame.function)))
+    name = name.removesuffix(" const").rsplit(" ", 1)[-1]  # of a template, the type that it returns stands before it
+    return _DISPATCHED.sub("", _VARIANT.sub("", name)).lstrip("_")
+
+
+def _unnamed(frame: r.NativeFrame) -> str | None:
+    if frame.build_id:
+        return f"{frame.build_id}+{frame.offset}"
+    return _name(frame.image) if frame.image else None
+
+
+def _without_arguments(function: str) -> str:
+    """Without template and function arguments: they hold types whose spelling differs between compilers."""
+    out, depth = [], 0
+    for character in function.replace("(anonymous namespace)::", "").replace("operator()", "operator_call"):
+        if character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth = max(depth - 1, 0)
+        elif not depth:
+            out.append(character)
+    return "".join(out).strip()
+
+
+def _folded(names: Iterable[str], most: int) -> list[str]:
+    return list(islice((name for name, _ in groupby(names)), most))
+
+
+def _name(path: str | None) -> str:
+    return (path or "?").rsplit("/", 1)[-1]
