@@ -11,7 +11,7 @@ import click
 
 from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.output import checked_output, write_aside
-from pytracer.cli.reports import given_or_latest, read_report, redacted
+from pytracer.cli.reports import given_or_latest, read_report, redacted, with_history
 from pytracer.cli.selection import chosen_processes
 from pytracer.cli.terminal import show, show_json, show_plain
 from pytracer.render.style import COLOR_CHOICES
@@ -34,6 +34,7 @@ Examples:
   pytracer inspect --redact --all -o for-the-vendor.txt
   pytracer inspect runs/latest --advise --json      for a scheduler: restart, restart elsewhere, or stop
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
+  pytracer inspect --history s3://team/pytracer     has this been seen before, where, since when?
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
 """
@@ -72,6 +73,10 @@ Examples:
     "--attempt", metavar="N", type=click.IntRange(min=-1),
     help="Of a job that torchrun restarted, report on attempt N alone, from 0; -1 is the last one.",
 )  # fmt: skip
+@click.option(
+    "--history", "store", metavar="URL",
+    help="Also show whether such a death is in this store of `pytracer history`.",
+)  # fmt: skip
 @click.option("--again", is_flag=True, help="Of a bundle, analyze its recordings with this version of pytracer.")
 @click.option(
     "--advise", "advised", is_flag=True,
@@ -99,6 +104,7 @@ def command(
     color: str,
     dumps: tuple[Path, ...],
     attempt: int | None,
+    store: str | None,
     again: bool,
     advised: bool,
     exit_code: bool,
@@ -122,6 +128,8 @@ def command(
     page_target = _checked_page(page, force)
     report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json, again=again)
     chosen = chosen_processes(report, ranks, hosts)
+    if store is not None:
+        report = with_history(report, store)
     if redact or as_markdown:
         report = redacted(report)
     part = [(report.processes or [])[position] for position in chosen] if chosen is not None else None

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytracer._errors import UsageError
+from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.progress import progress_bar
+from pytracer.cli.terminal import say
 
 if TYPE_CHECKING:
     from pytracer.report.job import Report
@@ -63,6 +64,29 @@ def read_report(
             return stored
     with progress_bar("Reading recordings", wanted=progress) as bar:
         return build_report(load_runs(runs, dumps, bar, light=True), attempt)
+
+
+def with_history(report: Report, url: str) -> Report:
+    """With what the history has of such deaths; without the store there is one line on stderr, and the report."""
+    from msgspec.structs import replace
+
+    from pytracer.history.fingerprint import culprit, fingerprint
+    from pytracer.history.rows import ENDED_WELL, run_key
+
+    if report.verdict is None or report.verdict.class_ in ENDED_WELL:
+        return report
+    try:
+        from pytracer.history.database import Database
+        from pytracer.history.questions import seen
+        from pytracer.history.store import Store
+
+        died = culprit(report)
+        with Database(Store(url)) as db:
+            found = seen(db, fingerprint(report), died.host if died is not None else None, run_key(report))
+    except PytracerError as error:
+        say(f"--history: {error}")
+        return report
+    return replace(report, seen=found)
 
 
 def redacted(report: Report) -> Report:

@@ -58,6 +58,7 @@ class Database:
             for path in paths
         ]
         self._store = store
+        self.store_url = store.url
         self._define(files)
 
     def __enter__(self) -> Database:

@@ -74,7 +74,7 @@ def seen(db: Database, fingerprint: str, host: str | None, run_key: int) -> h.Se
         """,
         [fingerprint, host, run_key],
     )[0]
-    return h.Seen(fingerprint=fingerprint, **row)
+    return h.Seen(fingerprint=fingerprint, store=db.store_url, **row)
 
 
 def nodes(db: Database, limit: int) -> list[h.Node]:

@@ -70,7 +70,8 @@ class Store:
             path = self._path(MARKER)
             if not self.filesystem.exists(path):
                 return False
-            content = self.filesystem.cat_file(path, 0, _MOST_MARKER)
+            with self.filesystem.open(path, "rb") as file:
+                content = file.read(_MOST_MARKER)
         try:
             found = json.loads(content)
             known = found["format"] == _FORMAT

@@ -21,6 +21,23 @@ def render_history(answer: h.History, style: Style | None = None) -> str:
     return printed(Group(*_blocks(printable(answer))), style or Style())
 
 
+def seen_words(seen: h.Seen) -> str:
+    """Whether such a death is in the history."""
+    if not seen.deaths:
+        return f"no such death in {seen.store} ({seen.fingerprint})"
+    first, last = (seen.first_seen or "?")[:10], (seen.last_seen or "?")[:10]
+    times = f"{_count(seen.deaths, 'time')} {f'on {first}' if first == last else f'from {first} to {last}'}"
+    here = seen.on_this_host or 0
+    if here == seen.deaths:
+        where = "always on this host"
+    else:
+        where = f"on {_count(seen.hosts or 0, 'host')}" + (
+            f", {here:,} times on this one" if here else ", never on this one"
+        )
+    with_torch = f", torch {list_words(seen.torch, 4)}" if seen.torch else ""
+    return f"{times}, {where}{with_torch}: pytracer history --fingerprint {seen.fingerprint}"
+
+
 def render_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], style: Style | None = None) -> str:
     """The result of SQL as a table."""
     table = _table(*((name, None) for name in names))

@@ -20,6 +20,7 @@ from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import is_library, native_lines, python_lines, short_file
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
+from pytracer.render.history import seen_words
 from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
@@ -143,6 +144,8 @@ def rows_of(
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
     yield from _finding_rows(report, verdict)
+    if report.seen is not None:
+        yield "before", Text(seen_words(report.seen))
     if verdict.advice:
         yield "next", Text(verdict.advice, style="bold")
     yield from _run_rows(report, verdict, more)

@@ -96,3 +96,4 @@ class Seen(Part, frozen=True):
     on_this_host: int | None = None
     torch: list[str] | None = None
     directory: str | None = None  #: of the latest one
+    store: str | None = None  #: the history that was asked

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pytracer.report.evidence import Evidence as Evidence
 from pytracer.report.evidence import Fact as Fact
 from pytracer.report.evidence import FactKind as FactKind
+from pytracer.report.history import Seen as Seen
 from pytracer.report.process import AlsoCrashed as AlsoCrashed
 from pytracer.report.process import Bucket as Bucket
 from pytracer.report.process import CudaGraph as CudaGraph
@@ -476,6 +477,7 @@ class Report(Part, frozen=True):
     #: `--redact`: different values that were replaced, by kind: "secrets", "credentials" (in URLs), "hosts", "users",
     #: "paths" (directories) and "memory_blocks"; null when nothing was to be
     removed: dict[str, int] | None = None
+    seen: Seen | None = None  #: `inspect --history`: earlier deaths of this cause; null when it was not asked for
     sources: list[SourceSnippet] | None = None  #: `pack --sources`: lines around the frames, where they could be read
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 from pytracer._errors import InputError, PytracerError
 from pytracer.history.database import Database
-from pytracer.history.rows import SCHEMA_VERSION, run_key, run_row
+from pytracer.history.rows import SCHEMA_VERSION, arrow_schema, run_key, run_row
 from pytracer.history.store import MARKER, Store
 from pytracer.report import job as r
 from tests.conditions import needs_history
+from tests.support.cli import ROOT
 from tests.support.histories import DAY, report, rows, tear
 
 pytestmark = needs_history
@@ -181,3 +183,18 @@ def test_rows_hold_no_environment_memory_or_arguments() -> None:
     died = msgspec.structs.replace(died, **secret)
     row = run_row(msgspec.structs.replace(made, processes=[died]))
     assert "hunter2" not in repr(row) and "deadbeef" not in repr(row)
+
+
+def test_every_column_is_documented() -> None:
+    """In docs/reference/history.md, fields of lists included."""
+    text = (ROOT / "docs" / "reference" / "history.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(\w+)`", text))
+    for field in arrow_schema():
+        assert field.name in documented, field
+        inner = getattr(field.type, "value_type", None)
+        names = (
+            {item.name for item in inner}
+            if inner is not None and inner.num_fields and field.name != "labels"
+            else set()
+        )
+        assert names <= documented, (field.name, names - documented)
