@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 4;
+inline constexpr uint32_t kMinor = 5;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -125,6 +125,7 @@ enum class EntryKind : uint32_t {
   kRendezvous = 43,
   kGroupSeen = 39,
   kSignalSeen = 41,
+  kSignalSent = 44,
   kCppException = 38,
   kWorker = 40,
   kDeviceOom = 48,
@@ -355,11 +356,12 @@ struct FileHeader {
   uint64_t progress_ns;
   uint32_t trimmed;
   uint32_t redacted;
-  uint8_t reserved_end[96];
+  int32_t process_group;
+  uint8_t reserved_end[92];
 };
 static_assert(sizeof(FileHeader) == 512);
 static_assert(std::is_standard_layout_v<FileHeader> && std::is_trivially_copyable_v<FileHeader>);
-static_assert(offsetof(FileHeader, reserved_end) == 416);
+static_assert(offsetof(FileHeader, reserved_end) == 420);
 
 /// The region directory starts at byte 512. An entry is valid once `FileHeader.region_count` exceeds its index.
 struct RegionEntry {
@@ -1089,6 +1091,25 @@ struct SignalEntry {
 static_assert(sizeof(SignalEntry) == 32);
 static_assert(std::is_standard_layout_v<SignalEntry> && std::is_trivially_copyable_v<SignalEntry>);
 static_assert(offsetof(SignalEntry, reserved) == 28);
+
+/// SIGNAL_SENT: written before the call, with what the target was then. Followed by the path of the caller's image.
+struct SignalSentEntry {
+  int32_t signal;
+  int32_t target;
+  uint32_t to_group;
+  int32_t result;
+  uint64_t target_ticks;
+  uint32_t target_state;
+  int32_t tid;
+  uint32_t stack_id;
+  uint32_t image_nbytes;
+  uint64_t caller;
+  uint64_t caller_offset;
+  uint64_t reserved;
+};
+static_assert(sizeof(SignalSentEntry) == 64);
+static_assert(std::is_standard_layout_v<SignalSentEntry> && std::is_trivially_copyable_v<SignalSentEntry>);
+static_assert(offsetof(SignalSentEntry, reserved) == 56);
 
 /// A module or a named tensor; the slots form a tree. Addresses were right when their epoch began; the handler reads them again.
 struct NameSlot {

@@ -15,6 +15,7 @@ from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
+from pytracer.analyze.assemble.senders import recorded_senders
 from pytracer.analyze.assemble.timeline import kept_per_process, timeline
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.collectives.matching import match_job
@@ -147,12 +148,18 @@ class Concluded:
 
 def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
-    views = tuple(build_view(index, process, clock) for index, process in enumerate(job.processes))
+    senders = recorded_senders(job.processes)
+    views = tuple(
+        build_view(index, process, clock, senders.get(index, ())) for index, process in enumerate(job.processes)
+    )
     deaths = find_deaths(views)
     suspects = [death.view.index for death in deaths if death.primary is not False and _is_light(death.view)]
     if suspects:
         job = in_full(job, suspects[:CLOSELY])
-        closer = {index: build_view(index, job.processes[index], clock) for index in suspects[:CLOSELY]}
+        closer = {
+            index: build_view(index, job.processes[index], clock, senders.get(index, ()))
+            for index in suspects[:CLOSELY]
+        }
         views = tuple(closer.get(view.index, view) for view in views)
         deaths = find_deaths(views)
     matches = match_job(job)

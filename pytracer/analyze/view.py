@@ -17,7 +17,7 @@ from pytracer.analyze.parts import StorageReports, is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.work import Task, Work, task_of, work_of
-from pytracer.decode.types.snapshot import Crash, Job, Process
+from pytracer.decode.types.snapshot import Crash, Job, Process, SignalSend
 from pytracer.report.job import (
     CurrentStream,
     ExceptionReport,
@@ -37,6 +37,26 @@ HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 
 
+@dataclass(frozen=True)
+class RecordedSender:
+    """A recorded process that noted sending the signal that ended another one, or itself.
+
+    `sure`: to this very process, by pid and start time; it was alive then, and the call succeeded. Otherwise it was
+    sent to a process group, or to a process whose start time is not known.
+    """
+
+    sender: Process
+    send: SignalSend
+    sure: bool
+
+    @property
+    def frame(self) -> PythonFrame | None:
+        """The Python line that sent it: the innermost one of the user's program, else the innermost one."""
+        frames = [PythonFrame(function=f.function, file=f.file, line=f.line) for f in self.send.stack]
+        outside = [frame for frame in frames if not is_library_file(frame.file)]
+        return next(iter([*outside, *frames]), None)
+
+
 _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
 
 
@@ -47,7 +67,7 @@ class ProcessView:
     `place` is the fault address explained, `fault` the access to it. The stacks are those of the crash, of the uncaught
     exception, or of an exit in mid-work. `region_opener`: who opened the parallel region that an OpenMP worker was in,
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
-    `ended_ns`: on the run's clock.
+    `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
     """
 
     index: int
@@ -68,6 +88,7 @@ class ProcessView:
     collectives: list[LastCollective] = field(default_factory=list)
     current_stream: CurrentStream | None = None
     guard: GuardReport | None = None
+    senders: tuple[RecordedSender, ...] = ()
 
     @property
     def space(self) -> AddressSpace:

@@ -42,6 +42,7 @@ class Entry:
     RENDEZVOUS = 43
     GROUP_SEEN = 39
     SIGNAL_SEEN = 41
+    SIGNAL_SENT = 44
     CPP_EXCEPTION = 38
     WORKER = 40
     DEVICE_OOM = 48

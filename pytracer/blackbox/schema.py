@@ -16,7 +16,8 @@ from enum import IntEnum
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
-MINOR = 4
+# 5: SIGNAL_SENT, the process group
+MINOR = 5
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -165,6 +166,7 @@ class Entry(IntEnum):
     RENDEZVOUS = 43
     GROUP_SEEN = 39  # GroupEntry + name + description: a process group that ran a collective
     SIGNAL_SEEN = 41  # SignalEntry + command line of the sender, NUL-separated: a termination signal
+    SIGNAL_SENT = 44  # SignalSentEntry + path of the caller's image: this process sends a signal to another one, or ends itself by SIGKILL
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
     DEVICE_OOM = 48  # DeviceOomEntry + DeviceOomUser[]: a caching allocator could not satisfy a request
@@ -464,7 +466,8 @@ FILE_HEADER = Struct(
         _f("progress_ns", "u64", "CLOCK_MONOTONIC of the last poll of NCCL's collectives and the CUDA streams; 0: never", "ns"),
         _f("trimmed", "u32", "1: the process ended with success and its tables were returned; missing data means nothing"),
         _f("redacted", "u32", "secrets in command lines and variables that were replaced before they were written", "count"),
-        _f("reserved_end", "u8[96]", "zero"),
+        _f("process_group", "i32", "process group when recording started; 0: not known (minor version below 5)"),
+        _f("reserved_end", "u8[92]", "zero"),
     ),
 )
 
@@ -1298,6 +1301,26 @@ SIGNAL_ENTRY = Struct(
     ),
 )
 
+SIGNAL_SENT_ENTRY = Struct(
+    "SignalSentEntry",
+    64,
+    "SIGNAL_SENT: written before the call, with what the target was then. Followed by the path of the caller's image.",
+    (
+        _f("signal", "i32", "signal number"),
+        _f("target", "i32", "process, or with `to_group` the process group; 0: not known"),
+        _f("to_group", "u32", "1: to all processes of a process group, or to every process (target -1)"),
+        _f("result", "i32", "0: the call succeeded; an errno; -1: it has not returned"),
+        _f("target_ticks", "u64", "start time of the target, field 22 of /proc/<pid>/stat; 0: not known", "ticks"),
+        _f("target_state", "u32", "its state then, field 3 of the same file, as a character; 0: not known"),
+        _f("tid", "i32", "thread that sends it"),
+        _f("stack_id", "u32", "STACK: the Python lines that were executing; 0: none"),
+        _f("image_nbytes", "u32", "size of the path that follows; 0: not known", "bytes"),
+        _f("caller", "u64", "return address of the call"),
+        _f("caller_offset", "u64", "the same as an ELF virtual address in the image; 0: not known"),
+        _f("reserved", "u64", "zero"),
+    ),
+)
+
 CPP_EXCEPTION_ENTRY = Struct(
     "CppExceptionEntry",
     16,
@@ -1353,6 +1376,7 @@ STRUCTS: tuple[Struct, ...] = (
     GUARDED_STORAGE,
     CPP_EXCEPTION_ENTRY,
     SIGNAL_ENTRY,
+    SIGNAL_SENT_ENTRY,
     NAME_SLOT,
     HOLDER,
     ARGUMENT,

@@ -56,6 +56,7 @@ class FileHeader(msgspec.Struct, frozen=True, gc=False):
     progress_ns: int
     trimmed: int
     redacted: int
+    process_group: int
     reserved_end: bytes
 
 
@@ -703,6 +704,23 @@ class SignalEntry(msgspec.Struct, frozen=True, gc=False):
     tid: int
     handled: int
     command_nbytes: int
+    reserved: int
+
+
+class SignalSentEntry(msgspec.Struct, frozen=True, gc=False):
+    """SIGNAL_SENT: written before the call, with what the target was then. Followed by the path of the caller's image."""
+
+    signal: int
+    target: int
+    to_group: int
+    result: int
+    target_ticks: int
+    target_state: int
+    tid: int
+    stack_id: int
+    image_nbytes: int
+    caller: int
+    caller_offset: int
     reserved: int
 
 

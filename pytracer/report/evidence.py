@@ -18,6 +18,7 @@ FactKind = Literal[
     "instruction",  #: the bytes or the text of the instruction
     "register-value",  #: the value of a register, or of a word in memory
     "thread-state",  #: what another thread did, or what this one lacks
+    "sender",  #: a process that noted that it sent the signal, and its line
     "sender-command",  #: the command line of the process that sent the signal
     # Code
     "python-line",  #: the Python line that was executing

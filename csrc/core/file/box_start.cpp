@@ -42,6 +42,7 @@ void write_identity(FileHeader& header, bool preloaded, uint32_t page_bytes) noe
   header.arch = crashsafe::kArch;
   header.pid = getpid();
   header.ppid = getppid();
+  header.process_group = getpgrp();
   header.page_bytes = page_bytes;
   header.created_mono_ns = crashsafe::now_ns();
   timespec wall{};

@@ -6,6 +6,7 @@
 #include "core/interpose/masks.h"
 #include "core/interpose/sandbox.h"
 #include "core/interpose/sanitizers.h"
+#include "core/interpose/signal_sends.h"
 #include "core/process/alternate_stack.h"
 #include "core/process/exit.h"
 #include "core/process/notice.h"
@@ -42,6 +43,7 @@ void resolve_early() {
   real_wait4();
   real_waitid();
   real_exit();
+  core::resolve_signal_sends();
 }
 
 __attribute__((constructor)) void start_when_asked(int, char** arguments) {  // glibc's way to call constructors

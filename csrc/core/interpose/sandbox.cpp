@@ -6,6 +6,7 @@
 #include "core/interpose/masks.h"
 #include "core/interpose/preload.h"
 #include "core/interpose/sent_signals.h"
+#include "core/interpose/signal_sends.h"
 #include "core/process/alternate_stack.h"
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
@@ -113,9 +114,16 @@ void pytracer_find_system_calls() {
   if (pytracer_real_prctl == nullptr) pytracer_real_prctl = reinterpret_cast<int (*)(int, ...)>(dlsym(RTLD_NEXT, "prctl"));
 }
 
+// Processes, not a sandbox: but the same function is interposed for it.
+constexpr long kPidfdSendSignal = 424;  // on every processor
+
 // syscall(SYS_seccomp, ...), as libseccomp does, since libc has no seccomp(), and syscall(SYS_prctl, PR_SET_SECCOMP, ...).
 long pytracer_confining_syscall(long number, unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e, unsigned long f) {
   auto call = [=] { return pytracer_real_syscall(number, a, b, c, d, e, f); };
+  if (number == kPidfdSendSignal) {
+    auto send = [](const void* made) { return (*static_cast<const decltype(call)*>(made))(); };
+    return core::send_by_descriptor(static_cast<int>(a), static_cast<int>(b), static_cast<unsigned>(d), __builtin_return_address(0), send, &call);
+  }
   if (number != SYS_seccomp) return core::sets_mode(b, c) ? core::confine(b, call) : call();
   if (!core::installs(a, b, c)) return call();
   return core::confine(a == SECCOMP_SET_MODE_STRICT ? SECCOMP_MODE_STRICT : SECCOMP_MODE_FILTER, call);
@@ -141,6 +149,8 @@ asm(R"(
 1:
   .ifc \name, syscall
   cmpq $317, %rdi
+  je \confining
+  cmpq $424, %rdi
   je \confining
   cmpq $157, %rdi
   jne 2f
@@ -205,6 +215,8 @@ asm(R"(
 1:
   .ifc \name, syscall
   cmp x0, #277
+  b.eq \confining
+  cmp x0, #424
   b.eq \confining
   cmp x0, #167
   b.ne 2f

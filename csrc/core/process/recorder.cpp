@@ -6,6 +6,7 @@
 #include "core/file/box_start.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/sent_signals.h"
+#include "core/interpose/signal_sends.h"
 #include "core/interpose/unwind_tables.h"
 #include "core/probe/find_python.h"
 #include "core/process/alternate_stack.h"
@@ -91,6 +92,7 @@ void after_fork_in_parent() { crashsafe::open_gate(); }
 void after_fork_in_child() {
   crashsafe::forget_reports();
   forget_ending();
+  forget_sends();
   if (!g_recording.load(std::memory_order_relaxed)) return;
   bool copied = false, had_tables = crashsafe::box_mapping_count.load(std::memory_order_relaxed) != 0;
   if (!leave_box_to_parent(copied)) return abandon_parents_box();

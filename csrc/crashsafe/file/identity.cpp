@@ -1,6 +1,7 @@
 #include "crashsafe/file/identity.h"
 
 #include "crashsafe/platform/open_file.h"
+#include "crashsafe/platform/process_status.h"
 #include "crashsafe/text/bounded_text.h"
 
 #include <sys/stat.h>
@@ -15,17 +16,6 @@ size_t read_file(const char* from, char* to, size_t room) {
   long n = file.opened() ? file.read(to, room - 1) : 0;
   to[n > 0 ? n : 0] = 0;
   return n > 0 ? static_cast<size_t>(n) : 0;
-}
-
-// Field 22 of /proc/self/stat. The name, field 2, may hold anything: it ends at the last parenthesis.
-uint64_t start_ticks() {
-  char text[1024];
-  size_t n = read_file("/proc/self/stat", text, sizeof text), at = n;
-  while (at > 0 && text[at - 1] != ')') at--;
-  for (int field = 2; at < n && field < 22; at++) field += text[at] == ' ';
-  uint64_t ticks = 0;
-  for (; at < n && text[at] >= '0' && text[at] <= '9'; at++) ticks = ticks * 10 + static_cast<uint64_t>(text[at] - '0');
-  return ticks;
 }
 
 }  // namespace
@@ -43,7 +33,7 @@ void read_host_as_name(char* host, size_t room) noexcept {
 
 void complete_identity(blackbox::FileHeader& header) noexcept {
   header.uid = static_cast<uint32_t>(syscall(SYS_getuid));
-  header.start_ticks = start_ticks();
+  header.start_ticks = read_start("/proc/self/stat").ticks;
   read_host(header.host, sizeof header.host);
   char id[64];
   size_t n = read_file("/proc/sys/kernel/random/boot_id", id, sizeof id);

@@ -14,4 +14,14 @@ struct ProcessStatus {
 /// `path`: /proc/self/status, or that of a thread. Opened, read and closed as the dynamic linker does its files.
 ProcessStatus read_status(const char* path) noexcept;
 
+/// When a process began, in ticks, and its state; both 0 where it cannot be read. `path`: /proc/<pid>/stat.
+struct ProcessStart {
+  uint64_t ticks = 0;
+  char state = 0;
+};
+ProcessStart read_start(const char* path) noexcept;
+
+/// The process that a pidfd of ours refers to; 0: not known.
+int pid_of_descriptor(int descriptor) noexcept;
+
 }  // namespace pytracer::crashsafe

@@ -46,23 +46,28 @@ void read_build_id(uint64_t start, uint64_t bias, Image& image) {
   }
 }
 
-void keep_path(const link_map* map, Image& image) {
-  CrashHeader& crash = *g_box.crash.data;
-  char* to = g_box.arena.data + crash.arena_used;
-  uint32_t room = g_box.arena.items - crash.arena_used, n = 0;
+// Returns how much was written.
+uint32_t copy_path(const link_map* map, char* to, uint32_t room) {
   uint64_t name = 0;
   read_value(name, reinterpret_cast<uint64_t>(&map->l_name));
   char first = 0;
-  if (room < 4096 || !read_value(first, name)) return;
+  uint32_t n = 0;
+  if (!read_value(first, name)) return 0;
   if (first == 0) {  // the program itself has no name
-    long got = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", to, 4096);
-    n = got > 0 ? static_cast<uint32_t>(got) : 0;
-  } else {
-    while (n < 4096 && read_bytes(to + n, name + n, 1) && to[n] != 0) n++;
+    long got = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", to, room);
+    return got > 0 ? static_cast<uint32_t>(got) : 0;
   }
+  while (n < room && read_bytes(to + n, name + n, 1) && to[n] != 0) n++;
+  return n;
+}
+
+void keep_path(const link_map* map, Image& image) {
+  constexpr uint32_t kLongest = 4096;
+  CrashHeader& crash = *g_box.crash.data;
+  if (g_box.arena.items - crash.arena_used < kLongest) return;
   image.path = crash.arena_used;
-  image.path_nbytes = n;
-  crash.arena_used += n;
+  image.path_nbytes = copy_path(map, g_box.arena.data + crash.arena_used, kLongest);
+  crash.arena_used += image.path_nbytes;
 }
 
 uint32_t image_of(uint64_t pc) {
@@ -88,6 +93,15 @@ bool images_are_known() noexcept { return _dl_find_object != nullptr; }
 bool in_image(uint64_t addr) noexcept {
   dl_find_object ignored;
   return find_image(addr, ignored);
+}
+
+uint32_t copy_image_path(uint64_t addr, char* to, uint32_t room, uint64_t& offset) noexcept {
+  dl_find_object found;
+  CheckedReads reads;
+  offset = 0;
+  if (!reads.possible() || !find_image(addr, found) || found.dlfo_link_map == nullptr) return 0;
+  offset = addr - found.dlfo_link_map->l_addr;
+  return copy_path(found.dlfo_link_map, to, room);
 }
 
 void write_frame_images() noexcept {

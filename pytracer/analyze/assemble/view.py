@@ -36,7 +36,7 @@ from pytracer.analyze.platform.instruction import (
 )
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.analyze.view import ProcessView, began_with_exception
+from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
 from pytracer.decode.types.journal import CppException, Fact
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame
 from pytracer.report import job as r
@@ -44,7 +44,7 @@ from pytracer.report import job as r
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
 
 
-def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
+def build_view(index: int, process: Process, clock: RunClock, senders: tuple[RecordedSender, ...] = ()) -> ProcessView:
     """One process with everything about its end that needs no judgement."""
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
@@ -77,6 +77,7 @@ def build_view(index: int, process: Process, clock: RunClock) -> ProcessView:
         collectives=recent_collectives(process, space.uses),
         current_stream=current_stream(snapshot.events, crash.tid if crash else None),
         guard=guard_report(snapshot.guard, storages),
+        senders=senders,
     )
 
 

@@ -232,7 +232,9 @@ class Followers:
             return None
         number = death.view.process.signal
         causes = [o for o in self._others(death) if o.view.process.role != "launcher" and o.maybe_before(death)]
-        if number == SIGKILL:
+        proven = self._sent_by(parent, death, number or SIGTERM) or self._sent_by(parent, death, SIGTERM)
+        noted = number == SIGKILL and self._sent_by(parent, death, SIGKILL)
+        if number == SIGKILL and not noted:
             causes = [o for o in causes if death.last_ns - o.last_ns >= _GRACE_NS and death.last_ns < float("inf")]
         else:
             causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
@@ -241,8 +243,7 @@ class Followers:
         by_agent = parent.process.role == "launcher"
         who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
         first = causes[0]
-        proven = self._sent_by(parent, death, SIGTERM)
-        if number == SIGKILL:
+        if number == SIGKILL and not noted:
             after = time_words(int(death.last_ns - first.last_ns))
             why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"
             return Following(WhyKind.SENT, why + (", which it had sent" if proven else ""))
@@ -250,9 +251,10 @@ class Followers:
 
     @staticmethod
     def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:
-        """Whether the process recorded its parent as the sender of that signal."""
+        """Whether the process recorded its parent as the sender of that signal, or its parent noted it."""
         pid = parent.process.snapshot.pid
-        return any(sent.sender_pid == pid for sent in sent_signals(death.view.process.snapshot, number))
+        noted = any(item.send.signal == number and item.sender.snapshot.pid == pid for item in death.view.senders)
+        return noted or any(sent.sender_pid == pid for sent in sent_signals(death.view.process.snapshot, number))
 
     @staticmethod
     def _may_have_sent(parent: ProcessView, death: Death) -> bool:

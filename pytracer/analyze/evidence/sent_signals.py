@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytracer.analyze.platform.signals import SI_USER
 from pytracer.decode.types.journal import SeenSignal
 from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
 
 if TYPE_CHECKING:
     from pytracer.analyze.view import ProcessView
@@ -23,6 +25,8 @@ class Sent:
     mono_ns: int
     handled: bool = False
     """The program had a handler for it."""
+    frame: PythonFrame | None = None
+    """The Python line that sent it, where the sender noted it."""
 
 
 def sent_signals(snapshot: Snapshot, number: int | None = None) -> list[Sent]:
@@ -51,7 +55,7 @@ def deadly_signal(view: ProcessView) -> Sent | None:
     workers of a DataLoader does so.
     """
     snapshot = view.process.snapshot
-    sent = _last_signal(view)
+    sent = _with_line(view, _last_signal(view))
     if sent is None or sent.sender_pid != snapshot.pid:
         return sent
     passed_on = [
@@ -60,6 +64,19 @@ def deadly_signal(view: ProcessView) -> Sent | None:
         if earlier.handled and earlier.sender_pid != snapshot.pid and earlier.mono_ns <= sent.mono_ns
     ]
     return passed_on[-1] if passed_on else sent
+
+
+def _with_line(view: ProcessView, sent: Sent | None) -> Sent | None:
+    """What the sender noted: who it was, where the process itself could not record that, and its line."""
+    noted = [item for item in view.senders if sent is None or item.sender.snapshot.pid == sent.sender_pid]
+    if sent is not None:
+        before = [item for item in noted if item.send.mono_ns <= sent.mono_ns]
+        return replace(sent, frame=before[-1].frame) if before else sent
+    if not noted or view.raised:
+        return None
+    first = noted[0]
+    sender = first.sender.snapshot
+    return Sent(first.send.signal, SI_USER, sender.pid, (), first.send.mono_ns, frame=first.frame)
 
 
 def _last_signal(view: ProcessView) -> Sent | None:

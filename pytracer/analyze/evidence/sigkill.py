@@ -62,7 +62,7 @@ def other_candidates(job: JobView, view: ProcessView) -> bool:
     """Whether other possible senders than the kernel are known."""
     witness = witness_of(job, view)
     killers = bool(witness.killers) if witness is not None else False
-    return killers or _agent(job, view).reason is not None or _scheduler(job, view) is not None
+    return bool(view.senders) or killers or _agent(job, view).reason is not None or _scheduler(job, view) is not None
 
 
 def time_limit_of_parent(job: JobView, view: ProcessView) -> ProcessView | None:

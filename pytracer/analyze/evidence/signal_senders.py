@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pytracer._text import time_words
 from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_signals
-from pytracer.analyze.naming import name_words, program_name
+from pytracer.analyze.naming import name_words, place_words, program_name
 from pytracer.analyze.platform.signals import SI_USER, signal_name
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence
 
 _SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
@@ -23,6 +24,17 @@ def knows_sender(view: ProcessView) -> bool:
     """
     sent = deadly_signal(view)
     return sent is not None and (bool(sent.sender_pid) or sent.code == SI_USER)
+
+
+def sender_is_sure(view: ProcessView) -> bool:
+    """Whether the one who ended a process is known for certain: by the kernel, or by the only sender that noted it."""
+    if _knows_by_itself(view):
+        return True
+    return len({item.sender.snapshot.path for item in view.senders}) == 1 and any(item.sure for item in view.senders)
+
+
+def _knows_by_itself(view: ProcessView) -> bool:
+    return view.crash is not None or bool(sent_signals(view.process.snapshot, view.process.signal))
 
 
 def sender_words(job: JobView, view: ProcessView) -> str | None:
@@ -42,6 +54,16 @@ def chain_words(job: JobView, view: ProcessView, sent: Sent) -> str:
         after = "" if link.sent.signal == before.sent.signal else f" {signal_name(link.sent.signal)}"
         words += f", which had received{after or ' it'} from {_sender(job, link)}"
     return words
+
+
+def senders_words(job: JobView, view: ProcessView) -> str:
+    """All who noted it, where one of them did it: `process 100 (a.py), at a.py:3 in f, or process 101 (b.py)`."""
+    words = []
+    for item in view.senders:
+        sender = item.sender.snapshot
+        sent = Sent(item.send.signal, SI_USER, sender.pid, (), item.send.mono_ns, frame=item.frame)
+        words.append(_sender(job, _Link(view, sent, _recorded(job, view, sent))))
+    return ", or ".join(dict.fromkeys(words))
 
 
 @dataclass(frozen=True)
@@ -90,7 +112,8 @@ def _sender(job: JobView, link: _Link) -> str:
     if any((item.host, item.boot_id, item.pid) == (own.host, own.boot_id, pid) for item in job.job.launchers):
         return f"the launcher, process {pid} (pytracer run)"
     program = program_name(link.sent.command or (link.sender.process.snapshot.argv if link.sender else ()))
-    return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "")
+    at = f", at {place_words(link.sent.frame)}" if link.sent.frame is not None else ""
+    return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "") + at
 
 
 def from_time_limit(job: JobView, view: ProcessView) -> bool:
@@ -117,6 +140,35 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     if pid == view.process.snapshot.ppid:
         return f"its parent, process {pid}"
     return f"process {pid}"
+
+
+def noted_evidence(view: ProcessView) -> list[Evidence]:
+    """What those who may have sent the signal noted about it."""
+    return [_noted(view, item) for item in view.senders]
+
+
+def _noted(view: ProcessView, item: RecordedSender) -> Evidence:
+    send, sender = item.send, item.sender.snapshot
+    signal, program = signal_name(send.signal), program_name(sender.argv)
+    name = f"process {sender.pid}" + (f" ({program})" if program else "")
+    to = f"process group {send.target}" if send.to_group else f"process {send.target}"
+    if send.target < 0:
+        to = "every process"
+    if not send.to_group and send.target == sender.pid:
+        to = "itself"
+    at = f" at {place_words(item.frame)}" if item.frame is not None else ""
+    by = "" if at or not send.image else f" by a call in {send.image.rsplit('/', 1)[-1]}"
+    when = time_words(view.clock.relative(send.mono_ns) or 0)
+    known = ": it was alive then, and had the same start time" if item.sure and sender.pid != send.target else ""
+    return Evidence(
+        "sender",
+        f"{name} noted that it sent {signal} to {to}{at}{by}, {when} after the start{known}",
+        pid=sender.pid,
+        rank=item.sender.rank,
+        signal=signal,
+        python=item.frame,
+        time=view.clock.relative(send.mono_ns),
+    )
 
 
 def command_evidence(view: ProcessView) -> Evidence | None:

@@ -240,6 +240,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
 _LAYOUTS: dict[int, type[msgspec.Struct]] = {
     Entry.CORE_NOTE: raw.CoreNoteEntry,
     Entry.WAIT: raw.WaitEntry,
+    Entry.SIGNAL_SENT: raw.SignalSentEntry,
     Entry.DEVICE_OOM: raw.DeviceOomEntry,
     Entry.GUARD_DAMAGE: raw.GuardedStorage,
 }
@@ -253,6 +254,7 @@ _DECODERS: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.GROUP_SEEN: seen_group,
     Entry.SIGNAL_SEEN: _seen_signal,
     Entry.CPP_EXCEPTION: _cpp_exception,
+    Entry.SIGNAL_SENT: _uninterpreted(raw.SignalSentEntry),
     Entry.DEVICE_OOM: _uninterpreted(raw.DeviceOomEntry),
     Entry.GUARD_DAMAGE: _uninterpreted(raw.GuardedStorage),
 }

@@ -22,6 +22,7 @@ from pytracer.decode.recording.journal import Journal
 from pytracer.decode.recording.names import Names
 from pytracer.decode.recording.rings import Rings
 from pytracer.decode.recording.scopes import scoped_tensors
+from pytracer.decode.recording.signal_sends import signal_sends
 from pytracer.decode.recording.storages import Clock, Storages
 from pytracer.decode.types.journal import AnyFact, ChildStatus, CommandLine, Environment, P, Rank, Versions, select
 from pytracer.decode.types.snapshot import Collective, Crash, Damage, Snapshot
@@ -156,6 +157,8 @@ def read_box(
         cuda_graphs=devices.graphs(),
         cuda_streams=devices.streams(),
         out_of_memory=devices.out_of_memory(),
+        sends=signal_sends(journal, header.created_mono_ns),
+        process_group=header.process_group or None,
         waits=tuple(f.data.end for f in select(facts, ChildStatus) if f.data.end is not None),
         crash=None if crash_reader.state in (CrashState.LIVE, CrashState.EXIT) else crash,
         live=crash if crash_reader.state == CrashState.LIVE else None,

@@ -343,6 +343,28 @@ class AlsoCrashed:
 
 
 @dataclass(frozen=True)
+class SignalSend:
+    """A signal that this process sent, noted before the call: to a process, or `to_group` to a process group.
+
+    `result` is 0, an errno, or None when the call had not returned at the end of the recording. `target_ticks` and
+    `target_state` are the target's as of then, /proc/<pid>/stat; None where they could not be read. `stack`: the Python
+    lines that sent it, innermost first; `image`: the library or program that called kill().
+    """
+
+    signal: int
+    target: int
+    to_group: bool
+    result: int | None
+    target_ticks: int | None
+    target_state: str | None
+    tid: int
+    mono_ns: int
+    stack: tuple[PythonFrame, ...] = ()
+    image: str | None = None
+    image_offset: int | None = None
+
+
+@dataclass(frozen=True)
 class LoadedImage:
     """A shared object, or the program itself, that was loaded at the crash."""
 
@@ -492,6 +514,8 @@ class Snapshot:
     ending: Crash | None = None  # the stacks of the thread that ended the process by exit() or _exit(); nothing crashed
     groups: tuple[Group, ...] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
+    sends: tuple[SignalSend, ...] = ()  # oldest first; its own, not those of a parent that it was forked from
+    process_group: int | None = None  # when recording started
     last_mono_ns: int | None = None  # time of the last record: the process was alive then
     segments: tuple[DeviceSegment, ...] = ()  # by address
     cuda_graphs: tuple[CudaGraph, ...] = ()

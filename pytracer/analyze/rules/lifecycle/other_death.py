@@ -36,7 +36,9 @@ from pytracer.analyze.evidence.signal_senders import (
     chain_words,
     command_evidence,
     knows_sender,
+    noted_evidence,
     scheduler_of,
+    sender_is_sure,
     sender_words,
 )
 from pytracer.analyze.naming import introduction, place_words
@@ -91,6 +93,7 @@ class OtherDeath:
         says, advice, missing = _words(job, view, judgement.found)
         evidence = [
             fault_evidence(view) if view.is_fault else command_evidence(view),
+            *(() if view.is_fault else noted_evidence(view)),
             *((storage_evidence(view), bucket_evidence(view), unit_evidence(view)) if view.is_fault else ()),
             python_evidence(view),
             collective_evidence(judgement.views),
@@ -103,6 +106,8 @@ class OtherDeath:
 def _judge(view: ProcessView) -> Judgement[_How]:
     how = _how(view)
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
+    if how == "sent" and not sender_is_sure(view):
+        confidence = "likely"
     return Judgement(verdict_class, confidence, (view,), how)
 
 

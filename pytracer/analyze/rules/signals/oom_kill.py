@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.memory_holders import holder_advice, holder_evide
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates
+from pytracer.analyze.evidence.signal_senders import sender_is_sure
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -70,6 +71,8 @@ class OomKill:
 
 def _judge(job: JobView, view: ProcessView, trace: OomTrace) -> Judgement[OomTrace] | None:
     confidence = trace.confidence
+    if view.senders and sender_is_sure(view) and trace.log.way != "names-it":
+        return None  # who was alive when another process killed it was not killed by the kernel before
     if confidence is None or (confidence != "certain" and view.process.status_kind == "vanished"):
         return None
     if confidence == "likely" and other_candidates(job, view):

@@ -6,20 +6,28 @@ kill when memory gets short.
 
 Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a launcher whose patience ended, memory.
 
+A recorded process notes each signal that it sends, with its line: by kill(), killpg(), pidfd_send_signal() or
+sigqueue(), so also by Process.kill() and os.kill(). Such a sender is named.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
 
-What to do: check the candidates that are named, by the given commands. To see the sender the next time, let the kernel
-log it: `perf trace -e signal:signal_generate`, or an audit rule for kill().
+What to do: look at the line that sent it. Without one, check the candidates that are named, by the given commands. To
+see the sender the next time, let the kernel log it: `perf trace -e signal:signal_generate`, or an audit rule for
+kill().
 
-How it can be wrong: SIGKILL leaves no trace in the process and carries no sender. Where the OOM killer is refuted by
-its own counters, another process sent it: that is certain, which one is not.
+How it can be wrong: SIGKILL leaves no trace in the process and carries no sender. A sender is certain when it is the
+only recorded one, and the process was alive and the same by its start time; a signal to a process group is at most
+*likely*, since membership changes; programs that make the system call themselves note nothing. Where the OOM killer is
+refuted by its own counters, another process sent it: that is certain, which one is not.
 """
 
 from __future__ import annotations
 
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
+from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates, time_limit_of_parent
+from pytracer.analyze.evidence.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -53,6 +61,8 @@ class Sigkill:
         limit = time_limit_of_parent(job, view)
         if limit is not None:
             return _describe_limit(job, judgement, limit)
+        if view.senders:
+            return _describe_sender(job, judgement)
         refuted = trace is not None and trace.excluded
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
@@ -91,12 +101,44 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
     )
 
 
+def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
+    view, trace = judgement.views[0], judgement.found
+    sent, sure = deadly_signal(view), sender_is_sure(view)
+    frames = [item.frame for item in view.senders if item.frame is not None]
+    at = place_words(frames[0]) if frames else None
+    many = len(view.senders) > 1 and not sure
+    if sent is not None and sent.sender_pid == view.process.snapshot.pid and not many:
+        words = f"ended itself by SIGKILL{f' at {at}' if at else ''}"
+    elif many or sent is None:
+        words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {senders_words(job, view)}"
+    else:
+        words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
+    return Description(
+        f"{introduction(judgement.views)} {words}.",
+        [
+            *noted_evidence(view),
+            *(() if sure else elimination(job, view, trace)),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        f"Look at {at}: it sends the signal. The killed process itself did nothing wrong."
+        if at
+        else "Find out why that process sent the signal; the killed process itself did nothing wrong.",
+        [
+            "which of them ended it: each may have" if many else None,
+            "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
+        ],
+    )
+
+
 def _ask(job: JobView, view: ProcessView) -> str:
     return f"{_NAMED if other_candidates(job, view) else _NOBODY} {_ELSEWHERE}"
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:
     trace = oom_trace(job, view)
+    if view.senders:
+        return Judgement("external-kill", "certain" if sender_is_sure(view) else "likely", (view,), trace)
     if time_limit_of_parent(job, view) is not None:
         return Judgement("external-kill", "likely", (view,), trace)
     if trace is not None and trace.excluded:
