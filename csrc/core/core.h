@@ -110,6 +110,9 @@ PYTRACER_API void pytracer_collective_reached(uint64_t number, uint32_t state);
 PYTRACER_API void pytracer_collective_returned(uint64_t number);
 PYTRACER_API void pytracer_count_hook_error(void);
 
+/// An exception that reached the top, by its address, has been written with pytracer_journal(): the core does not write it again.
+PYTRACER_API void pytracer_exception_recorded(uint64_t exception);
+
 /// Sets the scope of the calling thread to `id`, a journal id of a SCOPE; 0: none. Returns the previous one.
 PYTRACER_API uint32_t pytracer_scope(uint32_t id);
 

@@ -198,7 +198,7 @@ def handlers() -> Iterator[Row]:
     for mode in ("info", "queue", "pending", "sigwait", "thread"):
         yield _c(f"sent {mode}")
     for mode in ("errno", "handler", "vfork", "group", "itself", "stop", "threads"):
-        yield _c(f"kills {mode}", disk_bytes=(100 if mode == "itself" else 16) * MIB)
+        yield _c(f"kills {mode}")
     for mode, status in (("ignored", 0), ("blocked", 0), ("handled", 0), ("raised", SEGV)):
         yield _c(f"over_exec {mode}", status)
     for mode in ("missing", "shared", "signal"):

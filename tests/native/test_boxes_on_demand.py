@@ -52,12 +52,21 @@ def test_commands_of_a_shell_leave_one_small_box(native: Native) -> None:
 
 
 def test_killed_command_without_a_box_is_in_the_job(native: Native) -> None:
-    """Its parent recorded its death, the counters have its name."""
-    done = shell(native, "sh -c 'kill -9 $$'; true")
+    """Its parent recorded its death, the counters have its name. Its killer is not recorded: else it would have one."""
+    done = shell(native, "sh -c 'LD_PRELOAD= sh -c \"kill -9 \\$PPID\"; true'; true")
     assert done.returncode == 0
     assert len(names(native)) == 1
     (killed,) = [p for p in load_job(native.run).processes if p.status_kind == "signaled"]
     assert (killed.signal, killed.snapshot.argv, killed.reported_by) == (9, ("sh",), "black-box")
+
+
+def test_command_that_kills_itself_has_a_small_box(native: Native) -> None:
+    """Nobody else would know who did it."""
+    done = shell(native, "sh -c 'kill -9 $$'; true")
+    assert done.returncode == 0
+    (killed,) = [p for p in load_job(native.run).processes if p.status_kind == "signaled"]
+    assert [(send.signal, send.target) for send in killed.snapshot.sends] == [(9, killed.snapshot.pid)]
+    assert sum(path.stat().st_blocks * 512 for path in native.run.rglob("*")) < 1 << 20
 
 
 def test_forked_child_that_crashes_has_a_box(native: Native) -> None:
@@ -79,7 +88,10 @@ def test_program_that_a_recorded_process_executes_has_a_box(native: Native) -> N
     assert [(box.pid, box.argv[-1], box.state) for box in done.boxes][1:] == [(done.pid, "true", "EXITING")]
 
 
-@pytest.mark.parametrize("end", ["os.execv('/bin/true', ['true'])", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+UNSEEN = "ctypes.CDLL(None).syscall({'x86_64': 62}.get(os.uname().machine, 129), os.getpid(), 9)"  # SYS_kill
+
+
+@pytest.mark.parametrize("end", ["os.execv('/bin/true', ['true'])", "os._exit(0)", UNSEEN])
 def test_forked_child_that_records_nothing_leaves_no_box(native: Native, end: str) -> None:
     """Nor does one that inherits its parent's tables in memory."""
     done = native.child(f"""
@@ -91,6 +103,21 @@ for i in range(5):
 """)
     assert done.status == 0, done.stderr
     assert [box.pid for box in done.boxes] == [done.pid]
+
+
+def test_forked_children_that_kill_themselves_leave_few_boxes(native: Native) -> None:
+    """Each notes its line, in a small file; a program that forks thousands of them leaves 200."""
+    done = native.child("""
+for i in range(300):
+    if os.fork() == 0:
+        os.kill(os.getpid(), 9)
+    os.wait()
+""")
+    assert done.status == 0, done.stderr
+    ended = [box for box in done.boxes if box.sends]
+    assert 190 <= len(ended) <= 200
+    assert {(box.sends[0].signal, box.sends[0].target == box.pid) for box in ended} == {(9, True)}
+    assert sum(path.stat().st_blocks * 512 for path in native.run.rglob("*.blackbox")) < 8 << 20
 
 
 @pytest.mark.parametrize("limit,mib", [(1_300_000, 700), (400_000, 200)])

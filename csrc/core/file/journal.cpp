@@ -25,7 +25,10 @@ uint32_t tick() noexcept {
 namespace {
 
 // Entries that nearly every process has: by themselves no reason for a file.
-bool is_common(EntryKind kind) { return kind == EntryKind::kProcess || kind == EntryKind::kEnvironment || kind == EntryKind::kWait || kind == EntryKind::kCode || kind == EntryKind::kStack || kind == EntryKind::kSignalSent; }
+bool is_common(EntryKind kind) {
+  return kind == EntryKind::kProcess || kind == EntryKind::kEnvironment || kind == EntryKind::kWait || kind == EntryKind::kCode ||
+         kind == EntryKind::kStack || kind == EntryKind::kSignalSent;
+}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include "core/file/run_directory.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
+#include "core/interpose/python_exceptions.h"
 #include "core/interpose/sandbox.h"
 #include "core/interpose/sanitizers.h"
 #include "core/interpose/signal_sends.h"
@@ -61,6 +62,7 @@ __attribute__((constructor)) void start_when_asked(int, char** arguments) {  // 
   if (preloaded) {
     core::hide_faults();
     core::adopt_mask();
+    core::watch_python_exceptions();
     resolve_early();
   }
   if (failure.what != nullptr && (flags & core::kAnnounce) != 0) core::announce_unrecorded(directory, failure);

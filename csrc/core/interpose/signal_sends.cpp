@@ -2,7 +2,10 @@
 // bounded, by system calls and checked reads.
 #include "core/interpose/signal_sends.h"
 
+#include "core/file/box_trim.h"
 #include "core/file/journal.h"
+#include "core/file/run_counters.h"
+#include "core/file/run_directory.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/preload.h"
 #include "core/process/recorder.h"
@@ -32,7 +35,8 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint32_t kMostSends = 1000;  // of one process: at most 0.2 MB of the journal
+constexpr uint32_t kMostSends = 1000;   // of one process: at most 0.2 MB of the journal
+constexpr uint32_t kMostOwnEnds = 200;  // processes with a file for no other reason than that they ended themselves, and other ones
 constexpr uint32_t kPlaces = 12;
 constexpr uint32_t kCodes = 128;  // power of two
 constexpr uint32_t kMostText = 4096, kMostTable = 8192;
@@ -138,9 +142,16 @@ uint32_t stack_id() {
   return id;
 }
 
+// A program may fork children by the thousand that end themselves so.
+bool room_for_own_end(const Send& send) {
+  if (send.target != g_box_pid || send.to_group) return true;
+  RunCounters* counters = run_counters();
+  return counters != nullptr && counters->boxes.load(std::memory_order_relaxed) < kMostOwnEnds;
+}
+
 void write_send(long, void* raw_send, void*) {
   auto& send = *static_cast<Send*>(raw_send);
-  if (ends_processes(send.signal) && !crashsafe::ensure_box()) return;
+  if (ends_processes(send.signal) && !crashsafe::has_box() && (!room_for_own_end(send) || !crashsafe::ensure_box())) return;
   if (!crashsafe::has_box() && g_box.header->journal_used > g_box.journal.items / 2ull) return;
   SignalSentEntry entry{};
   entry.signal = send.signal;
@@ -161,6 +172,7 @@ void write_send(long, void* raw_send, void*) {
   entry.image_nbytes = crashsafe::copy_image_path(send.caller, image, sizeof image, entry.caller_offset);
   Piece pieces[] = {{&entry, sizeof entry}, {image, entry.image_nbytes}};
   send.id = append(EntryKind::kSignalSent, pieces, 2);
+  if (send.signal == SIGKILL && send.target == g_box_pid && !send.to_group) trim_at_exit(1);
 }
 
 // On our own stack, since the program's may be a small one, with all signals blocked but those of faults, which checked reads need.

@@ -96,6 +96,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
+        box.lib.pytracer_exception_recorded(id(error))  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
 

@@ -82,8 +82,9 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
     view = judgement.views[0]
     return Description(
         f"{introduction(judgement.views)} was ended by SIGKILL: its parent, {name_words([parent])}, had waited as long "
-        f"as its timeout allows{at}.",
+        f"as its timeout allows{at}, and raised TimeoutExpired.",
         [
+            *noted_evidence(view),
             Evidence(
                 "exception",
                 f"its parent then raised {parent.exception.type if parent.exception else 'TimeoutExpired'}: "

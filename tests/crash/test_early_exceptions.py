@@ -1,0 +1,145 @@
+"""Exceptions that end a Python program which has not imported torch, or never does: the core records them itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytracer.decode.types.journal import UncaughtException
+from tests.conditions import needs_core, needs_torch, python_or_skip
+from tests.support.crash import Ended, ended, environment, preloaded, traced_run
+from tests.support.deaths import summary, verdict
+
+pytestmark = needs_core
+
+PROGRAM = """\
+import sys
+class Wrong(ValueError):
+    pass
+def configure(name):
+    raise Wrong("no optimizer \\"%s\\"\\n\\u20ac \\udc80" % name)
+def main():
+    configure("adamx")
+{call}
+"""
+
+
+def written(tmp_path: Path, code: str) -> Path:
+    """A program of the test."""
+    path = tmp_path / "train.py"
+    path.write_text(code)
+    return path
+
+
+def uncaught(done: Ended) -> list[UncaughtException]:
+    """All that the run recorded."""
+    return [fact.data for box in done.boxes for fact in box.recorded(UncaughtException)]
+
+
+def run_it(tmp_path: Path, code: str, python: str = sys.executable) -> Ended:
+    """Preloaded, as below a launcher."""
+    return ended([python, written(tmp_path, code)], preloaded(tmp_path / "run"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("minor", ["own", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_exception_is_recorded_and_printed_as_untraced(minor: str, tmp_path: Path) -> None:
+    """Type, message and lines, in each CPython; status and output are those of the untraced program."""
+    python = sys.executable if minor == "own" else python_or_skip(minor)
+    code = PROGRAM.format(call="main()")
+    done = run_it(tmp_path, code, python)
+    plain = subprocess.run(
+        [python, tmp_path / "train.py"], env=environment(), capture_output=True, text=True, check=False,
+        errors="replace",
+    )  # fmt: skip
+    assert (done.status, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    (error,) = uncaught(done)
+    assert (error.type, error.message) == ("Wrong", 'no optimizer "adamx"\n\u20ac \\udc80')
+    lines = [(frame.function, Path(frame.file).name, frame.line) for frame in error.python_stack]
+    assert lines == [("configure", "train.py", 5), ("main", "train.py", 7), ("<module>", "train.py", 8)]
+    assert error.thread == "MainThread"
+
+
+def test_report_names_the_line(tmp_path: Path) -> None:
+    """Below `pytracer run`: a verdict that is certain, where "nothing crashed" was printed before."""
+    path = written(tmp_path, PROGRAM.format(call="main()"))
+    report = traced_run(sys.executable, path, run=tmp_path / "run").report
+    assert verdict(report) == ("python-exception", "certain")
+    assert summary(report).startswith("Process ") and "at train.py:5 in configure." in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("code", "type_name"),
+    [
+        ("import no_such_module", "ModuleNotFoundError"),
+        ("def broken(:", "SyntaxError"),
+        ("import json; json.loads('{')", "json.decoder.JSONDecodeError"),
+        ("def deep(): deep()\ndeep()", "RecursionError"),
+        ("class E(Exception):\n    def __str__(self): raise SystemExit(3)\nraise E", "E"),
+    ],
+)
+def test_every_kind_of_exception_is_recorded(code: str, type_name: str, tmp_path: Path) -> None:
+    """Imports, syntax, a deep stack (its innermost 64 frames), a message that cannot be made."""
+    done = run_it(tmp_path, code)
+    assert done.status == 1
+    (error,) = uncaught(done)
+    assert error.type == type_name
+    if type_name == "RecursionError":
+        assert len(error.python_stack) == 64 and {frame.function for frame in error.python_stack} == {"deep"}
+    if type_name == "E":
+        assert error.message == "(its message could not be made)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise SystemExit(3)",
+        "import sys; sys.exit('no')",
+        "try: 1 / 0\nexcept ZeroDivisionError: pass",
+        "import os; os._exit(1)",
+    ],
+)
+def test_what_is_no_uncaught_exception_is_not_recorded(code: str, tmp_path: Path) -> None:
+    """The look-alikes."""
+    assert uncaught(run_it(tmp_path, code)) == []
+
+
+def test_hook_of_the_program_is_kept(tmp_path: Path) -> None:
+    """`sys.excepthook` stays the same object; one that the program replaces without going on is not recorded; one that
+    goes on is.
+    """
+    same = "import sys\nprint(sys.excepthook is sys.__excepthook__, sys.excepthook.__name__)\n"
+    assert run_it(tmp_path, same).stdout == "True excepthook\n"
+    own = "import sys\nsys.excepthook = lambda *error: print('mine')\n1 / 0\n"
+    assert run_it(tmp_path, own).stdout == "mine\n"
+    further = (
+        "import sys\n"
+        "def hook(*error):\n"
+        "    print('mine')\n"
+        "    sys.__excepthook__(*error)\n"
+        "sys.excepthook = hook\n"
+        "1 / 0\n"
+    )
+    done = run_it(tmp_path, further)
+    assert done.stdout == "mine\n"
+    assert uncaught(done)[-1].type == "ZeroDivisionError"
+
+
+def test_interactive_interpreter_is_bounded(tmp_path: Path) -> None:
+    """Each wrong input of an interactive session is printed by the same hook: 32 are recorded, and the end is no
+    exception.
+    """
+    shell = f"for i in {{1..100}}; do echo 1 / 0; done | {sys.executable} -i -q"
+    done = ended(["bash", "-c", shell], preloaded(tmp_path / "run"), tmp_path / "run")
+    assert done.status == 0
+    assert len(uncaught(done)) == 32
+
+
+@needs_torch
+@pytest.mark.parametrize("before", ["import torch", "import pytracer; pytracer.enable('{run}')"])
+def test_exception_after_torch_is_recorded_once(before: str, tmp_path: Path) -> None:
+    """The Python half records it first."""
+    done = run_it(tmp_path, f"{before.format(run=tmp_path / 'run')}\nraise ValueError('once')\n")
+    assert [error.message for error in uncaught(done)] == ["once"]
