@@ -36,14 +36,23 @@ def verdict_of(ended: Ended) -> Verdict:
 
 
 def test_kill_9_is_no_oom_kill_where_counters_can_be_read(tmp_path: Path) -> None:
-    """The kernel's counters did not change, so another process sent it; the sender is unknown."""
-    done = traced_run("sh", "-c", "sleep 0.3; kill -9 $$", run=tmp_path / "run")
+    """The kernel's counters did not change, so another process sent it; the sender is unknown: it is not recorded."""
+    killer = "sleep 0.3; LD_PRELOAD= sh -c 'kill -9 $PPID'; sleep 9"
+    done = traced_run("sh", "-c", killer, run=tmp_path / "run")
     assert done.status == 137
     verdict = verdict_of(done)
     counted = launcher_file(done.run)["witness"]["before"]["vmstat_oom_kill"]
     expected = ("external-kill", "likely") if counted is not None else ("unknown", "unknown")
     assert (verdict.class_, verdict.confidence) == expected
     assert all(item.split(":")[0] in ("found", "not found", "not readable") for item in verdict.evidence or [])
+
+
+def test_shell_that_kills_itself_is_named(tmp_path: Path) -> None:
+    """It noted that before; there is no Python line."""
+    done = traced_run("sh", "-c", "sleep 0.3; kill -9 $$", run=tmp_path / "run")
+    verdict = verdict_of(done)
+    assert (verdict.class_, verdict.confidence) == ("external-kill", "certain")
+    assert "ended itself by SIGKILL." in (verdict.summary or "")
 
 
 @needs_native
