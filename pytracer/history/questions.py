@@ -12,7 +12,7 @@ from pytracer.report import history as h
 VERSIONS = ("torch", "driver", "cuda", "python", "commit")
 _MINOR = {"torch", "python", "cuda"}
 _LEAST_DEATHS = 3  # a cause below that is no trend
-_TIME = "strftime({} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')"
+_TIME = "strftime({}, '%Y-%m-%dT%H:%M:%SZ')"
 
 
 def totals(db: Database, store: str) -> h.History:
@@ -52,7 +52,7 @@ def groups(db: Database, limit: int, fingerprint: str | None = None) -> tuple[li
                count(host) AS hosts, arg_max(host, deaths) AS host,
                max(deaths) FILTER (host IS NOT NULL) AS host_deaths,
                list_sort(list_distinct(flatten(list(torch)))) AS torch, arg_max(latest, last) AS latest,
-               CAST(CAST(max(last) AT TIME ZONE 'UTC' AS DATE) AS VARCHAR) AS day
+               CAST(CAST(max(last) AS DATE) AS VARCHAR) AS day
         FROM hosts GROUP BY fingerprint ORDER BY deaths DESC, fingerprint
         """,
         [chosen],

@@ -48,7 +48,7 @@ def run_row(
         "run_id": run.id,
         "started": started,
         "day": started.date().isoformat() if started is not None else NO_DAY,
-        "added": now or datetime.now(timezone.utc),
+        "added": _utc(now or datetime.now(timezone.utc)),
         "died": class_ not in ENDED_WELL,
         "class": class_,
         "confidence": verdict.confidence,
@@ -97,7 +97,7 @@ def run_key(report: r.Report) -> int:
 def arrow_schema() -> Any:
     """The columns as pyarrow's schema, without `day`, which is in the path."""
     pa = library("pyarrow")
-    text, small, number, time = pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC")
+    text, small, number, time = pa.string(), pa.int32(), pa.int64(), pa.timestamp("us")
     node = pa.struct([("host", text), ("ranks", small), ("culprit", pa.bool_())])
     process = pa.struct(
         [("host", text), ("rank", small), ("pid", number), ("role", text), ("primary", pa.bool_()), ("why", text),
@@ -124,9 +124,14 @@ def arrow_schema() -> Any:
 
 def _time(text: str | None) -> datetime | None:
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc) if text else None
+        return _utc(datetime.fromisoformat(text.replace("Z", "+00:00"))) if text else None
     except (ValueError, OverflowError):  # a report of another program, or damaged
         return None
+
+
+def _utc(time: datetime) -> datetime:
+    """Without a zone: what has one is read by DuckDB only with more libraries, and shown in each reader's own zone."""
+    return time.astimezone(timezone.utc).replace(tzinfo=None)
 
 
 def _place(died: r.ProcessReport | None) -> str | None:
