@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytracer._errors import InputError, PytracerError, RecordingError, UsageError
     from pytracer._version import __version__
     from pytracer.decode.types.snapshot import Job
+    from pytracer.notebook import Shell
     from pytracer.record import disable, enable, is_enabled, mark, name, step
     from pytracer.report.job import Fact, Finding, Report
     from pytracer.report.where import WhereReport
@@ -121,6 +122,20 @@ def where(
     from pytracer.decode.job.load import load_runs
 
     return explain_addresses(load_runs(path, light=True), addresses, rank=rank, pid=pid)
+
+
+def load_ipython_extension(ipython: Shell) -> None:
+    """`%load_ext pytracer`: records the kernel of a notebook, and shows how the last one died."""
+    from pytracer.notebook import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: Shell) -> None:
+    """`%unload_ext pytracer`: stops recording."""
+    from pytracer.notebook import unload
+
+    unload(ipython)
 
 
 def __getattr__(name: str) -> object:

@@ -29,6 +29,9 @@ class Frame(Protocol):
     @property
     def file(self) -> str | None: ...  # noqa: D102
 
+    @property
+    def line(self) -> int | None: ...  # noqa: D102
+
 
 Frames = Sequence[Frame]
 
@@ -122,6 +125,8 @@ def task_of(snapshot: Snapshot, stack: Frames) -> Task | None:
     stacks = _stacks(snapshot.crash, stack)
     if noted:
         last = max(noted, key=lambda item: item.mono_ns or 0)
+        if last.kind == "cell" and last.text:
+            return replace(last, text=_cell(snapshot, last.text, stacks))
         phase = _phase(snapshot, last.mono_ns or 0, stacks) if last.kind == "test" else None
         return replace(last, text=f"{last.text} ({phase})" if phase else last.text) if last.text else None
     for frames in stacks:
@@ -129,6 +134,29 @@ def task_of(snapshot: Snapshot, stack: Frames) -> Task | None:
         if test is not None:
             return Task("test", test, None)
     return None
+
+
+def _cell(snapshot: Snapshot, number: str, stacks: Sequence[Frames]) -> str:
+    """`3, line 2: loss = step(x); in cell 1, line 7: ...`: where the cell was, and the cell of the innermost frame."""
+    cells = {f.data.file: f.data for f in snapshot.recorded(Doing) if f.data.kind == "cell" and f.data.file}
+    frames = next((found for found in stacks if any(frame.file in cells for frame in found)), ())
+    inside = [(cells[frame.file], frame.line) for frame in frames if frame.file in cells]
+    running = next((place for place in reversed(inside) if place[0].text == number), None)
+    if running is None:
+        last = next((cell for cell in cells.values() if cell.text == number), None)
+        return f"{number}: {_source_line(last, None)}" if last is not None else number
+    words = f"{number}, line {running[1]}: {_source_line(*running)}"
+    if inside[0] != running:
+        words += f"; in cell {inside[0][0].text}, line {inside[0][1]}: {_source_line(*inside[0])}"
+    return words
+
+
+def _source_line(cell: Doing, line: int | None) -> str:
+    """A line of a cell; the first one with something in it when it is not known which."""
+    lines = (cell.source or "").splitlines()
+    if line is not None:
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return next((text.strip() for text in lines if text.strip()), "")
 
 
 def _phase(snapshot: Snapshot, since_ns: int, stacks: Sequence[Frames]) -> str | None:

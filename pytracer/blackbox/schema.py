@@ -176,8 +176,8 @@ class Entry(IntEnum):
     # FSDP1, "flat": also "strategy","shard":{"addr","numel","itemsize"}; "parameters":[{"fqn","offset","numel"}], in elements.
     UNIT = 61
     HOOK = 62  # JSON {"module","hook"}: a communication hook of a DDP module
-    # JSON {"kind","text"}: what the process does from now on. "test": of pytest; "cell": of a notebook; "epoch": of a
-    # training loop; "name": what multiprocessing calls the process.
+    # JSON {"kind","text"}: what the process does from now on. "test": of pytest; "cell": of a notebook, with "file", which
+    # its frames have, and "source"; "epoch": of a training loop; "name": what the process is.
     DOING = 46
     NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed

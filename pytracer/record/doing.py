@@ -13,18 +13,20 @@ from pytracer.record.core import core
 
 MOST_BYTES = 256 * 1024  # of all entries of a process; the journal has 2 MiB
 MOST_CHARACTERS = 400
+MOST_SOURCE_CHARACTERS = 4000
 
 _used = 0
 
 
 @unseen
-def doing(kind: str, text: str, *, lasting: bool = True) -> None:
+def doing(kind: str, text: str, *, lasting: bool = True, **more: str) -> None:
     """Notes what begins now. Does nothing if recording is off, or in a function that torch.compile compiles.
 
     Args:
         kind: "test", "phase" of a test, "cell", "epoch", or "name" for what the process is.
         text: its name; the end of a long one is left out.
         lasting: into the journal, too.
+        more: of a cell, for the journal: "file" and "source", of which the beginning is kept.
     """
     global _used
     if is_compiling() or not is_enabled():
@@ -32,6 +34,7 @@ def doing(kind: str, text: str, *, lasting: bool = True) -> None:
     text = " ".join(text.split())[:MOST_CHARACTERS]
     payload = f"{kind}: {text}".encode("utf-8", "replace")
     if lasting and _used < MOST_BYTES:
-        _used += len(payload)
-        core().journal(Entry.DOING, {"kind": kind, "text": text})
+        more = {name: value[:MOST_SOURCE_CHARACTERS] for name, value in more.items()}
+        _used += len(payload) + sum(map(len, more.values()))
+        core().journal(Entry.DOING, {"kind": kind, "text": text, **more})
     core().lib.pytracer_mark(payload[:TEXT_RECORD_BYTES], min(len(payload), TEXT_RECORD_BYTES))

@@ -61,6 +61,7 @@ def printed(content: RenderableType, style: Style) -> str:
         file=out,
         width=style.width,
         force_terminal=style.color,
+        force_jupyter=False,  # in a kernel, rich would display the text and return nothing
         color_system="standard" if style.color else None,
         no_color=not style.color,
         legacy_windows=False,

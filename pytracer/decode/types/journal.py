@@ -258,10 +258,12 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Doing(msgspec.Struct, frozen=True):
-    """DOING: what the process does from then on; of kind "name" what multiprocessing calls the process."""
+    """DOING: what the process does from then on; of kind "name" what the process is. `file`, `source`: of a cell."""
 
     kind: str
     text: str
+    file: str | None = None
+    source: str | None = None
 
 
 class Uninterpreted(msgspec.Struct, frozen=True):

@@ -66,3 +66,21 @@ def test_hostile_report_is_shown_harmlessly() -> None:
         report = hostile_part(r.Report, seed)
         assert_harmless(repr(report))
         assert_harmless(str(report))
+
+
+def test_text_is_returned_in_a_notebooks_kernel_too(tmp_path: Path) -> None:
+    """rich recognizes a kernel by IPython's shell, and would display the text instead."""
+    program = (
+        "import builtins, sys\n"
+        "class ZMQInteractiveShell: pass\n"
+        "builtins.get_ipython = lambda: ZMQInteractiveShell()\n"
+        "from pytracer.render.text import render_text\n"
+        "from pytracer.report.job import Report, Verdict\n"
+        "text = render_text(Report(verdict=Verdict(summary='Rank 1 died.')))\n"
+        "print(repr(text))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=True
+    )
+    assert "Rank 1 died." in done.stdout
+    assert done.stdout.startswith(("'Rank", '"Rank'))
