@@ -105,6 +105,7 @@ test-peers: build $(VENV)/.peers
 test-homes: build
 	$(BIN)/python tests/homes/environments.py
 	$(BIN)/python scripts/homes_table.py $(ARGS)
+	$(BIN)/python -m pytest tests/homes --ignore tests/homes/test_homes.py -m ""
 
 # Every real job of 2 to 4 ranks. More at a time than two cores can feed runs into their short time-outs.
 test-distributed: build

@@ -17,6 +17,7 @@ from tests.support.crash import PROGRAMS, environment
 
 pytestmark = [
     needs_core,
+    pytest.mark.slow,
     pytest.mark.skipif(not installed("jupyter"), reason="build/homes/jupyter is not installed: make test-homes"),
 ]
 
