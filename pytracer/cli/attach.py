@@ -19,6 +19,7 @@ from pytracer.cli.terminal import show, show_json
 from pytracer.report.live import LiveProcess, LiveReport
 
 if TYPE_CHECKING:
+    from pytracer.analyze.collectives.deadlock import Gone
     from pytracer.decode.types.snapshot import Snapshot
 
 LATEST = Path("runs/latest")
@@ -56,15 +57,36 @@ def command(target: str | None, as_json: bool, everything: bool, no_native: bool
     return 0
 
 
-def report_hang(recording: Path, seconds: float) -> None:
-    """For `run --hang-timeout`: prints the report on stderr and stores it in the run directory."""
-    from pytracer.launcher.run_directory import HANG_FILE, write_text
+def report_hang(recording: Path, seconds: float | None, gone: Gone | None = None, *, goes_on: bool = True) -> None:
+    """Prints the report of a hang on stderr, with stacks, and stores it in the run directory.
+
+    `gone`: whether a process has ended for certain; `goes_on`: whether the job does.
+    """
     from pytracer.render.live import render_live
 
-    report = live_report(str(recording), native=False)
+    report = live_report(str(recording), native=False, gone=gone)
     report.still_for_seconds = seconds
+    store_hang(recording, report)
+    end = "pytracer: the job goes on; nothing was ended\n" if goes_on else ""
+    show("\npytracer: " + render_live(report) + end, error=True)
+
+
+def recorded_state(recording: Path, gone: Gone | None = None) -> LiveReport:
+    """The state of the job by its recordings alone: no process is asked anything.
+
+    Raises:
+        InputError: no process runs there.
+    """
+    report, _ = _of_run(recording, gone=gone)
+    report.taken = _now()
+    return report
+
+
+def store_hang(recording: Path, report: LiveReport) -> None:
+    """Writes hang.json."""
+    from pytracer.launcher.run_directory import HANG_FILE, write_text
+
     write_text(recording / HANG_FILE, to_json(report))
-    show("\npytracer: " + render_live(report) + "pytracer: the job goes on; nothing was ended\n", error=True)
 
 
 def to_json(report: LiveReport) -> str:
@@ -74,7 +96,11 @@ def to_json(report: LiveReport) -> str:
     return json.dumps(msgspec.to_builtins(report), indent=1) + "\n"
 
 
-def live_report(target: str | None, *, native: bool) -> LiveReport:
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def live_report(target: str | None, *, native: bool, gone: Gone | None = None) -> LiveReport:
     """The state of the job now.
 
     Raises:
@@ -92,8 +118,8 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
             )
         target = str(LATEST)
     of_pid = target.isdigit() and not Path(target).exists()
-    report, boxes = _of_pid(int(target)) if of_pid else _of_run(Path(target))
-    report.taken = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    report, boxes = _of_pid(int(target)) if of_pid else _of_run(Path(target), gone=gone)
+    report.taken = _now()
     for process in report.processes:
         process.rss = rss_bytes(process.pid)
         process.threads = kernel_threads(process.pid)
@@ -107,8 +133,11 @@ def live_report(target: str | None, *, native: bool) -> LiveReport:
     return report
 
 
-def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, dict[int, Snapshot]]:
+def _of_run(
+    directory: Path, only: set[int] | None = None, gone: Gone | None = None
+) -> tuple[LiveReport, dict[int, Snapshot]]:
     """The running processes of a run by their recordings, and their snapshots by pid; `only` those with these pids."""
+    from pytracer.analyze.collectives.deadlock import find_deadlock, has_end
     from pytracer.analyze.collectives.stall import find_waits, live_process
     from pytracer.decode.job.merge import load_job
 
@@ -132,6 +161,7 @@ def _of_run(directory: Path, only: set[int] | None = None) -> tuple[LiveReport, 
     report = LiveReport(run=directory.resolve().name, directory=str(directory.resolve()))
     report.processes = [live_process(process, now) for process in running]
     report.waits = find_waits(local, now)
+    report.deadlock = find_deadlock(replace(job, processes=tuple(local)), now, gone or has_end)
     if len(local) < len(job.processes):
         report.notes.append("processes of other hosts are in this run; they are not shown")
     return report, {process.snapshot.pid: process.snapshot for process in running}

@@ -25,6 +25,7 @@ from pytracer._printable import shell_command
 from pytracer._text import count_words, size_words
 from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.deaths import DeathWatch
+from pytracer.cli.hangs import ACTIONS, SPEED_VARIABLE, HangAction, HangSettings, speed_of
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
 from pytracer.cli.progress import progress_bar
@@ -64,6 +65,7 @@ Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
   pytracer run -o runs/tuesday -- python train.py --epochs 3
   srun pytracer run -o runs/$SLURM_JOB_ID -- python train.py
+  pytracer run --hang-action kill -- torchrun --nproc-per-node 8 train.py     # end a job that is in a deadlock
   pytracer run --hang-timeout 300 -- torchrun --nproc-per-node 8 train.py
   pytracer run --guard -- python train.py                 # reproduce a memory error: the access faults
   pytracer run --guard=sample:1000 -- python train.py     # in production: one storage in a thousand
@@ -112,7 +114,7 @@ class RunCommand(click.Command):
 @click.option("-o", "output", metavar="DIR", type=click.Path(path_type=Path), help="Record into DIR, not below runs/.")
 @click.option("--force", is_flag=True, help="Delete an existing recording in DIR.")
 @click.option("--level", type=click.Choice(list(LEVELS)), help="How much to record.  [default: default]")
-@click.option("--quiet", is_flag=True, help="Print nothing unless something died.")
+@click.option("--quiet", is_flag=True, help="Print nothing unless something died or is in a deadlock.")
 @click.option("--explain", is_flag=True, help="Show in the report why other explanations were refused.")
 @click.option(
     "--notify", is_flag=True,
@@ -131,7 +133,15 @@ class RunCommand(click.Command):
     "--hang-timeout",
     metavar="SECONDS",
     type=click.FloatRange(min=1),
-    help="If no process records anything for this long, print which rank waits for which; the job goes on.",
+    help="If no process records anything for this long, print which rank waits for which, with all stacks.",
+)
+@click.option(
+    "--hang-action",
+    type=click.Choice(ACTIONS),
+    default="tell",
+    show_default=True,
+    help="At a certain deadlock: tell prints who waits for whom, and the job goes on; dump prints all stacks, too; "
+    "kill then ends the job, as it does after --hang-timeout; off watches nothing (docs/guide/hangs.md).",
 )
 @click.option(
     "--on-death",
@@ -185,6 +195,7 @@ def command(
     on_death: str | None,
     no_death_lines: bool,
     task_wait: float,
+    hang_action: HangAction,
     guard: str | None,
     cuda_graphs: str | None,
     no_values: bool,
@@ -215,7 +226,8 @@ def command(
             environment |= added
             notes += more
         deaths = DeathWatch(_shown(run.directory), lines=not no_death_lines, command=on_death)
-        monitored = _MonitoredJob(run, record, hang_timeout, deaths)
+        hang = HangSettings(hang_action, hang_timeout, quiet, speed_of(os.environ.get(SPEED_VARIABLE)))
+        monitored = _MonitoredJob(run, record, hang, deaths)
     except UsageError:
         raise
     except Exception as error:  # a full disk, an internal error: the command runs unrecorded
@@ -312,7 +324,7 @@ class _MonitoredJob:
     """Waits for the job, samples it, and keeps `record` on disk up to date."""
 
     def __init__(
-        self, run: run_directory.Run, record: dict[str, object], hang_seconds: float | None, deaths: DeathWatch
+        self, run: run_directory.Run, record: dict[str, object], hang: HangSettings, deaths: DeathWatch
     ) -> None:
         """Writes run.json for the first time.
 
@@ -322,7 +334,8 @@ class _MonitoredJob:
         self._run = run
         self._record = record
         # One of several launchers looks for a hang.
-        self._monitor = JobMonitor(run, self._save, hang_seconds if run.first else None, deaths)
+        hang = hang if run.first else HangSettings("off")
+        self._monitor = JobMonitor(run, self._save, hang, deaths)
         record["witness"] = self._monitor.watch.as_dict()
         if run.recording != run.directory:
             record["recording"] = str(run.recording)
@@ -357,10 +370,12 @@ class _MonitoredJob:
         with held(FORWARDED), _one_line_for_an_error():
             self._monitor.finish()
         self._record["witness"] = watch.as_dict()
+        self._record["killed_for"] = self._monitor.killed_for
         return ending
 
     def _started(self, pid: int) -> None:
         self._record["child_pid"] = pid
+        self._monitor.started(pid)
         self._save()
 
     def _save(self) -> None:

@@ -156,6 +156,19 @@ class Watch:
     def _held(self) -> set[Identity]:
         return {(seen.pid, seen.start_ticks) for seen in [*self._seen.values(), *self._orphans]}
 
+    def ended(self, seconds: float) -> frozenset[tuple[int, int]]:
+        """Pids and start times of the processes that ended at least so long ago."""
+        until = time.monotonic_ns() - int(seconds * 1e9)
+        return frozenset(
+            (seen.pid, seen.start_ticks)
+            for seen in [*self._seen.values(), *self._orphans]
+            if seen.gone_mono_ns is not None and seen.gone_mono_ns <= until
+        )
+
+    def running(self) -> list[Seen]:
+        """The processes that are held and have not ended."""
+        return [seen for seen in self._seen.values() if seen.gone_mono_ns is None and seen.descriptor >= 0]
+
     def note_orphan(self, pid: int, status: int, command: list[str], start_ticks: int) -> None:
         """An adopted child: its parent died before it."""
         now = time.monotonic_ns()

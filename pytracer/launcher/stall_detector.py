@@ -13,6 +13,7 @@ from pytracer.blackbox import codec, schema
 from pytracer.launcher.run_directory import BOX_SUFFIX
 
 _MOST_BYTES = 1 << 20
+TIMES = 10
 _START_SECONDS = 60.0  # importing torch on a busy machine
 
 
@@ -20,28 +21,51 @@ class StallDetector:
     """Detects that no process of a run records anything.
 
     Before the first step or collective the limit is at least a minute: importing torch records nothing.
+
+    Args:
+        boxes: the folder of the recordings.
+        seconds: the limit.
+        grows: the limit is at least `TIMES` the longest pause that ended by itself.
+        speed: how many seconds of the limit pass in a second.
     """
 
-    def __init__(self, boxes: Path, seconds: float) -> None:
+    def __init__(self, boxes: Path, seconds: float, *, grows: bool = False, speed: float = 1.0) -> None:
         self._boxes = boxes
         self._seconds = seconds
         self._seen: dict[str, int] = {}
-        self._since = time.monotonic()
+        self._since = time.monotonic() * speed
         self._reported = False
         self._begun = False
+        self._grows, self._speed = grows, speed
+        self._longest = self._still_at = 0.0
+        self._patience = 1
 
     def stalled(self) -> bool:
         """True once for each stall that reaches the limit."""
         seen = self._marks()
-        now = time.monotonic()
+        now = time.monotonic() * self._speed
         if seen != self._seen:
-            self._seen, self._since, self._reported = seen, now, False
+            if self._begun and self._grows:
+                self._longest = max(self._longest, self._still_at - self._since)
+            self._seen, self._since, self._reported, self._patience = seen, now, False, 1
             return False
-        limit = self._seconds if self._begun else max(self._seconds, _START_SECONDS)
+        self._still_at = now
+        limit = max(self._seconds, TIMES * self._longest) * self._patience
+        if not self._begun:
+            limit = max(limit, _START_SECONDS)
         if self._reported or not seen or now - self._since < limit:
             return False
         self._reported = True
         return True
+
+    @property
+    def seconds(self) -> float:
+        """How long nothing has changed."""
+        return time.monotonic() * self._speed - self._since
+
+    def wait_longer(self) -> None:
+        """This stall is reported when it has lasted `TIMES` as long as would do otherwise."""
+        self._reported, self._patience = False, TIMES
 
     def _marks(self) -> dict[str, int]:
         try:

@@ -22,6 +22,8 @@ def render_live(report: LiveReport, *, everything: bool = False) -> str:
 def _lines(report: LiveReport, everything: bool) -> Iterator[str]:
     if report.still_for_seconds is not None:
         yield f"No process has recorded anything for {report.still_for_seconds:g} s."
+    if report.deadlock is not None:
+        yield f"Deadlock: {report.deadlock.says}."
     for wait in report.waits:
         yield wait.says
     if not report.waits and any(process.rank is not None for process in report.processes):

@@ -71,7 +71,8 @@ class LiveProcess:
 class GroupWait:
     """A process group with an open collective: the ranks that wait in it, and those that have not entered it.
 
-    `disagree`: the operations, when ranks called different ones under the same sequence number.
+    `disagree`: the operations, when ranks called different ones under the same sequence number. `unseen`: members
+    without a recording here, as on another host.
     """
 
     group: str | None
@@ -84,6 +85,23 @@ class GroupWait:
     ended: list[int]
     disagree: dict[str, list[int]] | None
     says: str
+    unseen: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Deadlock:
+    """A wait that the recordings prove to have no end.
+
+    `kind`: "rank-ended" (`awaited` have ended), "different-collectives", "cycle". `ranks` wait.
+    """
+
+    kind: str
+    says: str
+    ranks: list[int]
+    awaited: list[int]
+    group: str | None
+    sequence_nr: int
+    since_ns: int | None
 
 
 @dataclass
@@ -96,6 +114,7 @@ class LiveReport:
     directory: str | None = None
     taken: str | None = None
     still_for_seconds: float | None = None
+    deadlock: Deadlock | None = None
     waits: list[GroupWait] = field(default_factory=list)
     processes: list[LiveProcess] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -57,8 +57,9 @@ def _wait(name: str | None, ranks: dict[int, Process], now_ns: int) -> GroupWait
     members = [rank for rank in _members(name, ranks) if rank not in inside]
     # Old entries are overwritten: a rank that has called a later one has called this one.
     missing = [rank for rank in members if not (rank in called and max(called[rank], default=0) > number)]
-    ended = sorted(rank for rank in missing if rank not in ranks or ranks[rank].status_kind != "running")
-    absent = sorted(rank for rank in missing if rank not in ended)
+    unseen = sorted(rank for rank in missing if rank not in ranks)
+    ended = sorted(rank for rank in missing if rank in ranks and ranks[rank].status_kind != "running")
+    absent = sorted(rank for rank in missing if rank in ranks and rank not in ended)
     done = sorted(rank for rank in {*inside, *members} if rank not in (*waiting, *missing))
     times = [began for rank in waiting if (began := _began(inside[rank])) is not None]
     since = now_ns - min(times) if times else None
@@ -66,8 +67,8 @@ def _wait(name: str | None, ranks: dict[int, Process], now_ns: int) -> GroupWait
     for rank, item in sorted(inside.items()):
         ops.setdefault(item.op, []).append(rank)
     op = max(ops, key=lambda word: len(ops[word]))
-    says = _sentence(op, number, since, waiting, absent, ended, ops)
-    return GroupWait(name, op, number, since, waiting, absent, done, ended, ops if len(ops) > 1 else None, says)
+    says = _sentence(op, number, since, waiting, absent, ended, unseen, ops)
+    return GroupWait(name, op, number, since, waiting, absent, done, ended, ops if len(ops) > 1 else None, says, unseen)
 
 
 def _is_of(item: Collective, name: str | None) -> bool:
@@ -91,6 +92,7 @@ def _sentence(
     waiting: list[int],
     absent: list[int],
     ended: list[int],
+    unseen: list[int],
     ops: dict[str, list[int]],
 ) -> str:
     who = capital(_verb(waiting, "waits", "wait"))
@@ -103,6 +105,8 @@ def _sentence(
         parts.append(f"{_verb(absent, 'has', 'have')} not entered it")
     if ended:
         parts.append(f"{_verb(ended, 'has', 'have')} ended")
+    if unseen:
+        parts.append(f"{_verb(unseen, 'is', 'are')} not recorded here")
     if parts:
         return f"{who} in {where}; {' and '.join(parts)}."
     return f"{who} in {where}; every rank has entered it."

@@ -117,11 +117,14 @@ def _sender(job: JobView, link: _Link) -> str:
 
 
 def from_time_limit(job: JobView, view: ProcessView) -> bool:
-    """Whether timeout(1) or a scheduler began the chain of senders: they end what takes too long."""
+    """Whether timeout(1), a scheduler or --hang-action began the chain of senders: they end what takes too long."""
     sent = deadly_signal(view)
     if sent is None or not knows_sender(view):
         return False
     first = list(_senders(job, view, sent))[-1]
+    launcher = job.job.launcher
+    if launcher is not None and launcher.killed_for is not None and first.sent.sender_pid == launcher.pid:
+        return True
     argv = first.sent.command or (first.sender.process.snapshot.argv if first.sender else ())
     return scheduler_of(first.sent) is not None or program_name(argv) == "timeout"
 

@@ -43,6 +43,7 @@ class _RunFile(msgspec.Struct):
     gpu_core: object = None
     redacted: int = 0
     task: object = None
+    killed_for: str | None = None
 
 
 def read_launchers(directory: Path, damage: list[Damage]) -> list[LauncherRecord]:
@@ -96,6 +97,7 @@ def _read(directory: Path, name: str, damage: list[Damage]) -> LauncherRecord | 
         gpu_core=_part(name, "gpu_core", run.gpu_core, GpuCoreWish, damage),
         redacted=run.redacted,
         task=_part(name, "task", run.task, LaunchedTask, damage),
+        killed_for=run.killed_for,
     )
 
 

@@ -597,6 +597,7 @@ class LauncherRecord:
     gpu_core: GpuCoreWish | None = None
     redacted: int = 0  # secrets that were replaced in `command` before it was written
     task: LaunchedTask | None = None
+    killed_for: str | None = None  # why the launcher ended the job, with --hang-action kill
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,12 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sit
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
-from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of
+from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 _LISTED = 4
@@ -121,7 +122,16 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
         return replace(judgement, accompanies=found.field == "shape" or not first)
     what = f"{found.variants[0].call.op} #{found.sequence_nr}"
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
-    return account(job, judgement, f"the ranks disagree in {what}", did)
+    waited = max((waited_ns(view, call) for view, call in _open_in(job, item)), default=0)
+    return account(job, judgement, f"the ranks disagree in {what}", did, waited_ns=waited)
+
+
+def _open_in(job: JobView, item: _Found) -> Iterator[tuple[ProcessView, Collective]]:
+    """The ranks that stood in it when they ended, and their calls."""
+    for rank, calls in item.match.open.items():
+        call = calls.get(item.mismatch.sequence_nr)
+        if call is not None and call.state != "failed":
+            yield from ((view, call) for view in views_of(job, [rank]))
 
 
 _DID = {

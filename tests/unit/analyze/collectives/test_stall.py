@@ -64,10 +64,11 @@ def test_rank_that_ended_is_told_from_one_that_is_late(ranks: list[Process]) -> 
     assert wait.says.endswith("rank 1 has not entered it and rank 2 has ended.")
 
 
-def test_rank_without_a_box_has_ended_or_never_began(ranks: list[Process]) -> None:
-    """By the group's members."""
+def test_rank_without_a_box_is_not_called_ended(ranks: list[Process]) -> None:
+    """It may run on another host, which records into a directory of its own."""
     wait = only([calling(ranks[0], call(1)), calling(ranks[1], call(1))])
-    assert wait.ended == [2]
+    assert (wait.unseen, wait.ended, wait.not_arrived) == ([2], [], [])
+    assert wait.says.endswith("rank 2 is not recorded here.")
 
 
 def test_all_have_come_and_it_still_stands(ranks: list[Process]) -> None:
