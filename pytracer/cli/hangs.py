@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytracer._printable import shell_command
 from pytracer.cli.background import Background
-from pytracer.cli.terminal import say
+from pytracer.cli.terminal import interject
 from pytracer.launcher.hang_watch import HangWatch, Work
 from pytracer.launcher.process_monitor import Watch
 from pytracer.launcher.run_directory import Run
@@ -140,11 +140,11 @@ class HangMonitor:
         key = f"{found.kind} {found.group} {found.sequence_nr} {found.awaited}"
         if key in self._told:
             return
-        say(f"deadlock: {deadlock_line(found)}")
+        interject(f"deadlock: {deadlock_line(found)}")
         action = self._settings.action
         if action == "tell":
             store_hang(self._run.recording, report)
-            say(f"nothing was ended; {self._attach()} shows where each rank stands")
+            interject(f"nothing was ended; {self._attach()} shows where each rank stands")
         else:
             report_hang(self._run.recording, None, gone, goes_on=action != "kill")
         os.write(result, f"{key}\n{found.says}"[:2048].encode())
@@ -199,8 +199,8 @@ class HangMonitor:
         report.still_for_seconds = round(seconds, 1)
         store_hang(self._run.recording, report)
         waits = " ".join(wait.says for wait in report.waits[:_GROUPS]) or "No collective is open."
-        say(f"note: no process has recorded anything for {seconds / 60:.0f} min. {waits}")
-        say(f"note: it may be a long checkpoint or slow storage; {self._attach()} shows where each process is")
+        interject(f"note: no process has recorded anything for {seconds / 60:.0f} min. {waits}")
+        interject(f"note: it may be a long checkpoint or slow storage; {self._attach()} shows where each process is")
 
     # ---- what the user asked for ----
 
@@ -224,7 +224,8 @@ class HangMonitor:
         self._task.finish(_LAST_REPORT_SECONDS)
         self._kill_at = time.monotonic() + _KILL_SECONDS
         self.killed_for = why
-        say(f"--hang-action kill: SIGTERM to process {self.child}, SIGKILL to what is left in {_KILL_SECONDS:.0f} s")
+        rest = f"SIGKILL to what is left in {_KILL_SECONDS:.0f} s"
+        interject(f"--hang-action kill: SIGTERM to process {self.child}, {rest}")
         with contextlib.suppress(OSError):
             os.kill(self.child, signal.SIGTERM)  # supervise() reaps it in this thread, so the pid is its own
 

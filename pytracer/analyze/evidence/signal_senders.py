@@ -122,8 +122,7 @@ def from_time_limit(job: JobView, view: ProcessView) -> bool:
     if sent is None or not knows_sender(view):
         return False
     first = list(_senders(job, view, sent))[-1]
-    launcher = job.job.launcher
-    if launcher is not None and launcher.killed_for is not None and first.sent.sender_pid == launcher.pid:
+    if first.sent.sender_pid in [item.pid for item in job.job.launchers if item.killed_for is not None]:
         return True
     argv = first.sent.command or (first.sender.process.snapshot.argv if first.sender else ())
     return scheduler_of(first.sent) is not None or program_name(argv) == "timeout"

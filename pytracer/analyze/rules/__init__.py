@@ -39,6 +39,7 @@ from pytracer.analyze.rules.memory.freed_meanwhile import FreedMeanwhile
 from pytracer.analyze.rules.memory.guard_damage import GuardDamage
 from pytracer.analyze.rules.memory.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.memory.memory_hardware_error import MemoryHardwareError
+from pytracer.analyze.rules.memory.memory_not_inherited import MemoryNotInherited
 from pytracer.analyze.rules.memory.null_dereference import NullDereference
 from pytracer.analyze.rules.memory.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.memory.oversized_tensor import OversizedTensor
@@ -70,6 +71,7 @@ RULES: tuple[AnyRule, ...] = (
     FreedMeanwhile(),
     CollectiveBufferFreed(),
     OversizedTensor(),
+    MemoryNotInherited(),
     UnmappedStorage(),
     WrongIndex(),
     RunawayAccess(),

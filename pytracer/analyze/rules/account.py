@@ -31,8 +31,8 @@ def account(
     cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
     came after what they did. `absent`: ranks that exited normally and are not to blame.
     """
-    launcher = job.job.launcher
-    stood = waited_ns >= (1 if launcher is not None and launcher.killed_for is not None else STOOD_NS)
+    was_told = any(launcher.killed_for is not None for launcher in job.job.launchers)
+    stood = waited_ns >= (1 if was_told else STOOD_NS)
     culprits = {view.index for view in (*(item.views if ends else ()), *absent)}
     suspects = [death for death in job.deaths if death.primary is not False]
     mine = [

@@ -17,6 +17,7 @@ torch's own allocator it is merely possible.
 from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
+from pytracer.analyze.evidence.inherited_memory import was_left_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -47,6 +48,8 @@ class UnmappedStorage(StorageFaultRule[None]):
             return None
         if oversized_bytes(crash, place) is not None or not _is_gone(view) or reallocation_of(view) is not None:
             return None
+        if was_left_behind(view):
+            return None  # memory-not-inherited
         if not any(item.end > place.addr for item in crash.mappings):
             return None
         return Judgement("use-after-free", _confidence(view), (view,), None)

@@ -1,0 +1,48 @@
+"""A forked checkpoint writer whose parent's memory was not copied by the fork, and what only looks like it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conditions import needs_native
+from tests.support.crash import PROGRAMS, Ended, line_of, traced_run
+
+PROGRAM = "forked_checkpoint_writer.py"
+pytestmark = [needs_native]
+
+
+def written(how: str, tmp_path: Path) -> Ended:
+    return traced_run(sys.executable, PROGRAMS / PROGRAM, how, run=tmp_path / "run")
+
+
+def test_memory_that_fork_left_out_is_named(tmp_path: Path) -> None:
+    """The tensor, where it was made, the line that forked, and what to do."""
+    report = written("dontfork", tmp_path).report
+    verdict = report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.confidence) == ("misuse", "likely")
+    finding = next(item for item in report.findings or [] if item.id == "memory-not-inherited")
+    made, fork = line_of(PROGRAM, "return torch.ones"), line_of(PROGRAM, "writer.start()")
+    assert finding.summary is not None
+    assert f"that was made at {PROGRAM}:{made} in made" in finding.summary
+    assert f"which the fork at {PROGRAM}:{fork} in main did not copy" in finding.summary
+    assert verdict.advice is not None
+    assert "fork" in verdict.advice
+    assert "clone()" in verdict.advice
+
+
+@pytest.mark.parametrize("how", ["own", "borrowed"])
+def test_memory_that_the_child_unmapped_is_not_called_left_out(tmp_path: Path, how: str) -> None:
+    """A storage that is younger than the fork; memory whose owner gave it back in the child."""
+    report = written(how, tmp_path).report
+    assert report.verdict is not None
+    assert report.verdict.class_ == "use-after-free"
+    assert all(item.id != "memory-not-inherited" for item in report.findings or [])
+
+
+def test_copy_in_ordinary_memory_is_written(tmp_path: Path) -> None:
+    """What the advice says helps."""
+    assert written("copied", tmp_path).status == 0
