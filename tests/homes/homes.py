@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-try:
-    import tomllib
-except ModuleNotFoundError:  # before Python 3.11
-    import tomli as tomllib
+import msgspec
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
+NO_RANK = -1
 DEATHS = ("fault", "kill", "exception", "desync", "hang", "worker")
 
 
@@ -33,6 +31,7 @@ class Home:
     quick: tuple[str, ...] = ()
     healthy: bool = True
     limit_s: int = 25
+    volume: bool = False
     unlike: tuple[str, ...] = ()
     level: str = "job"
     variables: dict[str, str] = field(default_factory=dict, hash=False)
@@ -40,9 +39,11 @@ class Home:
     def words(self, trace: list[str], limit: list[str], places: dict[str, str]) -> list[str]:
         """The command, with `pytracer run` and a time limit where they belong."""
         text = self.command
+        if "{limit}" not in text:
+            text = "{limit} " + text
         if "{trace}" not in text:
-            return [*trace, *limit, *shlex.split(text.format(**places))]
-        return [*limit, *shlex.split(text.format(trace=shlex.join(trace), **places))]
+            text = "{trace} " + text
+        return shlex.split(text.format(trace=shlex.join(trace), limit=shlex.join(limit), **places))
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _tuple(value: Any) -> tuple[str, ...]:
 
 
 def _homes() -> tuple[Home, ...]:
-    entries: list[dict[str, Any]] = tomllib.loads((HERE / "homes.toml").read_text(encoding="utf-8"))["home"]
+    entries: list[dict[str, Any]] = msgspec.toml.decode((HERE / "homes.toml").read_bytes())["home"]
     lists = ("needs", "deaths", "quick", "unlike")
     for entry in entries:
         entry |= {key: _tuple(entry[key]) for key in lists if key in entry}
@@ -87,7 +88,7 @@ def _homes() -> tuple[Home, ...]:
 
 
 def _cells() -> tuple[Cell, ...]:
-    data = tomllib.loads((HERE / "cells.toml").read_text(encoding="utf-8"))
+    data = msgspec.toml.decode((HERE / "cells.toml").read_bytes())
     own = {(entry["home"], entry["death"]): entry for entry in data.get("cell", [])}
     assert len(own) == len(data.get("cell", [])), "a cell has two entries"
     cells = []
@@ -95,6 +96,8 @@ def _cells() -> tuple[Cell, ...]:
         for death in home.deaths:
             entry: dict[str, Any] = {**data["death"][death], **own.pop((home.name, death), {})}
             kept = {k: v for k, v in entry.items() if k not in ("home", "death", "class", "headline", "next")}
+            if kept.get("rank") == NO_RANK:
+                del kept["rank"]
             kept["classes"] = _tuple(entry["class"])
             kept |= {k: _tuple(entry.get(k, ())) for k in ("headline", "next")}
             cells.append(Cell(home, death, **kept))

@@ -19,7 +19,7 @@ from pathlib import Path
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.report.job import ProcessReport, Report
-from tests.homes.environments import installed, python_of
+from tests.homes.environments import ROOT, installed, python_of
 from tests.homes.homes import PROGRAMS, Cell, Home
 from tests.homes.services import SERVICES
 from tests.support.crash import environment, preloaded
@@ -64,11 +64,12 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
     python = python_of(home.environment)
     places = {
         "python": str(python), "bin": str(python.parent), "programs": str(PROGRAMS), "death": death, "work": str(work),
-        "port": str(_free_port()),
+        "port": str(_free_port()), "root": str(ROOT),
     }  # fmt: skip
     mark = {"TEST_VICTIM": uuid.uuid4().hex}
     path = os.pathsep.join([str(python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-    extra = {"HOMES_WORK": str(work), "HOMES_DEATH": death, "PATH": path, **home.variables, **variables, **mark}
+    own = {name: value.format(**places) for name, value in home.variables.items()}
+    extra = {"HOMES_WORK": str(work), "HOMES_DEATH": death, "PATH": path, **own, **variables, **mark}
     by_variables = recordings is not None and home.way == "environment"
     env = preloaded(recordings, **extra) if by_variables and recordings else environment(**extra)
     if by_variables and recordings:
@@ -79,14 +80,14 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
     command = home.words(trace, limit, places)
     with open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
         job = subprocess.Popen(command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        status = _wait(job, work / "victim")
+        status = _wait(job, work / "victim", mark["TEST_VICTIM"])
         left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
     return Outcome(status, *texts)
 
 
-def _wait(job: subprocess.Popen[bytes], victim: Path) -> int | None:
+def _wait(job: subprocess.Popen[bytes], victim: Path, mark: str) -> int | None:
     """The status; None if the job had to be ended here."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -96,10 +97,20 @@ def _wait(job: subprocess.Popen[bytes], victim: Path) -> int | None:
             pid = int(victim.read_text())
             victim.unlink()
             time.sleep(0.5)  # the others wait for it by then
-            os.kill(pid, signal.SIGKILL)
+            os.kill(_outside(pid, mark), signal.SIGKILL)
     job.kill()
     job.wait()
     return None
+
+
+def _outside(pid: int, mark: str) -> int:
+    """Its pid here: the process wrote the one that it has in its own PID namespace."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            numbers = re.search(r"^NSpid:(.*)$", status.read_text(), re.MULTILINE)
+            if numbers and numbers[1].split()[-1] == str(pid) and mark in status.with_name("environ").read_text():
+                return int(status.parent.name)
+    raise AssertionError(f"process {pid} of the job has gone before it was to be killed")
 
 
 def _free_port() -> int:

@@ -40,9 +40,11 @@ def test_death_is_explained(
     """Class, culprit, line, headline and next step are those of the truth that was written down before."""
     if reason := missing(cell.home):
         pytest.skip(reason)
-    outcome = run(cell.home, cell.death, work, tmp_path / "run")
-    report = report_of(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run")
+    recordings = (work if cell.home.volume else tmp_path) / "run"
+    outcome = run(cell.home, cell.death, work, recordings)
+    report = report_of(recordings)
+    if not os.environ.get("PYTRACER_HOMES_KEEP"):
+        shutil.rmtree(recordings)
     problems = judge(cell, report)
     wrong = confidently_wrong(cell, report)
     verdict = report.verdict
@@ -70,7 +72,7 @@ def test_healthy_run_is_as_untraced(home: Home, tmp_path: Path, record_property:
         for traced in (False, True):
             work = tmp_path / f"{time}-{traced}"
             work.mkdir()
-            recordings = tmp_path / f"run-{time}"
+            recordings = (work if home.volume else tmp_path) / f"run-{time}"
             seen.append(comparable(home, run(home, "none", work, recordings if traced else None)))
             if traced:
                 verdict = report_of(recordings).verdict
