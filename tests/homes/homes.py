@@ -30,7 +30,6 @@ class Home:
     deaths: tuple[str, ...] = DEATHS
     quick: tuple[str, ...] = ()
     healthy: bool = True
-    limit_s: int = 25
     volume: bool = False
     unlike: tuple[str, ...] = ()
     level: str = "job"

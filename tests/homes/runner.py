@@ -26,6 +26,7 @@ from tests.support.crash import environment, preloaded
 from tests.support.leftovers import leftovers
 
 SECONDS = 150
+HANGS_SECONDS = 8
 
 
 @dataclass(frozen=True)
@@ -76,31 +77,52 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
         (recordings / "boxes").mkdir(parents=True, mode=0o700)
     by_launcher = recordings is not None and not by_variables
     trace = [str(python), "-m", "pytracer", "run", "-o", str(recordings), "--"] if by_launcher else []
-    limit = ["timeout", "-s", "TERM", "-k", "20", str(home.limit_s)] if death == "hang" else []
+    limit = ["timeout", "-s", "TERM", "-k", "20", str(SECONDS)] if death == "hang" else []
     command = home.words(trace, limit, places)
     with open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
         job = subprocess.Popen(command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        status = _wait(job, work / "victim", mark["TEST_VICTIM"])
+        status = _wait(job, work, mark["TEST_VICTIM"])
         left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
     return Outcome(status, *texts)
 
 
-def _wait(job: subprocess.Popen[bytes], victim: Path, mark: str) -> int | None:
+def _wait(job: subprocess.Popen[bytes], work: Path, mark: str) -> int | None:
     """The status; None if the job had to be ended here."""
     end = time.monotonic() + SECONDS
+    over: float | None = None
     while time.monotonic() < end:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return job.wait(0.1)
-        if victim.exists():
-            pid = int(victim.read_text())
-            victim.unlink()
+        if pid := _told(work / "victim"):
             time.sleep(0.5)  # the others wait for it by then
             os.kill(_outside(pid, mark), signal.SIGKILL)
+        if _told(work / "hangs"):
+            over = time.monotonic() + HANGS_SECONDS
+        if over is not None and time.monotonic() > over:
+            over = None
+            os.kill(_time_limit(mark), signal.SIGTERM)  # which passes it on, as if its time were over
     job.kill()
     job.wait()
     return None
+
+
+def _told(file: Path) -> int | None:
+    if not file.exists():
+        return None
+    pid = int(file.read_text())
+    file.unlink()
+    return pid
+
+
+def _time_limit(mark: str) -> int:
+    """The pid of the job's timeout(1), whose limit does not depend on how busy the machine is."""
+    for name in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if name.read_text().strip() == "timeout" and mark in name.with_name("environ").read_text():
+                return int(name.parent.name)
+    raise AssertionError("the job has no time limit")
 
 
 def _outside(pid: int, mark: str) -> int:

@@ -12,14 +12,20 @@ def die(death: str) -> None:
     if death == "fault":
         read_unmapped_page()
     elif death == "kill":
-        named = Path(os.environ["HOMES_WORK"], "victim")
-        named.with_suffix(".new").write_text(str(os.getpid()))
-        named.with_suffix(".new").rename(named)
+        tell("victim")
         time.sleep(120)
     elif death == "exception":
         raise ValueError("label 11 in shard 3, but there are 10 classes")  # exception
     elif death == "hang":
+        tell("hangs")
         queue.Queue().get()  # hang
+
+
+def tell(what: str) -> None:
+    """As in training."""
+    named = Path(os.environ["HOMES_WORK"], what)
+    named.with_suffix(".new").write_text(str(os.getpid()))
+    named.with_suffix(".new").rename(named)
 
 
 def read_unmapped_page() -> None:
