@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from pytracer.decode.types.journal import Fact, Rank, SeenSignal, UncaughtExcept
 from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Reporter, Snapshot, StatusKind
 
 SUFFIX = ".blackbox"
+_PID = re.compile(r"\.(\d{1,10})(?:\.\d+)?\.blackbox$")
 FULL_BOXES = 32
 MOST_BOXES = 1 << 16  # of a run: 1,024 ranks with 60 workers each
 COLLECTIVES_IN_ALL = 1 << 16  # of partially read recordings: all of them up to 64 ranks
@@ -73,6 +74,7 @@ def load_job(
     target = Path(path)
     damage: list[Damage] = []
     directory, files = _find(target, damage)
+    alive = _alive(files)
     with _without_collections():
         snapshots = _read_all(files, damage, progress, light=light and len(files) > FULL_BOXES)
     launchers = read_launchers(directory, damage) if target.is_dir() else []
@@ -88,7 +90,8 @@ def load_job(
     waits = _Waits(snapshots)
     roles = decide_roles([lineage.boxes for lineage in lineages], seen)
     processes = [
-        _process(lineage.last, standing, waits, launchers) for lineage, standing in zip(lineages, roles, strict=True)
+        _process(lineage.last, standing, waits, launchers, alive)
+        for lineage, standing in zip(lineages, roles, strict=True)
     ]
     processes.sort(key=lambda p: (p.snapshot.created_wall_ns, p.snapshot.pid))
     for snapshot in snapshots:
@@ -211,11 +214,13 @@ class _Waits:
         return min(later, key=lambda w: w.mono_ns) if later else None
 
 
-def _process(s: Snapshot, standing: Standing, waits: _Waits, launchers: Sequence[LauncherRecord]) -> Process:
+def _process(
+    s: Snapshot, standing: Standing, waits: _Waits, launchers: Sequence[LauncherRecord], alive: Mapping[int, int]
+) -> Process:
     seen = _seen_end(s, waits, launchers)
     if s.crash is not None and not s.crash.repaired and _survived(s, s.crash, seen):
         s = replace(s, crash=replace(s.crash, repaired=True))
-    kind, exit_code, signal, reported_by, ended = _end(s, seen)
+    kind, exit_code, signal, reported_by, ended = _end(s, seen, alive)
     if kind == "vanished":
         gone = (found.gone_mono_ns for found in _witnessed(s, launchers))
         ended = next((moment for moment in gone if moment is not None), None)
@@ -308,7 +313,7 @@ def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:
     return crash.complete and not (prompt and crash.code > 0)
 
 
-def _end(s: Snapshot, seen: _Seen | None) -> _End:
+def _end(s: Snapshot, seen: _Seen | None, alive: Mapping[int, int]) -> _End:
     if s.crash is not None and not s.crash.repaired and s.crash.signal > 0:
         return "signaled", seen.exit_code if seen else None, s.crash.signal, "handler", s.crash.mono_ns
     if seen is not None and seen.signal is not None:
@@ -317,7 +322,7 @@ def _end(s: Snapshot, seen: _Seen | None) -> _End:
         return "exited", seen.exit_code, None, seen.by, s.exit_mono_ns or seen.mono_ns
     if s.exit_code is not None:
         return "exited", s.exit_code, None, "black-box", s.exit_mono_ns
-    if _is_running(s):
+    if _was_running(s, alive):
         return "running", None, None, None, None
     fatal = _fatal_signal(s)
     if fatal is not None:
@@ -340,17 +345,31 @@ def _is_child(s: Snapshot, launcher: LauncherRecord) -> bool:
     return s.pid == launcher.child_pid and s.host == launcher.host and s.boot_id == launcher.boot_id
 
 
-def _is_running(s: Snapshot) -> bool:
-    """The same process is alive on this machine: same boot, pid and start time."""
+def _alive(files: Iterable[Path]) -> dict[int, int]:
+    """Start times of the processes that are alive before their files are read: what these lack is no end."""
+    pids = {int(found[1]) for file in files if (found := _PID.search(file.name)) is not None}
+    return {pid: ticks for pid in pids if (ticks := _start_ticks(pid)) is not None}
+
+
+def _was_running(s: Snapshot, alive: Mapping[int, int]) -> bool:
+    """The same process was alive on this machine when its file was read: same boot, pid and start time."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        if boot_id != s.boot_id or s.pid <= 0:
-            return False
-        # The command name, in parentheses, may hold spaces and parentheses itself (proc(5)).
-        fields = Path(f"/proc/{s.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return int(fields[19]) == s.start_ticks and fields[0] not in ("Z", "X")
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return False
+    return boot_id == s.boot_id and s.start_ticks in (alive.get(s.pid), _start_ticks(s.pid))
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When a process of this machine started; None if it has ended."""
+    if pid <= 0:
+        return None
+    try:
+        # The command name, in parentheses, may hold spaces and parentheses itself (proc(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(fields[19]) if fields[0] not in ("Z", "X") else None
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _exception(s: Snapshot) -> Fact[UncaughtException] | None:

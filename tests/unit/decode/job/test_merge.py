@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,21 @@ def test_process_that_is_alive_is_running(tmp_path: Path) -> None:
     for shift, kind in ((0, "running"), (1, "vanished")):
         box = Box(pid=os.getpid(), boot_id=boot, start_ticks=ticks + shift)
         assert load_job(write_run(tmp_path / kind, box)).processes[0].status_kind == kind
+
+
+def test_process_that_ends_while_its_recording_is_read_has_not_vanished(tmp_path: Path) -> None:
+    """It was alive when its file was read; a Ray actor may take seconds to end after the job."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        ticks = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+        def ends(done: int, total: int) -> None:
+            child.kill()
+            child.wait()
+
+        run = write_run(tmp_path, Box(pid=child.pid, boot_id=boot, start_ticks=ticks))
+        assert load_job(run, ends).processes[0].status_kind == "running"
+        assert load_job(run).processes[0].status_kind == "vanished"
 
 
 # Files
