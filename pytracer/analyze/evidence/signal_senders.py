@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_sig
 from pytracer.analyze.naming import name_words, place_words, program_name
 from pytracer.analyze.platform.signals import SI_USER, signal_name
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
+from pytracer.decode.job.identity import is_agent
 from pytracer.report.job import Evidence
 
 _SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
@@ -135,7 +136,7 @@ def scheduler_of(sent: Sent) -> str | None:
 
 def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     """What the sender is to the job."""
-    if known is not None and known.process.role == "launcher":
+    if known is not None and known.process.role == "launcher" and is_agent(known.process.snapshot.argv):
         return f"torchrun's agent, process {pid}"
     if known is not None and known.process.role == "rank" and known.process.rank is not None:
         return f"{name_words([known])}, process {pid}"

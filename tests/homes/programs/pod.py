@@ -22,16 +22,17 @@ def mount(*words: str) -> None:
     subprocess.run(["mount", *words], check=True)
 
 
-def readable(directory: Path) -> None:
-    """Lets the user come to a directory that lies in somebody's home: in this mount namespace only."""
-    closed = next((p for p in [*reversed(directory.parents)] if not p.stat().st_mode & 0o001), None)
-    if closed is None:
-        return
-    handle = os.open(directory, os.O_PATH)
-    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(closed))
-    directory.mkdir(parents=True)
-    subprocess.run(["mount", "--bind", f"/proc/self/fd/{handle}", str(directory)], check=True, pass_fds=[handle])
-    os.close(handle)
+def readable(directories: set[Path]) -> None:
+    """Lets the user reach directories that lie in somebody's home: in this mount namespace only."""
+    closed = {next((up for up in reversed(d.parents) if not up.stat().st_mode & 0o001), None) for d in directories}
+    handles = {directory: os.open(directory, os.O_PATH) for directory in directories}
+    for parent in closed - {None}:
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(parent))
+    for directory, handle in handles.items():
+        if closed.intersection(directory.parents):
+            directory.mkdir(parents=True, exist_ok=True)
+            words = ["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", str(directory)]
+            subprocess.run(words, check=True, pass_fds=[handle])
 
 
 def forbid_calls() -> None:
@@ -49,8 +50,8 @@ def forbid_calls() -> None:
 
 
 def main(volume: str, *command: str) -> None:
-    for directory in {Path(sys.base_prefix).resolve(), Path(volume).resolve()}:
-        readable(directory)
+    needed = (sys.base_prefix, sys.prefix, volume, __file__.rpartition("/tests/")[0], *sys.path)
+    readable({Path(path).resolve() for path in needed if path and Path(path).is_dir()})
     mount("--bind", volume, volume)
     os.chown(volume, USER, USER)
     mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/dev/shm")

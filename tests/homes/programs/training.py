@@ -41,6 +41,7 @@ class Samples(Dataset):
 
 def decode(index: int) -> bytes:
     """A native decoder that is given a bad address."""
+    tell("dies")
     return ctypes.string_at(0x10, index)  # worker
 
 
@@ -60,8 +61,9 @@ def die(death: str, rank: int, step: int) -> None:
         return
     if death == "desync" and rank != VICTIM:
         log_loss()
-    if rank != VICTIM:
+    if rank != VICTIM or death == "none":
         return
+    tell("dies")
     if death == "fault":
         read_freed_batch()
     elif death == "kill":
