@@ -50,12 +50,12 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Open:
-    """Writes the page of a report and shows it; `width` and the options of a browser context."""
+    """Writes the page of a report, or a page, and shows it; `width` and the options of a browser context."""
 
     @contextmanager
-    def opened(report: Report, width: int = 1280, **options: Any) -> Iterator[Visit]:
+    def opened(report: Report | str, width: int = 1280, **options: Any) -> Iterator[Visit]:
         file = tmp_path / "report.html"
-        file.write_text(render_html(report), encoding="utf-8")
+        file.write_text(report if isinstance(report, str) else render_html(report), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         try:
             yield Visit(context.new_page(), file)
