@@ -30,9 +30,7 @@ def fleet(text: str, days: int) -> h.History:
     """Every part of an answer, with `text` wherever a job or a user chooses the words."""
     since = date(2026, 1, 1)
     periods = [
-        h.Period(
-            day=str(since + timedelta(days=number)), runs=90, deaths=40, classes=dict.fromkeys(CLASSES, number % 7)
-        )
+        h.Period(day=str(day), runs=90, deaths=40, classes=dict.fromkeys(CLASSES, day.day % 7))
         for day in (since + timedelta(days=number) for number in range(days))
     ]
     group = h.Group(
