@@ -27,7 +27,7 @@ class JobMonitor:
 
     def started(self, pid: int) -> None:
         """The job's first process runs."""
-        self._hangs.child = pid
+        self._hangs.child = self.watch.unseen.child = pid
 
     @property
     def killed_for(self) -> str | None:

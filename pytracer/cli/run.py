@@ -520,9 +520,15 @@ def _budget() -> int:
 
 def _unrecorded(directory: Path) -> list[str]:
     """What the job's processes could not record; below a launcher they print nothing themselves."""
+    from pytracer.decode.job.launcher import read_launchers
     from pytracer.decode.job.run_counters import read_run_counters
+    from pytracer.decode.job.unseen import unseen_words
 
-    return [counters.line for counters in read_run_counters(directory) if counters.line is not None]
+    witnesses = [launcher.witness for launcher in read_launchers(directory, []) if launcher.witness is not None]
+    return [
+        *(counters.line for counters in read_run_counters(directory) if counters.line is not None),
+        *(unseen_words(item) for witness in witnesses for item in witness.unseen if item.torch),
+    ]
 
 
 def _report(

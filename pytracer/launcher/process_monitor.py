@@ -24,6 +24,7 @@ from pytracer.launcher import host_counters
 from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.kernel_log import KernelLog
 from pytracer.launcher.run_directory import BOX_SUFFIX, Run, boot_id, start_ticks
+from pytracer.launcher.unseen import Unseen
 
 _FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
 LOOK_SECONDS = 2.0
@@ -102,6 +103,7 @@ class Watch:
         self._ended = False
         self._began = self._saved = time.monotonic()
         self._orphans: list[Seen] = []
+        self.unseen = Unseen()
         self._writers: set[Identity] = set()
         self._taken: set[Identity] = set()
 
@@ -114,6 +116,7 @@ class Watch:
         """One sample; now and then run.json is written."""
         with contextlib.suppress(Exception):  # an error in monitoring must not end the launcher
             self._look()
+        self.unseen.look()
         if time.monotonic() - self._saved >= KEEP_SECONDS:
             self._saved = time.monotonic()
             self._after = self._counters()
@@ -188,6 +191,7 @@ class Watch:
             "killers": self._killers,
             "scheduler": host_counters.scheduler(os.environ),
             "first_pid_namespace": host_counters.in_first_pid_namespace(),
+            "unseen": self.unseen.as_list(),
         }
 
     def _counters(self) -> JsonObject:

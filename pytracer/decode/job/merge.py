@@ -21,6 +21,7 @@ from pytracer.decode.job.launcher import RUN_FILE, read_launchers
 from pytracer.decode.job.roles import Standing, decide_roles
 from pytracer.decode.job.run_counters import read_run_counters, unrecorded
 from pytracer.decode.job.unboxed import unboxed
+from pytracer.decode.job.unseen import unseen_damage
 from pytracer.decode.recording.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
@@ -81,6 +82,7 @@ def load_job(
     launcher = next(iter(launchers), None)
     counters = read_run_counters(directory) if target.is_dir() else []
     damage.extend(unrecorded(counters))
+    damage.extend(unseen_damage(launchers))
     if symbols:
         snapshots = symbolize(snapshots, read_symbols(directory / SYMBOLS_FILE, damage) if target.is_dir() else None)
     seen = {(item.host, process.pid): process for item in counters for process in item.seen}

@@ -95,6 +95,20 @@ class SeenProcess:
 
 
 @dataclass(frozen=True)
+class UnseenProcess:
+    """A descendant of the job that ran Python or torch without the recorder.
+
+    `lacks`: what its environment lacked of LD_PRELOAD and PYTRACER_DIR; None: it could not be read.
+    """
+
+    pid: int
+    start_ticks: int
+    command: tuple[str, ...] = ()
+    torch: bool = False
+    lacks: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Killer:
     """A running program that kills when memory is short."""
 
@@ -118,6 +132,7 @@ class Witness:
     killers: tuple[Killer, ...] | None = None
     scheduler: dict[str, str] = field(default_factory=dict)
     first_pid_namespace: bool | None = None
+    unseen: tuple[UnseenProcess, ...] = ()
 
     def process(self, pid: int, start_ticks: int) -> SeenProcess | None:
         """What was seen of one process."""

@@ -1,0 +1,50 @@
+"""Process trees of which a part runs without the recorder: told with the reason. A whole one is not."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from tests.conditions import needs_native
+from tests.support.crash import Ended, traced_run
+
+pytestmark = [needs_native]
+
+WORKER = "import torch, time; torch.ones(3); time.sleep(5)"
+
+
+def tree(tmp_path: Path, start: str) -> Ended:
+    """A rank that starts a shell that starts a Python program with torch."""
+    code = f"import subprocess, sys; subprocess.run([{start!r}], shell=True, check=True); sys.exit(3)"
+    return traced_run(sys.executable, "-c", code, run=tmp_path / "run")
+
+
+def told(done: Ended) -> list[str]:
+    return [item.what or "" for item in done.report.damage or [] if "without the recorder" in (item.what or "")]
+
+
+def test_program_that_lost_the_environment_is_told(tmp_path: Path) -> None:
+    """`env -i`: which process, what it lacked, and the next step; the line is printed as it had loaded torch."""
+    done = tree(tmp_path, f"env -i PATH=/usr/bin {shlex.quote(sys.executable)} -c {shlex.quote(WORKER)}")
+    (what,) = told(done)
+    name = Path(sys.executable).name
+    assert f"({name} -c), which loaded torch, was started without the recorder" in what
+    assert "its environment lacked LD_PRELOAD and PYTRACER_DIR" in what
+    assert "start it by a `pytracer run` of its own" in what
+    assert what in done.stderr
+
+
+def test_preload_that_was_dropped_is_told(tmp_path: Path) -> None:
+    """As sudo does: the rest of the environment is there."""
+    done = tree(tmp_path, f"env -u LD_PRELOAD {shlex.quote(sys.executable)} -c {shlex.quote(WORKER)}")
+    (what,) = told(done)
+    assert "its environment lacked LD_PRELOAD; pass it on" in what
+
+
+def test_tree_that_is_recorded_whole_is_not_told(tmp_path: Path) -> None:
+    """Python below a shell below Python; and a program that is neither Python nor torch."""
+    worker = f"{shlex.quote(sys.executable)} -c {shlex.quote(WORKER)}"
+    done = tree(tmp_path, f"env -i PATH=/bin:/usr/bin sleep 4 & sh -c {shlex.quote(worker)}; wait")
+    assert told(done) == []
+    assert "without the recorder" not in done.stderr
