@@ -45,9 +45,12 @@ from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_USER,
     SIGBUS,
+    SIGFPE,
     SIGHUP,
+    SIGILL,
     SIGINT,
     SIGQUIT,
+    SIGSEGV,
     SIGTERM,
     signal_name,
 )
@@ -66,6 +69,11 @@ _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _READ_STACK = "Look at the recorded Python and native stacks."
 
 
+_OF_FAULTS = (SIGSEGV, SIGBUS, SIGFPE, SIGILL)
+_RAISED_AGAIN = (
+    "Look for raise() or os.kill() at this place, and for an access to memory: handlers of the program that print a "
+    "stack and raise the signal again may hide the fault."
+)
 _How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "asked", "vanished", "exit"]
 _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "interrupted": ("external-kill", "likely"),
@@ -153,7 +161,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "sent-itself": (
             f"sent {name} to itself",
-            "Look for raise(), os.kill() or os.abort() at this place; no memory was touched.",
+            _RAISED_AGAIN if number in _OF_FAULTS else "Look for raise(), os.kill() or os.abort() at this place.",
             "why it did",
         ),
         "sent": (
