@@ -34,7 +34,7 @@ class Samples(Dataset):
         return len(self.features)
 
     def __getitem__(self, index: int):
-        if self.death == "worker" and self.rank == VICTIM and get_worker_info() and index == BATCH * LAST_STEP:
+        if self.death == "worker" and self.rank == VICTIM and get_worker_info() and index >= BATCH * LAST_STEP:
             decode(index)
         return self.features[index], self.labels[index]
 
