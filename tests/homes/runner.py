@@ -160,8 +160,8 @@ def judge(cell: Cell, report: Report) -> list[str]:
         problems.append(f"the culprit is a {_culprit_role(report)}")
     if cell.place is not None and cell.place not in _places(report):
         problems.append(f"{cell.place} is not named")
-    problems += [f"the headline lacks {word!r}" for word in cell.headline if word not in (verdict.summary or "")]
-    problems += [f"the next step lacks {word!r}" for word in cell.next if word not in (verdict.advice or "")]
+    for where, words, text in (("headline", cell.headline, verdict.summary), ("next step", cell.next, verdict.advice)):
+        problems += [f"the {where} lacks {word!r}" for word in words if word.lower() not in (text or "").lower()]
     return problems
 
 

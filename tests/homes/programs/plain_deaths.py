@@ -10,7 +10,7 @@ from pathlib import Path
 
 def die(death: str) -> None:
     if death == "fault":
-        read_unmapped_page()
+        read_closed_file()
     elif death == "kill":
         tell("victim")
         time.sleep(120)
@@ -28,7 +28,7 @@ def tell(what: str) -> None:
     named.with_suffix(".new").rename(named)
 
 
-def read_unmapped_page() -> None:
+def read_closed_file() -> None:
     """A native reader of a file that was closed."""
     page = mmap.mmap(-1, 1 << 20)
     address = ctypes.addressof(ctypes.c_char.from_buffer(page))
