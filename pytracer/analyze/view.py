@@ -51,10 +51,13 @@ class RecordedSender:
 
     @property
     def frame(self) -> PythonFrame | None:
-        """The Python line that sent it: the innermost one of the user's program, else the innermost one."""
+        """The Python line that sent it: the innermost one of the user's program, else the innermost one.
+
+        Of torchrun's agent always that: its program is a script that calls torch.
+        """
         frames = [PythonFrame(function=f.function, file=f.file, line=f.line) for f in self.send.stack]
         outside = [frame for frame in frames if not is_library_file(frame.file)]
-        return next(iter([*outside, *frames]), None)
+        return next(iter(frames if self.sender.role == "launcher" else [*outside, *frames]), None)
 
 
 _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from pytracer.blackbox import schema
 from pytracer.decode.types.snapshot import Crash
 from tests.conditions import needs_core, needs_native, needs_torch
 from tests.native.harness import Native
@@ -188,3 +189,62 @@ print(*[after - before for after, before in zip(mapped(), start)])
     assert done.status == 0, done.stderr
     kilobytes, mappings = map(int, done.stdout.split())
     assert kilobytes < 4096 and mappings < 64
+
+
+STUCK = """
+import signal, threading
+begun, event, calls = threading.Event(), threading.Event(), []
+def helper():
+    begun.set()
+    event.wait(60)
+threading.Thread(target=helper, daemon=True).start()
+begun.wait()
+signal.signal(signal.SIGTERM, lambda *_: calls.append(1))
+def stuck():
+    {event}
+stuck()
+"""
+
+
+def assert_stacks_of_all(stacks: Crash | None, number: int) -> None:
+    assert stacks is not None and stacks.signal == number
+    assert stacks.python_stack[0].function == "stuck"
+    functions = [{frame.function for frame in frames} for _, frames in stacks.python_threads]
+    assert len(functions) == 2 and any("helper" in found for found in functions)
+    assert stacks.native_stack
+    assert max(stacks.step_ns.values()) - stacks.mono_ns < 50_000_000
+
+
+def test_handled_sigterm_leaves_the_stacks_of_all_python_threads(native: Native) -> None:
+    """The program's handler runs as before, and the process goes on to its own end: nothing crashed."""
+    box = native.box(STUCK.format(event="os.kill(os.getpid(), 15)") + "assert calls == [1]")
+    assert_stacks_of_all(box.live, 15)
+    assert (box.state, box.crash, box.ending) == ("EXITING", None, None)
+
+
+def test_killed_after_a_handled_sigterm_shows_where_it_stood(native: Native) -> None:
+    """Where SIGKILL follows, the report has the stack of SIGTERM."""
+    done = native.child(STUCK.format(event="os.kill(os.getpid(), 15)") + "os.kill(os.getpid(), 9)")
+    assert done.status == -9
+    assert_stacks_of_all(done.box.live, 15)
+    assert [(send.signal, send.target) for send in done.box.sends] == [(9, done.pid)]
+
+
+def test_handled_sigterm_is_bounded(native: Native) -> None:
+    """A program that is sent one after the other pays for three."""
+    later = "def other(): os.kill(os.getpid(), 15)\nother()\nassert len(calls) == 4"
+    box = native.box(STUCK.format(event="for _ in range(3): os.kill(os.getpid(), 15)") + later)
+    assert_stacks_of_all(box.live, 15)
+
+
+def test_failed_collective_leaves_the_stacks_of_all_python_threads(native: Native) -> None:
+    """Whatever becomes of the error: the threads that did not fail are recorded, too."""
+    slot = schema.COLLECTIVE_SLOT.nbytes
+    event = f"""
+    core.pytracer_open_collectives()
+    core.pytracer_collective_scheduled.restype = U64
+    core.pytracer_collective_reached(U64(core.pytracer_collective_scheduled(bytes({slot}))), 4)
+"""
+    box = native.box(STUCK.format(event=event))
+    assert_stacks_of_all(box.live, 0)
+    assert [item.state for item in box.collectives] == ["failed"]

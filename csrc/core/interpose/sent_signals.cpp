@@ -26,7 +26,9 @@ constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr size_t kLongestCommand = 512;
 constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
 
-std::atomic<int> noted{0};
+constexpr int kMostStacks = 3;  // of SIGTERM that the program handles
+
+std::atomic<int> noted{0}, handled_stacks{0};
 
 void write_entry(int signal, const siginfo_t* info, bool handled) {
   if (noted.fetch_add(1, std::memory_order_relaxed) >= kNotedAtMost) return;
@@ -47,16 +49,21 @@ void write_entry(int signal, const siginfo_t* info, bool handled) {
 
 struct Arrived {
   int signal;
-  const siginfo_t* info;
-  bool handled;
-  ucontext_t* stopped;  // what a signal interrupts that ends the process; else null
+  siginfo_t* info;
+  Outcome outcome;
+  ucontext_t* context;
 };
 
-// A process that is ended because it hangs: its stacks show why. Not a reason to create a file.
+// A process that is ended because it hangs: its stacks show why. Not a reason to create a file. Python calls a handler of the program's
+// when the main thread comes back to it, from a wait that may never end: then SIGKILL follows.
 void write_arrived(long, void* raw_arrived, void*) {
   auto* arrived = static_cast<Arrived*>(raw_arrived);
-  write_entry(arrived->signal, arrived->info, arrived->handled);
-  if (arrived->stopped != nullptr && g_box.header->python_minor != 0 && has_recorded()) crashsafe::write_stop(arrived->stopped);
+  bool handled = arrived->outcome == Outcome::kHandler;
+  write_entry(arrived->signal, arrived->info, handled);
+  if (g_box.header->python_minor == 0 || !has_recorded()) return;
+  if (arrived->outcome == Outcome::kDefault) return crashsafe::write_stop(arrived->context);
+  if (!handled || arrived->signal != SIGTERM || handled_stacks.fetch_add(1, std::memory_order_relaxed) >= kMostStacks) return;
+  crashsafe::write_handled(arrived->signal, arrived->info, arrived->context);
 }
 
 // Two signals may end the process on two threads at once: timeout(1) signals its child and then the group. The thread that comes second
@@ -75,8 +82,8 @@ void end_alone() {
 
 // The program's alternate stack may have room for its handler and no more. No signal may interrupt this: the kernel would put its frame
 // on top of that stack, over this signal's frame, while we run on another stack.
-void write_on_own_stack(int signal, const siginfo_t* info, bool handled, ucontext_t* stopped) {
-  Arrived arrived{signal, info, handled, stopped};
+void write_on_own_stack(int signal, siginfo_t* info, Outcome outcome, ucontext_t* context) {
+  Arrived arrived{signal, info, outcome, context};
   uint64_t every = ~0ull, before = 0;
   crashsafe::sys_mask(SIG_BLOCK, &every, &before);
   crashsafe::pytracer_on_own_stack(0, &arrived, nullptr, write_arrived);
@@ -114,9 +121,8 @@ void on_sent(int signal, siginfo_t* info, void* context) {
   struct sigaction action = crashsafe::action_of(signal);
   bool own_process = crashsafe::sys_getpid() == g_box_pid;
   Outcome outcome = crashsafe::decide({crashsafe::disposition_of(action), false, false, own_process && g_box_pid == 1});
-  auto* stopped = outcome == Outcome::kDefault ? static_cast<ucontext_t*>(context) : nullptr;
-  if (own_process && stopped != nullptr) end_alone();
-  if (own_process) write_on_own_stack(signal, info, outcome == Outcome::kHandler, stopped);
+  if (own_process && outcome == Outcome::kDefault) end_alone();
+  if (own_process) write_on_own_stack(signal, info, outcome, static_cast<ucontext_t*>(context));
   if (outcome == Outcome::kDefault) {
     if (own_process) trim_at_exit(1);
     end_as_default(signal, info);

@@ -27,7 +27,10 @@ using namespace blackbox;
 
 constexpr uint64_t kQuietWaits = 1000;  // children that exited with status 0, recorded at most
 
+constexpr int kMostFailures = 3;  // of collectives, whose stacks are written
+
 std::atomic<uint64_t> quiet_waits{0};
+std::atomic<int> failures{0};
 
 // The stacks of a process that ends itself. By exit() when Python still runs on this thread or the thread is not the interpreter's
 // main one: otherwise the interpreter has just ended in order, and there is nothing to show. By _exit(0) in a handler of SIGTERM, as
@@ -44,7 +47,19 @@ __attribute__((noinline)) void write_exit_stack(int code, bool at_once) {
   if (!in_order && getcontext(&here) == 0) crashsafe::write_exit(&here);
 }
 
+// Where the Python threads are when a collective fails or times out on this thread, whatever becomes of the error.
+__attribute__((noinline)) void write_stacks_of_failure() {
+  crashsafe::CheckedReads reads;
+  ucontext_t here;
+  if (reads.possible() && getcontext(&here) == 0) crashsafe::write_here(&here);
+}
+
 }  // namespace
+
+void write_failure_stacks() noexcept {
+  if (g_box.header->python_minor == 0 || failures.fetch_add(1, std::memory_order_relaxed) >= kMostFailures) return;
+  if (recording() && crashsafe::sys_getpid() == g_box_pid) write_stacks_of_failure();
+}
 
 void note_exit(int code, bool at_once) noexcept {
   crashsafe::wait_while_dying();

@@ -2,6 +2,7 @@
 
 #include "core/file/journal.h"
 #include "core/file/regions.h"
+#include "core/process/exit.h"
 #include "core/tables/scopes.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/file/create_file.h"
@@ -136,6 +137,7 @@ void collective_reached(uint64_t number, CollectiveState state) noexcept {
   uint64_t wanted = numbered(seen, state);
   while (seen < wanted && !set_state(slot, seen, wanted) && has_number(seen, wanted)) {
   }
+  if (state == CollectiveState::kFailed) write_failure_stacks();
 }
 
 void group_reached(const char* group, uint64_t sequence_nr, CollectiveState state) noexcept {

@@ -34,7 +34,7 @@ from pytracer.analyze.platform.instruction import (
     is_canonical,
     page_fault_access,
 )
-from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, code_name, signal_name
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
 from pytracer.decode.types.journal import CppException, Fact
@@ -92,11 +92,21 @@ def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport 
         return _frames(crash.python_stack, crash.native_stack)
     if exception is not None:
         return exception.python_stack, None
-    signaled = process.status_kind == "signaled"
-    ending = process.snapshot.ending if signaled else ending_in_mid_work(process.snapshot.ending)
+    killed = process.status_kind in ("signaled", "vanished")
+    ending = process.snapshot.ending if killed else ending_in_mid_work(process.snapshot.ending)
+    if ending is None and killed:
+        ending = stopped_at(process)
     if ending is None:
         return None, None
     return _frames(ending.python_stack, ending.native_stack)
+
+
+def stopped_at(process: Process) -> Crash | None:
+    """The stacks of the last SIGTERM that the process handled, or of a collective that failed, if it has any: those
+    that `pytracer attach` took show another moment.
+    """
+    live = process.snapshot.live
+    return live if live is not None and live.signal in (0, SIGTERM) else None
 
 
 def _frames(python: Sequence[PythonFrame], native: Sequence[NativeFrame]) -> _Stacks:

@@ -113,7 +113,8 @@ def _sender(job: JobView, link: _Link) -> str:
     if any((item.host, item.boot_id, item.pid) == (own.host, own.boot_id, pid) for item in job.job.launchers):
         return f"the launcher, process {pid} (pytracer run)"
     program = program_name(link.sent.command or (link.sender.process.snapshot.argv if link.sender else ()))
-    at = f", at {place_words(link.sent.frame)}" if link.sent.frame is not None else ""
+    agent = link.sender is not None and link.sender.process.role == "launcher"  # its line is that of torchrun's script
+    at = f", at {place_words(link.sent.frame)}" if link.sent.frame is not None and not agent else ""
     return _part(link.sender, link.receiver, pid) + (f" ({program})" if program else "") + at
 
 
@@ -147,7 +148,8 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
 
 def noted_evidence(view: ProcessView) -> list[Evidence]:
     """What those who may have sent the signal noted about it."""
-    return [_noted(view, item) for item in view.senders]
+    once = {(item.sender.snapshot.path, item.frame): item for item in reversed(view.senders)}
+    return [_noted(view, item) for item in reversed(once.values())]
 
 
 def _noted(view: ProcessView, item: RecordedSender) -> Evidence:
