@@ -10,7 +10,7 @@ from itertools import pairwise
 from pytracer._text import time_words
 from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words, place_words, program_name
-from pytracer.analyze.platform.signals import SI_USER, signal_name
+from pytracer.analyze.platform.signals import SI_KERNEL, SI_USER, SIGHUP, signal_name
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.decode.job.identity import is_agent
 from pytracer.report.job import Evidence
@@ -24,7 +24,22 @@ def knows_sender(view: ProcessView) -> bool:
     kill() always has a sender (SI_USER); a pid of 0 is one outside of the receiver's pid namespace.
     """
     sent = deadly_signal(view)
-    return sent is not None and (bool(sent.sender_pid) or sent.code == SI_USER)
+    return sent is not None and _has_sender(sent)
+
+
+def _has_sender(sent: Sent) -> bool:
+    return bool(sent.sender_pid) or sent.code == SI_USER or _by_terminal(sent)
+
+
+def _by_terminal(sent: Sent) -> bool:
+    """The kernel itself sends SIGHUP only when a terminal goes away, or the shell that owned it ends."""
+    return sent.signal == SIGHUP and sent.code == SI_KERNEL
+
+
+def lost_terminal(job: JobView, view: ProcessView) -> bool:
+    """Whether the end of a terminal began the chain of senders."""
+    sent = deadly_signal(view)
+    return sent is not None and knows_sender(view) and _by_terminal(list(_senders(job, view, sent))[-1].sent)
 
 
 def sender_is_sure(view: ProcessView) -> bool:
@@ -86,7 +101,7 @@ def _senders(job: JobView, view: ProcessView, sent: Sent) -> Iterator[_Link]:
             return
         seen.add(sender.index)
         earlier = [item for item in sent_signals(sender.process.snapshot) if item.mono_ns <= sent.mono_ns]
-        if not earlier or not (earlier[0].sender_pid or earlier[0].code == SI_USER):
+        if not earlier or not _has_sender(earlier[0]):
             return
         view, sent = sender, earlier[-1]
 
@@ -107,6 +122,8 @@ def _recorded(job: JobView, view: ProcessView, sent: Sent) -> ProcessView | None
 def _sender(job: JobView, link: _Link) -> str:
     """`its parent, process 12 (timeout)`."""
     pid = link.sent.sender_pid
+    if _by_terminal(link.sent):
+        return "the kernel, because its terminal was closed"
     if not pid:
         return "a process outside of this container (of another pid namespace)"
     own = link.receiver.process.snapshot

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.report.job import NativeFrame, PythonFrame
 
-WaitKind = Literal["forked-openmp", "forked-lock", "lock", "child", "unread-queue", "thread", "queue"]
+WaitKind = Literal[
+    "forked-openmp", "forked-lock", "lock", "child", "unread-queue", "thread-at-exit", "thread", "queue", "notice"
+]
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
+_THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
+_AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _NEAR = 5  # frames
@@ -28,11 +32,15 @@ class ProcessWait:
 
     kind: WaitKind
     at: PythonFrame | None
+    thread: str | None = None  # that is waited for
 
 
 def wait_of(view: ProcessView) -> ProcessWait | None:
     """None where the stacks show work, or a wait that is normal in an idle process, such as for a connection."""
     kind = _kind(view)
+    if kind == "thread-at-exit":
+        name, at = _unfinished_thread(view)
+        return ProcessWait(kind, at, name)
     return ProcessWait(kind, view.python_frame) if kind is not None else None
 
 
@@ -48,14 +56,30 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "child"
     if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
         return "unread-queue"
+    if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
+        return "thread-at-exit"
     if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
         return "thread"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
         return "queue"
+    if inner.function == "Condition.wait" and _THREADS_OF_PYTHON.search(inner.file or ""):
+        return "notice"
     locked = any(frame.function == _LOCK for frame in native[:_NEAR])
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | None]:
+    """The one thread with a line of the program's own: its name, as far as it is known, and that line."""
+    snapshot = view.process.snapshot
+    names = {item.pthread: item.name for item in snapshot.threads}
+    found = [
+        (names.get(pthread), python_frame(own))
+        for pthread, frames in (snapshot.ending.python_threads if snapshot.ending is not None else ())
+        if (own := next((item for item in frames if not is_library_file(item.file)), None)) is not None
+    ]
+    return found[0] if len(found) == 1 else (None, None)
 
 
 def _before_signal(view: ProcessView) -> Sequence[NativeFrame]:

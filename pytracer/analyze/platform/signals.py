@@ -6,7 +6,8 @@ The `signal` module is not used: reports are read on other systems, where SIGBUS
 from __future__ import annotations
 
 SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGKILL = range(1, 10)
-SIGSEGV, SIGPIPE, SIGTERM, SIGSYS = 11, 13, 15, 31
+SIGUSR1, SIGSEGV, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGSYS = 10, 11, 12, 13, 14, 15, 31
+SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF = 24, 25, 26, 27
 SI_USER, SI_KERNEL = 0, 128
 
 _NAMES = {

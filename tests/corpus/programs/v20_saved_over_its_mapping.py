@@ -10,8 +10,7 @@ torch.randn(1 << 22).numpy().tofile(path)
 
 def add_metadata():
     weights = torch.from_file(path, shared=False, size=1 << 22)
-    with open(path, "wb", buffering=0) as out:
-        out.write(b"metadata")
+    with open(path, "wb") as out:
         out.write(weights.numpy())
 
 

@@ -34,6 +34,12 @@ from pytracer.report.job import NativeFrame
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
 _STATUS_OF_SIGNALS = 128
+_OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
+_NO_THREAD = (
+    "Its last line of output says why; OpenMP's runtimes call exit() when a thread cannot be created. Use fewer threads "
+    "(OMP_NUM_THREADS, torch.set_num_threads(), fewer DataLoader workers), or raise the limit: `ulimit -u`, `ulimit -v`, "
+    "OMP_STACKSIZE, the pids limit of the container."
+)
 _WITH_STATUS = "Read the last lines of its output: code that ends a process in this way usually prints why."
 _WITH_0 = (
     "Find out why this rank ends there while others go on: with status 0 no launcher reports it. Make all ranks leave "
@@ -80,9 +86,15 @@ class EndedItself:
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
             f"{_call_words(judgement.found)}.",
             [python_evidence(view), collective_evidence(judgement.views)],
-            _WITH_0 if view.process.exit_code == 0 else _WITH_STATUS,
+            _advice(view, judgement.found),
             ["why it did: an exit status carries no reason"],
         )
+
+
+def _advice(view: ProcessView, call: _Call) -> str:
+    if view.process.exit_code == 0:
+        return _WITH_0
+    return _NO_THREAD if _OPENMP.search(call.library or "") else _WITH_STATUS
 
 
 def _judge(view: ProcessView) -> Judgement[_Call] | None:
@@ -115,6 +127,8 @@ def _call_words(call: _Call) -> str:
     """Who called what, and where."""
     if call.library is not None:
         below = f", below {call.python}" if call.python is not None else ""
+        if _OPENMP.search(call.library):
+            return f"the OpenMP runtime ({call.library}) called {call.function}{below}, as it does when it cannot create a thread"
         return f"{call.function} was called in {call.library}{below}"
     if call.python is None:
         return f"{call.function} was called on a thread without Python"

@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.signal_senders import (
     chain_words,
     command_evidence,
     knows_sender,
+    lost_terminal,
     noted_evidence,
     scheduler_of,
     sender_is_sure,
@@ -44,14 +45,21 @@ from pytracer.analyze.evidence.signal_senders import (
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_USER,
+    SIGALRM,
     SIGBUS,
     SIGFPE,
     SIGHUP,
     SIGILL,
     SIGINT,
+    SIGPROF,
     SIGQUIT,
     SIGSEGV,
     SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    SIGVTALRM,
+    SIGXCPU,
+    SIGXFSZ,
     signal_name,
 )
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -66,6 +74,10 @@ _ALIGN = (
 _BUS_ADRALN = 1
 _WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
+_TERMINAL = (
+    "Start it where it outlives the terminal: in tmux or screen, by `setsid`, or by a batch system. Below nohup torchrun "
+    "still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
+)
 _READ_STACK = "Look at the recorded Python and native stacks."
 
 
@@ -74,7 +86,34 @@ _RAISED_AGAIN = (
     "Look for raise() or os.kill() at this place, and for an access to memory: handlers of the program that print a "
     "stack and raise the signal again may hide the fault."
 )
-_How = Literal["interrupted", "fault", "sent-itself", "sent", "from-outside", "unseen", "asked", "vanished", "exit"]
+# Signals that end a process which has no handler for them, and are not recorded in it: what they mean, and what to do.
+_NOTICE = (
+    "{0} is a notice that ends a program without a handler for it: Slurm sends it before a time limit (--signal={1}), "
+    "SGE with -notify, submitit before a requeue. Install a handler that saves a checkpoint (signal.signal({0}, ...), "
+    "Lightning's SLURMEnvironment), or have none sent; sbatch's B: sends it to the batch script only."
+)
+_TIMER = "Look for signal.alarm(), setitimer() or a profiler in the program or its libraries: its handler was not installed."
+_BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
+    SIGUSR1: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR1", "USR1")),
+    SIGUSR2: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR2", "USR2")),
+    SIGXCPU: (
+        "external-kill",
+        "because it had used up its CPU time",
+        "Raise the limit of CPU time (`ulimit -t`, a batch system's), or end earlier.",
+    ),
+    SIGXFSZ: (
+        "external-kill",
+        "because a file would have become larger than allowed",
+        "Raise the limit for the size of files (`ulimit -f`), or write smaller ones.",
+    ),
+    SIGALRM: ("unknown", "a timer that has no handler", _TIMER),
+    SIGVTALRM: ("unknown", "a timer that has no handler", _TIMER),
+    SIGPROF: ("unknown", "a timer that has no handler", _TIMER),
+}
+
+_How = Literal[
+    "interrupted", "fault", "sent-itself", "sent", "from-outside", "by-default", "unseen", "asked", "vanished", "exit"
+]
 _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "interrupted": ("external-kill", "likely"),
     "sent": ("external-kill", "certain"),
@@ -116,6 +155,9 @@ def _judge(view: ProcessView) -> Judgement[_How]:
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
     if how == "sent" and not sender_is_sure(view):
         confidence = "likely"
+    if how == "by-default":
+        verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
+        confidence = "likely" if verdict_class != "unknown" else "unknown"
     return Judgement(verdict_class, confidence, (view,), how)
 
 
@@ -133,6 +175,8 @@ def _how(view: ProcessView) -> _How:
         return "sent-itself"
     if knows_sender(view):
         return "sent"
+    if _signal(view) in _BY_DEFAULT and view.crash is None:
+        return "by-default"
     return "from-outside" if _signal(view) in _OUTSIDE else "unseen"
 
 
@@ -166,13 +210,18 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "sent": (
             f"was ended by {name}, sent by {sender_words(job, view)}",
-            _why_sent(view, deadly_signal(view)),
+            _TERMINAL if lost_terminal(job, view) else _why_sent(view, deadly_signal(view)),
             None,
         ),
         "from-outside": (
             f"was ended by {name} from outside",
             f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person.",
             "the sender of the signal",
+        ),
+        "by-default": (
+            f"was ended by {name}, {_BY_DEFAULT[number or 0][1] if number in _BY_DEFAULT else ''}",
+            _BY_DEFAULT[number or 0][2] if number in _BY_DEFAULT else "",
+            "who sent it: this signal is not recorded",
         ),
         "unseen": (
             f"died of {name}",

@@ -1,7 +1,8 @@
 """standstill: a process that waited for something was ended from outside; the wait is the cause, the signal its end.
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
-cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty.
+cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
+notice that does not come. A program that has come to its end waits for its threads that are no daemons.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -39,8 +40,10 @@ _FOR: dict[WaitKind, str] = {
     "lock": "waited for a lock",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
+    "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
     "thread": "waited for a thread",
     "queue": "waited for a queue",
+    "notice": "waited for a Condition, an Event or a Future",
 }
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
@@ -48,8 +51,10 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "lock": "likely",
     "child": "possible",
     "unread-queue": "possible",
+    "thread-at-exit": "likely",
     "thread": "possible",
     "queue": "possible",
+    "notice": "possible",
 }
 _LAST = ("forked-openmp", "forked-lock", "lock", "unread-queue")  # nothing else is waited for there
 _ADVICE: dict[WaitKind, str] = {
@@ -63,7 +68,11 @@ _ADVICE: dict[WaitKind, str] = {
     "`pytracer attach` shows it while it runs.",
     "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
     "multiprocessing queue is read.",
+    "thread-at-exit": "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or "
+    "start it with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True).",
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool whose "
+    "process was killed, never does. Pass a timeout to wait(), get() or result().",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 

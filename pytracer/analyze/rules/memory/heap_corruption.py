@@ -24,16 +24,18 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
+_TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _ADVICE = (
-    "The damage was done earlier and elsewhere: run it with MALLOC_CHECK_=3, under AddressSanitizer or valgrind, and "
-    "rebuild native extensions against the torch in use."
+    "The damage was done earlier and elsewhere: `pytracer run --guard` stops at the first byte written behind a tensor; "
+    "MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. Rebuild native extensions against the "
+    "torch in use."
 )
 _ADVICE_FREE = (
     "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
-    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with "
+    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with --guard, "
     "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
 )
-_BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "double free", "free(): double free")
+_BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
 
 class HeapCorruption:

@@ -85,6 +85,9 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
 
+_REGEX = "std::__detail::_Executor<"  # libstdc++'s matcher
+
+
 def _python_cycle(view: ProcessView) -> Cycle[PythonFrame] | None:
     frames = view.python_stack or []
     return find_cycle(frames, [(frame.file, frame.function) for frame in frames])
@@ -105,6 +108,8 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
         return f": Python recursion through {place_words(python.frames[0])}, {depth} deep"
     if cycle is not None:
         names = list(dict.fromkeys(frame_words(frame) for frame in cycle.frames or []))
+        if any(_REGEX in (frame.function or "") for frame in cycle.frames or []):
+            return f": recursion of std::regex over a long text, {depth} deep"
         return f": recursion of {list_words(names)}, {depth} deep"
     if not own_frames(view):
         return ""
@@ -181,6 +186,11 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
     elif cycle is not None and cycle.frames:
         image = image_name(cycle.frames[0].image)
         first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
+        if any(_REGEX in (frame.function or "") for frame in cycle.frames):
+            first = (
+                "std::regex of libstdc++ recurs for each character that a repetition matches: give it shorter texts, such "
+                "as one line at a time, or use another library (RE2, Boost.Regex, Python's re)."
+            )
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
         first = "Look for very deep recursion in the recorded stacks."
     else:

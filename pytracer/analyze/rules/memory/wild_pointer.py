@@ -8,7 +8,7 @@ Why it happens: memory that was overwritten or never initialised was used as a p
 that it is not, or an address outlived its target by so long that no record of it is left.
 
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
-of the sum, the index is named.
+of the sum, the index is named, and the class is out-of-bounds.
 
 What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
 it. After a smashed return address, look for local arrays in the function that was returning.
@@ -88,7 +88,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             return None
         jump = wild_jump(view)
         found = _Wild(jump, known_crash(view, "wild-pointer"), far_index(view) if jump is None else None)
-        return Judgement("wild-pointer", _confidence(view, found), (view,), found)
+        out = found.far is not None and (found.known is None or found.known.confidence != "certain")
+        return Judgement("out-of-bounds" if out else "wild-pointer", _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
         """See MemoryFaultRule."""
