@@ -116,6 +116,20 @@ def span_words(ranks: Iterable[int]) -> str:
 _RUNNERS = ("at::internal::invoke_parallel", "at::parallel_for", "c10::function_ref::callback_fn")
 _LOOPS = ("parallel_for", "for_each", "VectorizedLoop2d", "function_ref", "invoke_parallel", "callback_fn")
 _CALLEE = re.compile(r"(?<![\w:)])(?:(?:\w+|\(anonymous namespace\))::)+(\w+)(?:<[^<>()]*>)?\(")
+_LENGTH = re.compile(r"[1-9]\d{0,2}")  # of a part of a mangled name
+_UNTELLING = (
+    "at",
+    "internal",
+    "native",
+    "c10",
+    "std",
+    "torch",
+    "invoke_parallel",
+    "parallel_for",
+    "DEFAULT",
+    "AVX2",
+    "AVX512",
+)
 _SEARCHED_CHARACTERS = 4096
 
 
@@ -125,12 +139,26 @@ def function_words(name: str) -> str:
     Of a function that only runs another one, the template argument that names it stays:
     `at::internal::invoke_parallel<cpu_adaptive_max_pool2d_backward>`.
     """
+    if name.startswith("_Z"):
+        return _of_mangled(name)
     words = _plain_function_words(name)
     if words not in _RUNNERS:
         return words
     inside = name.partition("<")[2][:_SEARCHED_CHARACTERS]
     kernel = next((found[1] for found in _CALLEE.finditer(inside) if found[1] not in _LOOPS), None)
     return f"{words}<{kernel}>" if kernel else words
+
+
+def _of_mangled(name: str) -> str:
+    """The first telling part of a name that the demangler refused: lambdas of templates, from GCC."""
+    text, at = name[:_SEARCHED_CHARACTERS], 0
+    while (found := _LENGTH.search(text, at)) is not None:
+        end = found.end() + int(found[0])
+        part = text[found.end() : end]
+        at = end if part.isidentifier() and end <= len(text) else found.end()
+        if at == end and part not in _UNTELLING and not part.startswith("_GLOBAL_"):
+            return part
+    return name
 
 
 def _plain_function_words(name: str) -> str:

@@ -27,6 +27,11 @@ NOTHING = (
         (CALLBACK, "c10::function_ref::callback_fn<fill_kernel>"),
         (NOTHING, "at::internal::invoke_parallel"),
         ("void at::parallel_for<", "at::parallel_for<"),
+        (
+            "_ZN2at8internal15invoke_parallelIZNS_12parallel_forIZNS_6native12_GLOBAL__N_19pool_stepIdEEvPT_EE._omp_fn.0",
+            "pool_step",
+        ),
+        ("_ZN999999999", "_ZN999999999"),
         ("std::vector<at::f(int)>::push_back(at::g(int))", "std::vector::push_back"),
     ],
 )

@@ -32,10 +32,21 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Unequal:
+    """A message whose receiver, which did not complete, expected another number of bytes than were sent."""
+
+    sender: int
+    receiver: int
+    sent: Collective
+    received: Collective
+
+
+@dataclass(frozen=True)
 class Waiting:
     """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting."""
 
     waits: tuple[Wait, ...] = ()
+    unequal: tuple[Unequal, ...] = ()
     sinks: tuple[int, ...] = ()
     cycles: tuple[tuple[int, ...], ...] = ()
 
@@ -59,13 +70,15 @@ class Waiting:
 
 def find_waiting(job: Job, matches: Matches) -> Waiting:
     """The wait-for graph of a job."""
-    waits = [*_in_collectives(matches), *_point_to_point(job, matches)]
+    messages = _messages(job, matches)
+    waits = [*_in_collectives(matches), *_point_to_point(messages)]
     edges: dict[int, set[int]] = {}
     for wait in waits:
         for rank in wait.waiters:
             edges.setdefault(rank, set()).update(wait.targets)
     targets = {rank for wait in waits for rank in wait.targets}
-    return Waiting(tuple(waits), tuple(sorted(targets - set(edges))), tuple(_cycles(edges)))
+    sinks = tuple(sorted(targets - set(edges)))
+    return Waiting(tuple(waits), tuple(_unequal(messages)), sinks, tuple(_cycles(edges)))
 
 
 def _in_collectives(matches: Matches) -> Iterable[Wait]:
@@ -84,8 +97,20 @@ def _in_collectives(matches: Matches) -> Iterable[Wait]:
 _Side = tuple[GroupMatch, int, int, str]  # group, rank, peer, "send" | "recv"
 
 
-def _point_to_point(job: Job, matches: Matches) -> Iterable[Wait]:
-    """Operations that did not complete, and for which the other side has no counterpart."""
+@dataclass(frozen=True)
+class _Messages:
+    """The operations of each side, in order."""
+
+    by_rank: dict[int, Process]
+    sides: dict[tuple[int, int, int, str], list[Collective]]
+    groups: dict[int, GroupMatch]
+
+    def of_peer(self, group: int, rank: int, peer: int, op: str) -> list[Collective]:
+        """The other side of what `rank` sent to, or received from, `peer`."""
+        return self.sides.get((group, peer, rank, "recv" if op == "send" else "send"), [])
+
+
+def _messages(job: Job, matches: Matches) -> _Messages:
     by_rank = {process.rank: process for process in job.ranks if process.rank is not None}
     sides: dict[tuple[int, int, int, str], list[Collective]] = {}
     groups: dict[int, GroupMatch] = {}
@@ -96,14 +121,33 @@ def _point_to_point(job: Job, matches: Matches) -> Iterable[Wait]:
             if item.point_to_point and match is not None and item.peer is not None and item.peer < len(match.ranks):
                 groups[id(match)] = match
                 sides.setdefault((id(match), rank, match.ranks[item.peer], item.op), []).append(item)
-    for (group, rank, peer, op), items in sides.items():
+    return _Messages(by_rank, sides, groups)
+
+
+def _point_to_point(messages: _Messages) -> Iterable[Wait]:
+    """Operations that did not complete, and for which the other side has no counterpart."""
+    by_rank = messages.by_rank
+    for (group, rank, peer, op), items in messages.sides.items():
         other = by_rank.get(peer)
         if other is None or not records_collectives(other):
             continue
-        theirs = sides.get((group, peer, rank, "recv" if op == "send" else "send"), [])
+        theirs = messages.of_peer(group, rank, peer, op)
         hanging = _unmatched(by_rank[rank], other, items, theirs)
         if hanging is not None:
-            yield Wait((rank,), (peer,), hanging, groups[group], _tags(hanging, theirs))
+            yield Wait((rank,), (peer,), hanging, messages.groups[group], _tags(hanging, theirs))
+
+
+def _unequal(messages: _Messages) -> Iterable[Unequal]:
+    """The first message of each pair of ranks that has another size than its receiver asked for."""
+    for (group, receiver, sender, op), items in messages.sides.items():
+        sent = {item.sequence_nr: item for item in messages.of_peer(group, receiver, sender, op)}
+        for item in items if op == "recv" else ():
+            other = sent.get(item.sequence_nr)
+            if other is None or item.state not in UNFINISHED or other.tag != item.tag:
+                continue
+            if other.nbytes and item.nbytes and other.nbytes != item.nbytes:
+                yield Unequal(sender, receiver, other, item)
+                break
 
 
 def _unmatched(own: Process, other: Process, items: list[Collective], theirs: list[Collective]) -> Collective | None:

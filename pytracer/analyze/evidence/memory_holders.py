@@ -24,6 +24,8 @@ NO_MEMORY = (
     "The host's memory, or a limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free "
     "what is held."
 )
+_HEAVY_BYTES = 100 << 20
+_SEVERAL = 16  # storages of one line: they pile up
 _WORTH_SHARE = 0.05  # of what the process holds in all
 _FAILED = re.compile(
     r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc|Unable to allocate .* for an array"
@@ -69,6 +71,18 @@ def holdings(view: ProcessView) -> list[Holding]:
             before = found.get(key, Holding(key, 0, 0))
             found[key] = Holding(key, before.count + 1, before.nbytes + storage.nbytes)
     return sorted(found.values(), key=lambda item: -item.nbytes)
+
+
+def heavy_holding(view: ProcessView) -> Holding | None:
+    """The line that holds so much, in several storages, that who limits memory may have ended the process for it."""
+    first = next(iter(holdings(view)), None)
+    return first if first is not None and first.nbytes >= _HEAVY_BYTES and first.count >= _SEVERAL else None
+
+
+def accumulated(view: ProcessView) -> Holding | None:
+    """What a line that failed to allocate had allocated often before, and somebody keeps."""
+    first = next(iter(holdings(view)), None)
+    return first if first is not None and first.count >= _SEVERAL else None
 
 
 def _held(view: ProcessView) -> Iterator[Storage]:
@@ -123,4 +137,9 @@ def holder_advice(view: ProcessView) -> str:
     found = holdings(view)
     if not found:
         return ""
-    return f" Look first at {place_words(found[0].frame)}, which holds {size_words(found[0].nbytes)} in tensors."
+    kept = (
+        ": a list or dict keeps what each step made there (results with their graphs: detach() or item() them)"
+        if found[0].count >= _SEVERAL
+        else ""
+    )
+    return f" Look first at {place_words(found[0].frame)}, which holds {size_words(found[0].nbytes)} in tensors{kept}."

@@ -98,7 +98,10 @@ def _freed(view: ProcessView) -> Origin | None:
 
 def _released(view: ProcessView, release: ReleaseWords | None) -> str:
     if release is not None:
-        return f"which {release.says}"
+        freed, other = _freed(view), _by_other_thread(view)
+        place = (freed.caller or freed.python) if freed is not None else None
+        by = f", on another thread{f' at {place_words(place)}' if place is not None else ''}" if other else ""
+        return f"which {release.says}{by}"
     freed = _freed(view)
     place = (freed.caller or freed.python) if freed else None
     return f"which was released at {place_words(place)}" if place else "which had been released"
@@ -123,9 +126,22 @@ def _overwritten(view: ProcessView) -> str | None:
     return "where it was allocated and freed: newer frees have overwritten the record of this storage"
 
 
+def _by_other_thread(view: ProcessView) -> bool:
+    """Whether a thread with Python of its own freed it, and not the one that used it or opened its parallel region."""
+    storage, crash = view.place.storage if view.place else None, view.crash
+    if storage is None or crash is None or not storage.freed_thread or not crash.python_stack:
+        return False
+    return storage.freed_thread != crash.tid
+
+
 def _advice(view: ProcessView, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
+    if _by_other_thread(view):
+        return (
+            f"Let the thread that frees or replaces the memory wait for {user} (a lock, join()), or give each thread a "
+            "tensor of its own."
+        )
     if release is not None:
         return f"{user} {release.advice}"
     freed = _freed(view)

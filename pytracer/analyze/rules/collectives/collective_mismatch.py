@@ -43,13 +43,16 @@ _ADVICE_SHARDED = (
     "and state_dict()."
 )
 _ADVICE = {
-    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
+    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives. If one of "
+    "them comes after the loop of the other, the ranks had different numbers of batches: give all the same number, or "
+    "use join().",
     "root": "Pass the same root on all ranks: it must not depend on the rank.",
     "reduce_op": "Pass the same reduce operation on all ranks.",
     "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only, "
     "or data that one rank does not have (torch.tensor([]) is float32). Pass the dtype where the tensor is made.",
     "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank, "
-    "or tensors that the ranks go through in different orders (a set of str has another order in each process).",
+    "or tensors that the ranks go through in different orders (a set of str has another order in each process). A last "
+    "batch that is smaller on one rank: pad it, or drop_last=True.",
     "shape": "Find out why the tensor has another shape there, such as one that is transposed.",
 }
 

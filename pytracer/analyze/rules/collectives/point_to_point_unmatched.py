@@ -1,7 +1,7 @@
 """point-to-point-unmatched: a send or receive to which the other side has no counterpart.
 
 What: a message that one rank waited to send or receive, and that the other rank never received or sent; or the two
-named different tags. When ranks wait for each other in a circle, the circle is printed.
+named different tags, or sizes. When ranks wait for each other in a circle, the circle is printed.
 
 Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
 that none answers.
@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import last_seen, wait_evidence, wait_words
-from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.collectives.wait_graph import Wait
+from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
+from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
-from pytracer.report.job import VerdictClass
+from pytracer.report.job import Evidence, VerdictClass
 
 _LISTED = 4
 
@@ -57,7 +57,14 @@ class _Alone:
     wait: Wait
 
 
-_Found = _Circle | _Tags | _Alone
+@dataclass(frozen=True)
+class _Sizes:
+    """A message that has another size than its receiver asked for."""
+
+    unequal: Unequal
+
+
+_Found = _Circle | _Tags | _Sizes | _Alone
 
 
 class PointToPointUnmatched:
@@ -73,6 +80,9 @@ class PointToPointUnmatched:
         tagged = {frozenset((wait.waiters[0], wait.targets[0])): wait for wait in waits if wait.tags is not None}
         judgements = [_judge_tags(job, wait) for wait in tagged.values()]
         told = {rank for pair in tagged for rank in pair}
+        unequal = [item for item in job.waiting.unequal if not told.intersection((item.sender, item.receiver))]
+        judgements += [_judge_sizes(job, item) for item in unequal]
+        told.update(rank for item in unequal for rank in (item.sender, item.receiver))
         judgements += [_judge_circle(job, cycle) for cycle in circles if not told.issuperset(cycle)]
         told.update(rank for cycle in circles for rank in cycle)
         judgements += [_judge_alone(job, wait) for wait in waits if wait.waiters[0] not in told]
@@ -88,6 +98,8 @@ class PointToPointUnmatched:
         found = judgement.found
         if isinstance(found, _Circle):
             return _describe_circle(job, found)
+        if isinstance(found, _Sizes):
+            return _describe_sizes(job, found.unequal)
         return _describe_tags(job, found.wait) if isinstance(found, _Tags) else _describe_alone(job, found.wait)
 
 
@@ -102,6 +114,13 @@ def _judge_tags(job: JobView, wait: Wait) -> Judgement[_Found]:
     pair = sorted((wait.waiters[0], wait.targets[0]))
     judgement = Judgement[_Found]("collective-mismatch", "certain", tuple(views_of(job, pair)), _Tags(wait))
     return _finish(job, judgement, f"ranks {pair[0]} and {pair[1]} use different tags", [wait])
+
+
+def _judge_sizes(job: JobView, item: Unequal) -> Judgement[_Found]:
+    views = views_of(job, sorted((item.sender, item.receiver)))
+    judgement = Judgement[_Found]("collective-mismatch", "certain", tuple(views), _Sizes(item))
+    why = f"rank {item.sender} sent another size than rank {item.receiver} receives"
+    return replace(account(job, judgement, why, {}), undecided=True)
 
 
 def _judge_alone(job: JobView, wait: Wait) -> Judgement[_Found]:
@@ -143,6 +162,38 @@ def _describe_tags(job: JobView, wait: Wait) -> Description:
         [wait_evidence(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)]
         + symptom_evidence(job),
         "Use the same tag on both sides.",
+    )
+
+
+def _describe_sizes(job: JobView, item: Unequal) -> Description:
+    sides = ((item.sender, "sent", item.sent), (item.receiver, "receives", item.received))
+    words = [
+        f"rank {rank} {verb} {count_words(call.numel or 0, 'element')} {list(call.sizes)} of {call.dtype}"
+        f"{at_place(call)}"
+        for rank, verb, call in sides
+    ]
+    return Description(
+        f"Ranks disagree in the size of a message: {'; '.join(words)}.",
+        [
+            *(
+                Evidence(
+                    "collective-call",
+                    f"rank {rank}: {call_words(call, None)}{at_place(call)}, {call.state}",
+                    ranks=[rank],
+                    group=call.group,
+                    op=call.op,
+                    sequence_nr=call.sequence_nr,
+                    state=call.state,
+                    nbytes=call.nbytes,
+                    python=place_of(call),
+                )
+                for rank, _, call in sides
+            ),
+            *symptom_evidence(job),
+        ],
+        "Make both sides agree on shape and dtype: compare the configurations that the sizes come from, or send the "
+        "shape first and receive into a tensor of that shape.",
+        ["a third rank: which of the two is wrong is undecidable from what they passed"],
     )
 
 

@@ -36,9 +36,9 @@ _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and i
 _STATUS_OF_SIGNALS = 128
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _NO_THREAD = (
-    "Its last line of output says why; OpenMP's runtimes call exit() when a thread cannot be created. Use fewer threads "
-    "(OMP_NUM_THREADS, torch.set_num_threads(), fewer DataLoader workers), or raise the limit: `ulimit -u`, `ulimit -v`, "
-    "OMP_STACKSIZE, the pids limit of the container."
+    "Its last line of output says why; OpenMP's runtimes call exit() when a thread cannot be created. Use fewer "
+    "threads (OMP_NUM_THREADS, torch.set_num_threads(), fewer DataLoader workers), or raise the limit: `ulimit -u`, "
+    "`ulimit -v`, OMP_STACKSIZE, the pids limit of the container."
 )
 _WITH_STATUS = "Read the last lines of its output: code that ends a process in this way usually prints why."
 _WITH_0 = (
@@ -128,7 +128,8 @@ def _call_words(call: _Call) -> str:
     if call.library is not None:
         below = f", below {call.python}" if call.python is not None else ""
         if _OPENMP.search(call.library):
-            return f"the OpenMP runtime ({call.library}) called {call.function}{below}, as it does when it cannot create a thread"
+            runtime = f"the OpenMP runtime ({call.library})"
+            return f"{runtime} called {call.function}{below}, as it does when it cannot create a thread"
         return f"{call.function} was called in {call.library}{below}"
     if call.python is None:
         return f"{call.function} was called on a thread without Python"

@@ -75,8 +75,8 @@ _BUS_ADRALN = 1
 _WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _TERMINAL = (
-    "Start it where it outlives the terminal: in tmux or screen, by `setsid`, or by a batch system. Below nohup torchrun "
-    "still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
+    "Start it where it outlives the terminal: in tmux or screen, by `setsid`, or by a batch system. Below nohup "
+    "torchrun still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
 )
 _READ_STACK = "Look at the recorded Python and native stacks."
 
@@ -92,7 +92,7 @@ _NOTICE = (
     "SGE with -notify, submitit before a requeue. Install a handler that saves a checkpoint (signal.signal({0}, ...), "
     "Lightning's SLURMEnvironment), or have none sent; sbatch's B: sends it to the batch script only."
 )
-_TIMER = "Look for signal.alarm(), setitimer() or a profiler in the program or its libraries: its handler was not installed."
+_TIMER = "Look for signal.alarm(), setitimer() or a profiler in the program or its libraries; no handler was installed."
 _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
     SIGUSR1: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR1", "USR1")),
     SIGUSR2: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR2", "USR2")),

@@ -15,6 +15,7 @@ exception counts as part of shutting down, unless steps or autograd nodes were r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pytracer._text import message_words
@@ -22,13 +23,21 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.loaders import loader_timeout
-from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
+from pytracer.analyze.evidence.memory_holders import (
+    NO_MEMORY,
+    accumulated,
+    failed_allocation,
+    holder_advice,
+    holder_evidence,
+)
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.naming import introduction, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
+
+_ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
 
 class PythonException:
@@ -47,7 +56,7 @@ class PythonException:
         view = judgement.views[0]
         frame, lost, first = view.python_frame, judgement.found, reraised(view.exception)
         return Description(
-            f"{introduction(judgement.views)} raised {_words(view, first)}{_at(frame, first)}.",
+            f"{introduction(judgement.views)} raised {_words(view, first)}{_at(frame, first)}{_piled(view)}.",
             [
                 Evidence(
                     "exception",
@@ -68,6 +77,12 @@ class PythonException:
             else _read_it(job, first),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
+
+
+def _piled(view: ProcessView) -> str:
+    """What had piled up when memory ran out."""
+    held = accumulated(view) if failed_allocation(view) else None
+    return f", while it held {held.words}" if held is not None else ""
 
 
 def _at(frame: PythonFrame | None, first: Reraised | None) -> str:
@@ -111,7 +126,7 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     exception = view.exception
     if exception is None or not exception.type:
         return "an exception"
-    lines = (exception.message or "").strip().splitlines()
+    lines = _ENFORCE.sub("", (exception.message or "").strip()).splitlines()
     message = message_words(lines[0]) if lines else ""
     return f"{exception.type}: {message}" if message else exception.type
 

@@ -68,11 +68,11 @@ _ADVICE: dict[WaitKind, str] = {
     "`pytracer attach` shows it while it runs.",
     "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
     "multiprocessing queue is read.",
-    "thread-at-exit": "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or "
-    "start it with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True).",
+    "thread-at-exit": "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() "
+    "it; or start it with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True).",
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
-    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool whose "
-    "process was killed, never does. Pass a timeout to wait(), get() or result().",
+    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
+    "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 

@@ -26,9 +26,9 @@ from pytracer.report.job import Evidence
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _ADVICE = (
-    "The damage was done earlier and elsewhere: `pytracer run --guard` stops at the first byte written behind a tensor; "
-    "MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. Rebuild native extensions against the "
-    "torch in use."
+    "The damage was done earlier and elsewhere: `pytracer run --guard` stops at the first byte written behind a "
+    "tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. Rebuild native extensions against "
+    "the torch in use."
 )
 _ADVICE_FREE = (
     "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "

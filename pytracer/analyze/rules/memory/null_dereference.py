@@ -96,6 +96,11 @@ class NullDereference(MemoryFaultRule[_Null]):
         empty, sibling = judgement.found.empty, judgement.found.sibling
         named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
+        if len(named) > 1:
+            names = [f"`{item.expression}`" for item in named]
+            reason = f": {list_words(names)} have no memory" + (
+                "" if any(i.elements for i in named) else " (0 elements)"
+            )
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
         return Description(

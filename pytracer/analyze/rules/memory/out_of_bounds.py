@@ -22,6 +22,7 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
+from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
 from pytracer.analyze.evidence.phrases import (
@@ -94,7 +95,11 @@ def _advice(view: ProcessView) -> str:
     count = _count(view)
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
         return _ADVICE
-    item = tensor_with(find_operator(view), count)
+    operator = find_operator(view)
+    origin = index_advice(operator, count)
+    if origin is not None:
+        return origin
+    item = tensor_with(operator, count)
     if item is not None and item.name is not None:
         return (
             f"Check the values of `{item.name}` before {line_words(view)} passes it: {count} must not be among them "

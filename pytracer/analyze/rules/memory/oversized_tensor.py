@@ -73,6 +73,8 @@ class OversizedTensor(StorageFaultRule[int]):
                 collective_evidence(judgement.views),
             ],
             "Compare sizes, strides and dtype with the memory that the tensor was made of (as_strided, from_numpy, "
-            "from_blob, DLPack): they describe more than there is.",
+            "from_blob, DLPack): they describe more than there is. If they were right when it was made, its owner has "
+            "shrunk the memory since, such as by ndarray.resize(refcheck=False) or realloc(): make the tensor again, "
+            "or copy.",
             ["how large that memory really was"],
         )

@@ -188,8 +188,8 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
         if any(_REGEX in (frame.function or "") for frame in cycle.frames):
             first = (
-                "std::regex of libstdc++ recurs for each character that a repetition matches: give it shorter texts, such "
-                "as one line at a time, or use another library (RE2, Boost.Regex, Python's re)."
+                "std::regex of libstdc++ recurs for each character that a repetition matches: give it shorter texts, "
+                "such as one line at a time, or use another library (RE2, Boost.Regex, Python's re)."
             )
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
         first = "Look for very deep recursion in the recorded stacks."

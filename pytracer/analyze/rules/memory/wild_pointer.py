@@ -8,7 +8,10 @@ Why it happens: memory that was overwritten or never initialised was used as a p
 that it is not, or an address outlived its target by so long that no record of it is left.
 
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
-of the sum, the index is named, and the class is out-of-bounds.
+of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
+one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors.
+
+A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int.
 
 What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
 it. After a smashed return address, look for local arrays in the function that was returning.
@@ -25,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._text import hex_addr
+from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
@@ -34,6 +37,7 @@ from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
+from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -43,13 +47,15 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
 )
 from pytracer.analyze.evidence.runs import ran_on
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
+from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
+from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence, Evidence
+from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 _SANITIZER = (
     "Look at the native function: its pointer was overwritten, never set, or of another type. "
@@ -74,6 +80,14 @@ class _Wild:
     jump: Jump | None
     known: KnownCrash | None
     far: FarIndex | None
+    cut: TruncatedAddress | None = None
+    unread: UnreadIndex | None = None
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it is an index that leads out of something, as far as is known."""
+        sure = self.known is not None and self.known.confidence == "certain"
+        return not sure and (self.far is not None or self.unread is not None)
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -87,29 +101,40 @@ class WildPointer(MemoryFaultRule[_Wild]):
         if not _is_wild(view):
             return None
         jump = wild_jump(view)
-        found = _Wild(jump, known_crash(view, "wild-pointer"), far_index(view) if jump is None else None)
-        out = found.far is not None and (found.known is None or found.known.confidence != "certain")
-        return Judgement("out-of-bounds" if out else "wild-pointer", _confidence(view, found), (view,), found)
+        known = known_crash(view, "wild-pointer")
+        if jump is not None:
+            found = _Wild(jump, known, None)
+        else:
+            far, cut = far_index(view), truncated_address(view)
+            indexed = far is None and cut is None and _may_be_indexed(view)
+            found = _Wild(jump, known, far, cut, unread_index(view) if indexed else None)
+        class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
+        return Judgement(class_, _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
         """See MemoryFaultRule."""
         view = judgement.views[0]
-        known, jump = judgement.found.known, judgement.found.jump
+        known, jump, cut = judgement.found.known, judgement.found.jump, judgement.found.cut
+        access = f"{access_verb(view)} out of bounds" if judgement.found.is_index else _access_words(view)
         return Description(
-            f"{introduction(judgement.views)} {_jump_words(jump) if jump else _access_words(view)}"
-            f"{_where(view, jump)}{_far_words(judgement.found.far)}.",
+            f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
+            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_unread_words(judgement.found.unread)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),
+                _cut_evidence(view, cut),
+                _unread_evidence(judgement.found.unread),
                 _why_jump(jump) if jump else _not_null(view),
                 known.evidence if known else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view, judgement.found.far),
+            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view, judgement.found),
             [
                 missing_operands(view),
-                "storages: none were recorded" if judgement.confidence == "possible" else None,
+                "storages: none were recorded" if not view.process.snapshot.storages else None,
+                _missing_values(judgement.found.unread),
             ],
         )
 
@@ -137,8 +162,75 @@ def _far_evidence(far: FarIndex | None) -> Evidence | None:
     )
 
 
-def _advice(view: ProcessView, far: FarIndex | None) -> str:
+def _tensor_name(item: OperatorTensor) -> str:
+    return f"`{item.name}`" if item.name else f"a tensor {shape_words(item.item)} of {item.item.dtype}"
+
+
+def _unread_words(unread: UnreadIndex | None) -> str:
+    if unread is None:
+        return ""
+    return (
+        f": possibly by an index of {_tensor_name(unread.index)}; the address is row {unread.rows} of "
+        f"{_tensor_name(unread.data)}, which has {count_words(unread.data.item.sizes[0], 'row')}"
+    )
+
+
+def _unread_evidence(unread: UnreadIndex | None) -> Evidence | None:
+    if unread is None:
+        return None
+    return Evidence(
+        "tensor",
+        f"a register held the first byte of {tensor_words(unread.data)}; the address is {unread.rows} rows of "
+        f"{unread.row_bytes} bytes away, a whole number; {unread.operator} works on {tensor_words(unread.index)}, too",
+        tensor=unread.index.name,
+        value=unread.rows,
+        limit=unread.data.item.sizes[0],
+        nbytes=unread.row_bytes,
+    )
+
+
+def _missing_values(unread: UnreadIndex | None) -> str | None:
+    if unread is None:
+        return None
+    return f"the values of {_tensor_name(unread.index)}: a crash reads those of small tensors only"
+
+
+def _cut_words(view: ProcessView, cut: TruncatedAddress | None) -> str:
+    if cut is None:
+        return ""
+    name = variable_of(view, cut.storage.base) or f"a tensor of {size_words(cut.storage.nbytes)}"
+    return f": the lower 32 bits of the address of {name}"
+
+
+def _cut_evidence(view: ProcessView, cut: TruncatedAddress | None) -> Evidence | None:
+    if cut is None:
+        return None
+    return Evidence(
+        "register-value",
+        f"{cut.register} held {hex_addr(cut.value)}, the lower 32 bits of {hex_addr(cut.storage.base)}, where a "
+        f"storage of {size_words(cut.storage.nbytes)} begins",
+        register=cut.register,
+        addr=hex_addr(cut.value),
+        base=hex_addr(cut.storage.base),
+        nbytes=cut.storage.nbytes,
+    )
+
+
+def _advice(view: ProcessView, found: _Wild) -> str:
     """A pointer that is a block's size was an element behind the last one of an array."""
+    far, unread = found.far, found.unread
+    if found.cut is not None:
+        return (
+            f"Pass the address in 64 bits at {line_words(view)}: ctypes converts a Python int to a C int unless the "
+            "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
+            "prototype does the same."
+        )
+    if unread is not None:
+        return (
+            f"Check the values of {_tensor_name(unread.index)} before {line_words(view)} passes it: min() and max() "
+            f"must lie inside {_tensor_name(unread.data)}, and none may come from torch.empty(). If they do, run it "
+            "under AddressSanitizer."
+        )
     if far is not None:
         return (
             f"Check the numbers that {line_words(view)} passes: an argument, such as a dimension or an index, is "
@@ -183,7 +275,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if found.far is not None:
+    if found.far is not None or found.cut is not None:
         return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.operator import (
     Operator,
@@ -103,7 +104,7 @@ class WrongIndex(StorageFaultRule[_Index]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, found),
+            index_advice(operator, found.index) or _advice(view, found),
             [None if found.index_storage is not None else "the tensor that the index came from"],
         )
 

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import hex_addr
+from pytracer._text import hex_addr, list_words
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.variables import tensors_without_memory
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import FaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Holder
 from pytracer.report.job import Evidence
 
 FPE_INTDIV, FPE_INTOVF = 1, 2
@@ -56,9 +58,10 @@ class Arithmetic(FaultRule[Division | None]):
         view, division = judgement.views[0], judgement.found
         code = view.crash.code if view.crash else 0
         signal = view.signal
+        empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         text = f": {view.instruction.text}" if view.instruction else ""
         return Description(
-            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}.",
+            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{_empty_words(empty)}.",
             [
                 Evidence(
                     "signal",
@@ -72,13 +75,25 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(code, division),
+            _advice(code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGFPE")
+
+
+def _empty_words(empty: Sequence[Holder]) -> str:
+    """Tensors of 0 elements: a size that is 0 is what integers are divided by most."""
+    if not empty:
+        return ""
+    names = list_words([f"`{item.expression}`" for item in empty])
+    return f"; {names} {'has' if len(empty) == 1 else 'have'} 0 elements" if not any(i.elements for i in empty) else ""
+
+
+def _empty_advice(empty: Sequence[Holder]) -> str:
+    return " A dimension of the empty tensor is the first suspect." if _empty_words(empty) else ""
 
 
 def _division(view: ProcessView) -> Division | None:

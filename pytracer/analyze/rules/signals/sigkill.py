@@ -23,6 +23,7 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
+from pytracer.analyze.evidence.memory_holders import Holding, heavy_holding, holder_evidence
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sent_signals import deadly_signal
@@ -40,6 +41,13 @@ _ELSEWHERE = (
     "the next time."
 )
 _CHECK = "Check the OOM killer (dmesg, memory.events of the cgroup), then the scheduler and anybody with kill -9."
+
+
+_MEMORY = (
+    " A watchdog of memory (a container's, earlyoom, a program of yours) ends the process that holds the most: look at "
+    "what keeps the tensors of the line that is named."
+)
+_KEPT = "If it watches memory, look at what keeps the tensors of the line that is named."
 
 
 class Sigkill:
@@ -63,12 +71,18 @@ class Sigkill:
             return _describe_limit(job, judgement, limit)
         if view.senders:
             return _describe_sender(job, judgement)
+        held = heavy_holding(view)
         refuted = trace is not None and trace.excluded
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
-            f"{introduction(judgement.views)} was ended by SIGKILL{but}.",
-            [*elimination(job, view, trace), python_evidence(view), collective_evidence(judgement.views)],
-            _ask(job, view) if refuted else _CHECK,
+            f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held)}.",
+            [
+                *elimination(job, view, trace),
+                *(holder_evidence(job, view) if held else ()),
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            (_ask(job, view) if refuted else _CHECK) + (_MEMORY if held else ""),
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
                 None if refuted else "proof for or against the OOM killer: see what was not readable",
@@ -104,6 +118,7 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
 
 def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
     view, trace = judgement.views[0], judgement.found
+    held = heavy_holding(view)
     sent, sure = deadly_signal(view), sender_is_sure(view)
     frames = [item.frame for item in view.senders if item.frame is not None]
     at = place_words(frames[0]) if frames else None
@@ -115,21 +130,29 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     else:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
     return Description(
-        f"{introduction(judgement.views)} {words}.",
+        f"{introduction(judgement.views)} {words}{_held_words(held)}.",
         [
             *noted_evidence(view),
+            *(holder_evidence(job, view) if held else ()),
             *(() if sure else elimination(job, view, trace)),
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        f"Look at {at}: it sends the signal. The killed process itself did nothing wrong."
-        if at
-        else "Find out why that process sent the signal; the killed process itself did nothing wrong.",
+        (
+            f"Look at {at}: it sends the signal. "
+            if at
+            else "Find out why that process sent the signal. "
+        )
+        + (_KEPT if held else "The killed process itself did nothing wrong."),
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
         ],
     )
+
+
+def _held_words(held: Holding | None) -> str:
+    return f"; it held {held.words}" if held is not None else ""
 
 
 def _ask(job: JobView, view: ProcessView) -> str:

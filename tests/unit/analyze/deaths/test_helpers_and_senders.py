@@ -187,3 +187,47 @@ def test_signal_that_a_sender_received_later_is_no_link(run: Path) -> None:
     root = Box(pid=90, ppid=80, argv=["timeout"]).at(950).wait(91, signal=15).exit(124)
     report = build_report(s.load(run, root, ninja.at(520).wait(92, signal=15), shell))
     assert "which had received" not in summary(report)
+
+
+def hung_up(code: int, sender: int) -> tuple[Box, Box]:
+    """torchrun's agent, which SIGHUP reached first, and the rank to which it passes it on."""
+    agent = Box(pid=100, ppid=80, argv=["torchrun", "train.py"]).at(900)
+    agent.signal_seen(1, sender, ["bash"] if sender else (), code=code, handled=True).at(950).wait(101, signal=1).exit(
+        1
+    )
+    return agent, s.rank(0).at(910).signal_seen(1, 100, ["torchrun", "train.py"])
+
+
+def test_sighup_of_the_kernel_is_the_end_of_a_terminal(run: Path) -> None:
+    """Whoever passed it on is not the one to ask."""
+    report = build_report(s.load(run, *hung_up(code=128, sender=0)))
+    assert "which had received it from the kernel, because its terminal was closed" in summary(report)
+    assert report.verdict is not None and "tmux" in (report.verdict.advice or "")
+
+
+def test_sighup_of_a_process_has_nothing_to_do_with_a_terminal(run: Path) -> None:
+    """The look-alike: somebody sent it by kill()."""
+    report = build_report(s.load(run, *hung_up(code=0, sender=77)))
+    assert "terminal" not in summary(report)
+    assert report.verdict is not None and "tmux" not in (report.verdict.advice or "")
+
+
+@pytest.mark.parametrize(
+    ("number", "class_", "words"),
+    [
+        (10, "external-kill", "was ended by SIGUSR1, for which it had no handler"),
+        (12, "external-kill", "was ended by SIGUSR2, for which it had no handler"),
+        (24, "external-kill", "was ended by SIGXCPU, because it had used up its CPU time"),
+        (14, "unknown", "was ended by SIGALRM, a timer that has no handler"),
+        (34, "unknown", "died of SIGRTMIN"),
+    ],
+)
+def test_signal_that_ends_a_process_without_a_handler_is_explained(
+    number: int, class_: str, words: str, run: Path
+) -> None:
+    """By what it is for; the last one is for nothing in particular."""
+    parent = Box(pid=90, ppid=80, argv=["sh"]).at(900).wait(91, signal=number).exit(128 + number)
+    victim = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(500).mark("step 3")
+    report = build_report(s.load(run, parent, victim))
+    assert verdict(report)[0] == class_
+    assert words in summary(report)

@@ -370,6 +370,26 @@ def test_different_tags_are_named(run: Path) -> None:
     assert "Rank 0 sends with tag 1, and rank 1 receives with tag 2" in summary(report)
 
 
+@pytest.mark.parametrize(
+    ("received", "state", "unequal"), [(2, "failed", True), (4, "failed", False), (2, "completed", False)]
+)
+def test_message_of_another_size_than_its_receiver_asks_for_is_named(
+    received: int, state: str, unequal: bool, run: Path
+) -> None:
+    """gloo aborts the receiver. The look-alikes: equal sizes, and a receive that completed all the same."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("send", 4, peer=1, tag=0, flags=1, line=44))
+    job.calls(1, call("recv_", received, state=state, peer=0, tag=0, flags=1, line=48))
+    job.aborted(1)
+    job.raised(0, at=7001)
+    report = build_report(job.job(run))
+    words = "rank 0 sent 4 elements [4] of float32 at train.py:44 in step; rank 1 receives 2 elements [2]"
+    assert (words in summary(report)) == unequal
+    if unequal:
+        assert verdict(report) == ("collective-mismatch", None)
+
+
 def test_matched_messages_in_another_order_of_tags_are_fine(run: Path) -> None:
     """Tags may be received in any order."""
     job = Ranks(2)

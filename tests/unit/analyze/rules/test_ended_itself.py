@@ -83,3 +83,12 @@ def test_status_that_passes_on_the_signal_of_a_child_is_not_its_own_reason(code:
     report = build_report(s.load(run, box.exit(code)))
     assert verdict(report) == (("unknown", "unknown") if passed else ("exit", "certain"))
     assert ("its child, process 102, by SIGSEGV" in summary(report)) == passed
+
+
+@pytest.mark.parametrize(("library", "openmp"), [("/venv/lib/libgomp.so.1", True), (s.VICTIM, False)])
+def test_openmp_that_ends_the_process_had_no_thread_to_start(library: str, openmp: bool, run: Path) -> None:
+    """Its only calls of exit(); any other library has reasons of its own."""
+    report = ended(run, (CORE, s.LIBC, library, s.TORCH_CPU, s.PYTHON), TRAIN, 1)
+    assert verdict(report) == ("exit", "certain")
+    assert ("cannot create a thread" in summary(report)) == openmp
+    assert report.verdict is not None and ("OMP_NUM_THREADS" in (report.verdict.advice or "")) == openmp

@@ -488,3 +488,25 @@ def test_numbers_that_do_not_add_up_name_no_index(run: Path) -> None:
     report = far(run, rsi=STACK_ARRAY + 8, r8=LARGE)
     assert verdict(report) == ("wild-pointer", "certain")
     assert "index" not in summary(report)
+
+
+# ---- an address that was cut to 32 bits ----
+
+CUT_BASE = 0x7F50_1234_5040
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("value", "cut"),
+    [(CUT_BASE % (1 << 32), True), (CUT_BASE % (1 << 32) + 64, False), (CUT_BASE % (1 << 32) - (1 << 32), False)],
+    ids=["lower half", "beside it", "with a sign that it has not"],
+)
+def test_address_that_lost_its_upper_half_is_told(value: int, cut: bool, run: Path) -> None:
+    """mov rbx, [rdi]; the look-alikes are no half of a storage's address, or not the number in the register."""
+    value %= 1 << 64
+    box = Box(pid=101).alloc(CUT_BASE, 4 << 20)
+    report = died(run, box=box, addr=value, registers={"rdi": value}, code_bytes=bytes.fromhex("488b1f"))
+    assert verdict(report)[0] == "wild-pointer"
+    told = ": the lower 32 bits of the address of a tensor of 4.0 MiB" in summary(report)
+    assert told == cut
+    assert ("argtypes" in advice(report)) == told

@@ -83,3 +83,14 @@ def test_other_exceptions_tell_nothing_of_memory(run: Path) -> None:
     box = holding(Box(pid=101, ppid=99).at(100), 3)
     box.at(200).exception("ValueError", "cannot allocate a seat", [("main", s.SCRIPT, 50)]).exit(1)
     assert told(build_report(s.load(run, box))) == []
+
+
+@pytest.mark.parametrize(("count", "piled"), [(40, True), (3, False)])
+def test_storages_of_one_line_that_pile_up_are_in_the_headline(count: int, piled: bool, run: Path) -> None:
+    """The look-alike: a few large ones are a working set."""
+    box = holding(Box(pid=101, ppid=99).at(300), count).at(500)
+    report = build_report(s.load(run, box.exception("RuntimeError", NO_MEMORY, [("step", s.SCRIPT, 9)]).exit(1)))
+    assert report.verdict is not None
+    assert (f"{count} storages allocated at train.py:31 in cache" in (report.verdict.summary or "")) == piled
+    assert ("keeps what each step made there" in (report.verdict.advice or "")) == piled
+    assert "enforce fail" not in (report.verdict.summary or "")

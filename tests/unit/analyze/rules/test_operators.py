@@ -180,3 +180,72 @@ def test_row_minus_one_of_an_empty_tensor_is_below_null(tmp_path: Path) -> None:
 def test_small_negative_address_without_an_empty_tensor_is_wild(tmp_path: Path) -> None:
     report = crashed(tmp_path, tensor(TABLE, 6, 16), index(0, 2), addr=BELOW_NULL)
     assert verdict(report)[0] == "wild-pointer"
+
+
+FAR_ROW = -6_148_914_691_236_517_206
+
+
+def unread(**more: Any) -> Argument:
+    """An index tensor that is too large for the handler."""
+    return tensor(INDEX, 20_000, dtype="int64", **more)
+
+
+@needs_capstone
+def test_index_tensor_that_is_too_large_to_be_read_is_possibly_the_cause(run: Path) -> None:
+    """A register held the first byte of the other tensor, and the address is a whole number of its rows away."""
+    addr = (TABLE + 16 * FAR_ROW) % (1 << 64)
+    report = crashed(
+        run, tensor(TABLE, 10, 4), unread(), addr=0, stack_of=LOOK_UP, code=128,
+        registers={"rdx": addr, "r13": TABLE, "trapno": 13},
+    )  # fmt: skip
+    assert verdict(report) == ("out-of-bounds", "possible")
+    assert "possibly by an index of `rows`" in summary(report)
+    assert advice(report).startswith("Check the values of `rows` before train.py:41 in step passes it")
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("off", "more"),
+    [(4, ()), (0, (tensor(INDEX + 64, 5000, dtype="int64"),)), (0, None)],
+    ids=["no whole row", "which of two", "all values are known"],
+)
+def test_wild_address_without_one_unread_index_stays_wild(
+    off: int, more: tuple[Argument, ...] | None, run: Path
+) -> None:
+    """The look-alikes."""
+    addr = (TABLE + 16 * FAR_ROW + off) % (1 << 64)
+    integers = (index(0, 9),) if more is None else (unread(), *more)
+    report = crashed(
+        run, tensor(TABLE, 10, 4), *integers, addr=0, stack_of=LOOK_UP, code=128,
+        registers={"rdx": addr, "r13": TABLE, "trapno": 13},
+    )  # fmt: skip
+    assert verdict(report)[0] == "wild-pointer"
+
+
+INDEXED = bytes.fromhex("8b1488")  # mov edx, dword ptr [rax + rcx*4]
+PAIR = 2 * (1 << 32) + 1
+
+
+def indexed(run: Path, count: int, *integers: Argument) -> Report:
+    addr = TABLE + 4 * count
+    return crashed(
+        run, tensor(TABLE, 10, 4), *integers, addr=addr % (1 << 64), stack_of=LOOK_UP, code_bytes=INDEXED,
+        registers={"rax": TABLE, "rcx": count % (1 << 64)},
+    )  # fmt: skip
+
+
+@needs_capstone
+@pytest.mark.parametrize(("dtype", "highest", "pair"), [("int32", 9, True), ("int64", 9, False), ("int32", 1, False)])
+def test_index_that_two_neighbours_of_32_bits_make_is_told(dtype: str, highest: int, pair: bool, run: Path) -> None:
+    """The look-alikes: numbers of 64 bits, and numbers among which the halves are not."""
+    integers = tensor(INDEX, 3, dtype=dtype, minimum=0, maximum=highest)
+    report = indexed(run, 4 * PAIR, integers)
+    assert verdict(report)[0] == "out-of-bounds"
+    assert ("Pass `rows` as int64" in advice(report)) == pair
+
+
+@needs_capstone
+@pytest.mark.parametrize(("count", "number"), [(-(1 << 31), False), (-(1 << 31) + 1, True)])
+def test_index_that_the_processor_makes_of_nan_is_told(count: int, number: bool, run: Path) -> None:
+    """The look-alike is one beside it."""
+    assert ("isfinite()" in advice(indexed(run, count))) != number

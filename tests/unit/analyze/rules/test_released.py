@@ -331,3 +331,19 @@ def test_live_tensor_is_not_said_to_be_unmapped_without_proof(tmp_path: Path, ca
     if case == "protected":
         maps += [(BASE, BASE + BYTES, "---p", 0, ""), (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
     assert "unmapped-storage" not in ids(judged(tmp_path, Box(pid=101).alloc(BASE, BYTES), mappings=maps))
+
+
+@pytest.mark.parametrize(("tid", "other"), [(102, True), (None, False)])
+def test_memory_that_another_thread_resized_is_not_the_users_own_fault(
+    tid: int | None, other: bool, run: Path, tmp_path: Path
+) -> None:
+    """The look-alike: the thread that used it had resized it before."""
+    script = tmp_path / "own.py"
+    script.write_text("buffer.untyped_storage().resize_(0)\n", encoding="utf-8")
+    box = Box(pid=101).alloc(BASE, BYTES, ("make", s.SCRIPT, 5))
+    box.free(BASE, ("refill", str(script), 1), tid=tid)
+    os.utime(script, (1, 1))
+    _, summary, _ = told(report := judged(run, box))
+    assert ("on another thread at own.py:1 in refill" in summary) == other
+    assert report.verdict is not None
+    assert ("wait for" in (report.verdict.advice or "")) == other

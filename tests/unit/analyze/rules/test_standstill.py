@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import NativeFrame
+from pytracer.decode.types.snapshot import NativeFrame, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import TORCH_PYTHON, finding, summary, verdict
@@ -164,3 +164,49 @@ def test_crash_beside_a_waiting_parent_is_the_cause(run: Path) -> None:
     child = forked().at(500).crash(addr=0, python=FOO, native=s.NATIVE[:1])
     report = ended(run, stopped(parent(), JOIN), child)
     assert verdict(report)[0] == "null-dereference"
+
+
+AT_EXIT: list[Frame] = [("_shutdown", "/usr/lib/python3.11/threading.py", 1590)]
+NOTICE: list[Frame] = [
+    ("Condition.wait", "/usr/lib/python3.11/threading.py", 327),
+    ("Event.wait", "/usr/lib/python3.11/threading.py", 629),
+    ("main", s.SCRIPT, 12),
+]
+
+
+def test_program_that_came_to_its_end_waits_for_a_thread_that_is_no_daemon(run: Path) -> None:
+    """The line is the thread's: the main one has no line of the program's any more."""
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, stopped(parent(), AT_EXIT))
+    line = PythonFrame("write", s.SCRIPT, 8)
+    processes = [
+        replace(
+            item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, python_threads=((7, (line,)),)))
+        )
+        if item.snapshot.pid == 101 and item.snapshot.ending is not None
+        else item
+        for item in job.processes
+    ]
+    report = build_report(replace(job, processes=tuple(processes)))
+    assert verdict(report) == ("hang", "likely")
+    assert "had come to its end, and waited for a thread that is no daemon at train.py:8 in write" in summary(report)
+    assert report.verdict is not None and "daemon=True" in (report.verdict.advice or "")
+
+
+def test_join_by_the_program_itself_is_no_end_of_it(run: Path) -> None:
+    """The look-alike: the line that calls join() is the program's."""
+    report = ended(run, stopped(parent(), [*FEEDER[:2], ("main", s.SCRIPT, 12)]))
+    assert verdict(report) == ("hang", "possible")
+    assert "waited for a thread at train.py:12 in main" in summary(report)
+
+
+def test_event_that_nobody_sets_is_possibly_the_cause(run: Path) -> None:
+    report = ended(run, stopped(parent(), NOTICE))
+    assert verdict(report) == ("hang", "possible")
+    assert "waited for a Condition, an Event or a Future at train.py:12 in main" in summary(report)
+
+
+def test_condition_of_another_library_is_none_of_pythons(run: Path) -> None:
+    """The look-alike: a method of the same name."""
+    report = ended(run, stopped(parent(), [("Condition.wait", "/opt/lib/fleet.py", 9), ("main", s.SCRIPT, 12)]))
+    assert verdict(report)[0] == "external-kill"
