@@ -133,7 +133,9 @@ class WildPointer(MemoryFaultRule[_Wild]):
             known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view, judgement.found),
             [
                 missing_operands(view),
-                "storages: none were recorded" if not view.process.snapshot.storages else None,
+                "storages: none were recorded"
+                if judgement.confidence == "possible" and not view.process.snapshot.storages
+                else None,
                 _missing_values(judgement.found.unread),
             ],
         )
