@@ -13,7 +13,17 @@ from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.report.job import NativeFrame, PythonFrame
 
 WaitKind = Literal[
-    "forked-openmp", "forked-lock", "lock", "child", "unread-queue", "thread-at-exit", "thread", "queue", "notice"
+    "forked-openmp",
+    "forked-lock",
+    "lock",
+    "child",
+    "unread-queue",
+    "thread-at-exit",
+    "thread",
+    "queue",
+    "full-queue",
+    "pool",
+    "notice",
 ]
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
@@ -21,6 +31,7 @@ _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _NEAR = 5  # frames
@@ -62,6 +73,10 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "thread"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
         return "queue"
+    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".put") for frame in near):
+        return "full-queue"
+    if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
+        return "pool"
     if inner.function == "Condition.wait" and _THREADS_OF_PYTHON.search(inner.file or ""):
         return "notice"
     locked = any(frame.function == _LOCK for frame in native[:_NEAR])

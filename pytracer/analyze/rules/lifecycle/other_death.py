@@ -72,6 +72,7 @@ _ALIGN = (
     "that the kernel cannot load at once. clone() of the view is aligned."
 )
 _BUS_ADRALN = 1
+_GRACE_NS = 120_000_000_000  # between a request to end and SIGKILL, schedulers wait for less
 _WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _TERMINAL = (
@@ -112,13 +113,24 @@ _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
 }
 
 _How = Literal[
-    "interrupted", "fault", "sent-itself", "sent", "from-outside", "by-default", "unseen", "asked", "vanished", "exit"
+    "interrupted",
+    "fault",
+    "sent-itself",
+    "sent",
+    "from-outside",
+    "by-default",
+    "unseen",
+    "asked",
+    "obeyed",
+    "vanished",
+    "exit",
 ]
 _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "interrupted": ("external-kill", "likely"),
     "sent": ("external-kill", "certain"),
     "from-outside": ("external-kill", "likely"),
     "asked": ("external-kill", "likely"),
+    "obeyed": ("external-kill", "likely"),
 }
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
@@ -166,7 +178,7 @@ def _how(view: ProcessView) -> _How:
         return "interrupted"
     if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
         if view.process.status_kind != "vanished":
-            return "exit"
+            return "obeyed" if _obeyed(view) else "exit"
         return "asked" if _last_request(view) is not None else "vanished"
     if view.is_fault:
         return "fault"
@@ -186,6 +198,12 @@ def _last_request(view: ProcessView) -> Sent | None:
     return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
 
 
+def _obeyed(view: ProcessView) -> bool:
+    """Whether the process had handled a request to end shortly before: it saves what it has, and leaves by a status."""
+    sent, ended = _last_request(view), view.process.snapshot.exit_mono_ns or view.process.ended_mono_ns
+    return sent is not None and sent.handled and ended is not None and 0 <= ended - sent.mono_ns <= _GRACE_NS
+
+
 def _signal(view: ProcessView) -> int | None:
     return view.crash.signal if view.crash is not None else view.process.signal
 
@@ -195,6 +213,15 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         return _fault(view)
     if how == "asked":
         return _asked(job, view)
+    if how == "obeyed" and (sent := _last_request(view)) is not None:
+        return (
+            (
+                f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with exit "
+                f"status {view.process.exit_code}"
+            ),
+            _why_sent(view, sent),
+            "that its handler ended it: an exit status carries no reason",
+        )
     number = _signal(view)
     name = signal_name(number) if number is not None else "a signal"
     words: dict[_How, _Words] = {

@@ -43,6 +43,8 @@ _FOR: dict[WaitKind, str] = {
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
     "thread": "waited for a thread",
     "queue": "waited for a queue",
+    "full-queue": "waited for room in a full queue",
+    "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",
 }
 _CONFIDENCE: dict[WaitKind, Confidence] = {
@@ -54,6 +56,8 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "thread-at-exit": "likely",
     "thread": "possible",
     "queue": "possible",
+    "full-queue": "possible",
+    "pool": "possible",
     "notice": "possible",
 }
 _LAST = ("forked-openmp", "forked-lock", "lock", "unread-queue")  # nothing else is waited for there
@@ -71,6 +75,11 @@ _ADVICE: dict[WaitKind, str] = {
     "thread-at-exit": "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() "
     "it; or start it with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True).",
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
+    "stands still itself. put(timeout=...) raises instead of waiting for ever.",
+    "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before "
+    "it was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which raises; "
+    "get(timeout=...) ends the wait.",
     "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
     "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",

@@ -231,3 +231,16 @@ def test_signal_that_ends_a_process_without_a_handler_is_explained(
     report = build_report(s.load(run, parent, victim))
     assert verdict(report)[0] == class_
     assert words in summary(report)
+
+
+@pytest.mark.parametrize(("handled", "at", "obeyed"), [(True, 900, True), (False, 900, False), (True, 500_000, False)])
+def test_status_after_a_handled_request_to_end_is_its_answer(handled: bool, at: float, obeyed: bool, run: Path) -> None:
+    """A handler that saves and leaves. The look-alikes: nobody handled it, and work that went on for minutes."""
+    parent = Box(pid=90, ppid=80, argv=["timeout", "60", "python"]).at(at + 10).wait(91, exit_code=99).exit(124)
+    box = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0")
+    box.at(500).signal_seen(15, 90, ["timeout", "60", "python"], handled=handled).at(at).exit(99)
+    report = build_report(s.load(run, parent, box))
+    text = summary(report)
+    words = "received SIGTERM, sent by its parent, process 90 (timeout), and ended itself with exit status 99"
+    assert (words in text) == obeyed, text
+    assert (verdict(report)[0] == "external-kill") == obeyed

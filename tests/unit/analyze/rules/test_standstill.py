@@ -210,3 +210,19 @@ def test_condition_of_another_library_is_none_of_pythons(run: Path) -> None:
     """The look-alike: a method of the same name."""
     report = ended(run, stopped(parent(), [("Condition.wait", "/opt/lib/fleet.py", 9), ("main", s.SCRIPT, 12)]))
     assert verdict(report)[0] == "external-kill"
+
+
+@pytest.mark.parametrize(
+    ("inner", "says"),
+    [
+        (("Queue.put", "/usr/lib/python3.11/queue.py", 140), "waited for room in a full queue"),
+        (("ApplyResult.wait", "/usr/lib/python3.11/multiprocessing/pool.py", 765), "the result of a pool's task"),
+        (("Event.wait", "/usr/lib/python3.11/threading.py", 629), "a Condition, an Event or a Future"),
+        (("Shop.put", "/opt/lib/shop.py", 4), "a Condition, an Event or a Future"),
+    ],
+)
+def test_wait_for_a_notice_is_told_by_who_waits(inner: Frame, says: str, run: Path) -> None:
+    """The last one only has the name of a method in common."""
+    report = ended(run, stopped(parent(), [NOTICE[0], inner, NOTICE[2]]))
+    assert verdict(report) == ("hang", "possible")
+    assert says in summary(report)
