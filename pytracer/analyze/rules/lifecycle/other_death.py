@@ -216,8 +216,8 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     if how == "obeyed" and (sent := _last_request(view)) is not None:
         return (
             (
-                f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with exit "
-                f"status {view.process.exit_code}"
+                f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with "
+                f"exit status {view.process.exit_code}"
             ),
             _why_sent(view, sent),
             "that its handler ended it: an exit status carries no reason",
