@@ -78,8 +78,8 @@ _ADVICE: dict[WaitKind, str] = {
     "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
     "stands still itself. put(timeout=...) raises instead of waiting for ever.",
     "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
-    "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which raises; "
-    "get(timeout=...) ends the wait.",
+    "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
+    "raises; get(timeout=...) ends the wait.",
     "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
     "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
