@@ -42,17 +42,23 @@ _ADVICE_SHARDED = (
     " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
     "and state_dict()."
 )
+_BARRIERS = ("barrier", "monitored_barrier")
+_ADVICE_BARRIER = (
+    " If the barrier comes after the loop of the other line, the ranks had different numbers of batches: give all the "
+    "same number, or use join()."
+)
+_GATHERS = ("all_gather", "all_gather_into_tensor")
+_ADVICE_GATHER = (
+    " A last batch that is smaller on one rank: pad it, or drop_last=True; all_gather_object() takes any size."
+)
 _ADVICE = {
-    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives. If one of "
-    "them comes after the loop of the other, the ranks had different numbers of batches: give all the same number, or "
-    "use join().",
+    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
     "root": "Pass the same root on all ranks: it must not depend on the rank.",
     "reduce_op": "Pass the same reduce operation on all ranks.",
     "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only, "
     "or data that one rank does not have (torch.tensor([]) is float32). Pass the dtype where the tensor is made.",
     "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank, "
-    "or tensors that the ranks go through in different orders (a set of str has another order in each process). A last "
-    "batch that is smaller on one rank: pad it, or drop_last=True.",
+    "or tensors that the ranks go through in different orders (a set of str has another order in each process).",
     "shape": "Find out why the tensor has another shape there, such as one that is transposed.",
 }
 
@@ -176,7 +182,13 @@ def _advice(found: Mismatch) -> str:
     if _from_other_lines(found):
         return _ADVICE_LINES
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
-    return _ADVICE[found.field] + (_ADVICE_SHARDED if sharded else "")
+    ops = {item.call.op for item in found.variants}
+    more = _ADVICE_SHARDED if sharded else ""
+    if found.field == "op" and ops.intersection(_BARRIERS):
+        more += _ADVICE_BARRIER
+    if found.field == "size" and ops <= set(_GATHERS):
+        more += _ADVICE_GATHER
+    return _ADVICE[found.field] + more
 
 
 def _sides(match: GroupMatch, found: Mismatch) -> tuple[str, str]:

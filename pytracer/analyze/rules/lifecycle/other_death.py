@@ -237,7 +237,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "sent": (
             f"was ended by {name}, sent by {sender_words(job, view)}",
-            _TERMINAL if lost_terminal(job, view) else _why_sent(view, deadly_signal(view)),
+            _advice_sent(job, view),
             None,
         ),
         "from-outside": (
@@ -281,6 +281,13 @@ def _asked(job: JobView, view: ProcessView) -> _Words:
         _why_sent(view, sent),
         "how it ended: neither its recording nor a parent has it; SIGKILL usually follows when a time is over",
     )
+
+
+def _advice_sent(job: JobView, view: ProcessView) -> str:
+    number = _signal(view)
+    if number in _BY_DEFAULT and view.crash is None:
+        return _BY_DEFAULT[number][2]
+    return _TERMINAL if lost_terminal(job, view) else _why_sent(view, deadly_signal(view))
 
 
 def _why_sent(view: ProcessView, sent: Sent | None) -> str:

@@ -138,11 +138,7 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        (
-            f"Look at {at}: it sends the signal. "
-            if at
-            else "Find out why that process sent the signal. "
-        )
+        (f"Look at {at}: it sends the signal. " if at else "Find out why that process sent the signal. ")
         + (_KEPT if held else "The killed process itself did nothing wrong."),
         [
             "which of them ended it: each may have" if many else None,
