@@ -70,6 +70,7 @@ def run_pytest(
     )  # fmt: skip
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("test", "words"),
     [
@@ -112,6 +113,7 @@ def test_good_tests_pass_as_they_do_without(tests: Path) -> None:
     assert len(list((tests / "runs").glob("*-pytest-*"))) == 1
 
 
+@pytest.mark.slow
 def test_program_that_calls_pytest_is_not_started_again(tests: Path) -> None:
     """It records itself: what it did before would be done twice."""
     program = "import sys, pytest; print('once'); sys.exit(pytest.main(sys.argv[1:]))"
