@@ -241,7 +241,6 @@ class Watch:
             if writer is None:
                 continue  # it is being created
             pid, ticks, boot = writer
-            pid, ticks, boot = writer
             if self._boot_id is None or _is_below_this(pid):
                 self._writers.add((pid, ticks))
             seen = self._hold(pid, ticks) if self._boot_id in (None, boot) else None
