@@ -38,11 +38,11 @@ main()
 """
 
 
-def under_filter(*command: str | Path) -> list[str | Path]:
+def under_filter(*command: object) -> list[str]:
     """The command under the filter, the launcher included."""
     made = program("without_ptrace")
     assert made is not None
-    return [made, *command]
+    return [str(made), *map(str, command)]
 
 
 def launched(run: Path, code: str) -> Ended:
@@ -62,7 +62,7 @@ def assert_both_threads(crash: Crash | None, functions: set[str]) -> None:
 def test_filter_refuses(tmp_path: Path) -> None:
     """The test's own premise."""
     code = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.ptrace(0, 0, 0, 0), ctypes.get_errno())"
-    words = [str(word) for word in under_filter(sys.executable, "-c", code)]
+    words = under_filter(sys.executable, "-c", code)
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "-1 1\n"
 
 
@@ -91,7 +91,7 @@ def running(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     code = THREADS.format(event="print(os.getpid(), flush=True); time.sleep(60)")
     command = [sys.executable, "-m", "pytracer", "run", "--no-report", "-o", run, "--", sys.executable, "-c", code]
     with subprocess.Popen(
-        [str(word) for word in under_filter(*command)], env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path,
+        under_filter(*command), env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -108,7 +108,7 @@ def test_attach_shows_the_stacks_of_all_threads(running: tuple[Path, int], tmp_p
     run, pid = running
     command = under_filter(sys.executable, "-m", "pytracer", "attach", run, "--json")
     done = subprocess.run(
-        [str(word) for word in command], env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, capture_output=True,
+        command, env=environment(PYTHONPATH=str(ROOT)), cwd=tmp_path, capture_output=True,
         text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -120,7 +120,7 @@ def test_attach_shows_the_stacks_of_all_threads(running: tuple[Path, int], tmp_p
 def test_doctor_says_what_is_lost() -> None:
     """ptrace is refused, by its error, with what is done instead."""
     code = "from pytracer.cli.checks.threads import check_ptrace; c = check_ptrace(); print(c.result, c.detail)"
-    words = [str(word) for word in under_filter(sys.executable, "-c", code)]
+    words = under_filter(sys.executable, "-c", code)
     done = subprocess.run(
         words, env=environment(PYTHONPATH=str(ROOT)), capture_output=True, text=True, check=False, cwd=ROOT
     )
