@@ -240,8 +240,9 @@ class Watch:
             writer = box_writer(self._boxes / name)
             if writer is None:
                 continue  # it is being created
-            pid, ticks, boot = writer
-            if self._boot_id is None or _is_below_this(pid):
+            pid, ppid, ticks, boot = writer
+            # One that has ended already has a parent only in its recording.
+            if self._boot_id is None or (boot == self._boot_id and (_is_below_this(pid) or _is_below_this(ppid))):
                 self._writers.add((pid, ticks))
             seen = self._hold(pid, ticks) if self._boot_id in (None, boot) else None
             if seen is None:
@@ -277,8 +278,8 @@ class Watch:
                 self._before.setdefault("cgroups", []).append(host_counters.read_group(*key, directory))
 
 
-def box_writer(path: Path) -> tuple[int, int, str] | None:
-    """Pid, start time and boot of a recording's process; None while it is created: the magic is written first."""
+def box_writer(path: Path) -> tuple[int, int, int, str] | None:
+    """Pid, parent, start time and boot of a recording's process; None while it is created: the magic comes first."""
     header = codec.layout(schema.FILE_HEADER)
     try:
         with open(path, "rb") as file:
@@ -291,7 +292,7 @@ def box_writer(path: Path) -> tuple[int, int, str] | None:
         return None
     at, nbytes = header.offsets["boot_id"], len(boot_id())
     boot = data[at : at + nbytes].decode("ascii", "replace")
-    return header.number("pid", data), header.number("start_ticks", data), boot
+    return header.number("pid", data), header.number("ppid", data), header.number("start_ticks", data), boot
 
 
 def _is_below_this(pid: int) -> bool:

@@ -89,6 +89,16 @@ def test_first_task_that_fails_reports_the_whole_job(tmp_path: Path) -> None:
     assert ends == {0: (0, None), 1: (10, None), 2: (None, signal.SIGSEGV), 3: (30, None)}
 
 
+@pytest.mark.slow
+def test_death_while_the_step_goes_on_is_told_once(tmp_path: Path) -> None:
+    """By the launcher of its own task, also when it came and went between two looks."""
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import ctypes; ctypes.string_at(0)'])"
+    code = f"import os, time\nif os.environ['SLURM_PROCID'] == '2': {child}\ntime.sleep(10)"
+    done = step(tmp_path, "-o", "run", *python(code))
+    told = [sum(" died of SIGSEGV at " in line for line in lines) for _, lines in done]
+    assert told == [0, 0, 1, 0]
+
+
 def test_reporter_waits_a_bounded_time_for_the_others(tmp_path: Path) -> None:
     """The report names what still runs; the late task then adds one line, and its status."""
     code = FAULT + "time.sleep(60 if os.environ['SLURM_PROCID'] == '1' else 0)"
