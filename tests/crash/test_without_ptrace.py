@@ -15,10 +15,10 @@ import pytest
 
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.decode.types.snapshot import Crash
-from tests.conditions import needs_compiler, needs_core
+from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.harm.cells import program
 from tests.support.cli import ROOT
-from tests.support.crash import Ended, ended, environment
+from tests.support.crash import PROGRAMS, Ended, ended, environment, torchrun
 
 pytestmark = [needs_core, needs_compiler]
 
@@ -126,3 +126,26 @@ def test_doctor_says_what_is_lost() -> None:
     )
     assert "forbidden (EPERM), as by a container's filter of system calls" in done.stdout, done.stderr
     assert "stacks of other threads are taken by a real-time signal" in done.stdout
+
+
+@needs_native
+@pytest.mark.slow
+def test_hang_is_reported_with_stacks(tmp_path: Path) -> None:
+    """The launcher's look at a job that hangs, under the filter: who waits for whom, and the line of the late rank."""
+    run = tmp_path / "run"
+    job = torchrun(PROGRAMS / "rank_that_is_late.py", "9")
+    command = [sys.executable, "-m", "pytracer", "run", "-o", run, "--hang-timeout", "3", "--", *job]
+    done = ended(under_filter(*command), environment(PYTHONPATH=str(ROOT)), run)
+    assert done.status == 0, done.stderr
+    assert "Rank 0 waits in all_reduce number 4" in done.stderr
+    assert "rank 1 has not entered it" in done.stderr
+    kept = json.loads((run / "hang.json").read_text(encoding="utf-8"))
+    lines = {
+        frame["function"]
+        for process in kept["processes"]
+        if process.get("rank") == 1
+        for thread in process["threads"]
+        for frame in thread.get("python_stack") or []
+        if str(frame.get("file", "")).endswith("rank_that_is_late.py")
+    }
+    assert lines
