@@ -191,6 +191,8 @@ class Followers:
             return None
         below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]
         failed = min((item for item in below if item is not None), key=lambda item: item.last_ns, default=None)
+        if failed is not None and death.nature == "exception" and death.surely_before(failed):
+            return None  # it raised while all of them lived, and ended them on its way out: Ray's driver
         return Following(WhyKind.REPORTED, f"reports the failure of {subject(failed)}") if failed is not None else None
 
     def _lost_worker(self, death: Death) -> Following | None:

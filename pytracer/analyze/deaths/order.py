@@ -139,7 +139,16 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     if death.nature == "vanished":
         return False
     failed = next((other for other in deaths if other.view.index == parent.index), None)
-    return failed is not None and not _was_only_a_helper(death, failed)
+    return failed is not None and not _was_only_a_helper(death, failed) and not _was_cleaned_up(death, failed)
+
+
+def _was_cleaned_up(death: Death, parent: Death) -> bool:
+    """Whether the parent ended it after it had raised the exception that ended itself: Ray's driver, its services."""
+    raised = parent.view.process.exception_mono_ns if parent.nature == "exception" else None
+    if raised is None or death.nature not in ("sent", "exit"):
+        return False
+    pid = death.view.process.snapshot.pid
+    return any(send.target == pid and send.mono_ns >= raised for send in parent.view.process.snapshot.sends)
 
 
 def _was_only_a_helper(death: Death, parent: Death) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import SignalSend
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.synth import Box
+from tests.support.synth import MS, Box
 
 PID, HELPER = 101, 150
 LOAD = [("load", s.SCRIPT, 7), ("<module>", s.SCRIPT, 40)]
@@ -244,3 +246,38 @@ def test_status_after_a_handled_request_to_end_is_its_answer(handled: bool, at: 
     words = "received SIGTERM, sent by its parent, process 90 (timeout), and ended itself with exit status 99"
     assert (words in text) == obeyed, text
     assert (verdict(report)[0] == "external-kill") == obeyed
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_driver_that_raised_before_any_rank_died_reports_none_of_them(first: bool, run: Path) -> None:
+    """Ray's driver gets the exception of an actor, and ends all actors; the other way round it only passes it on."""
+    driver = Box(pid=100, ppid=99, argv=["python", "driver.py"]).at(1000 if first else 2500)
+    driver.exception("ray.exceptions.RayTaskError(ValueError)", "label 11", LOAD).at(2600)
+    driver.wait(101, signal=15).at(3000).exit(1)
+    rank = Box(pid=101, ppid=100, rank=0).at(2000).crash(signal=15, code=0, sender_pid=77, python=LOAD, native=())
+    report = build_report(s.load(run, driver, rank))
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.pid) == (
+        ("python-exception", 100) if first else ("external-kill", 101)
+    )
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_process_that_its_parent_ended_after_it_had_raised_is_no_news(after: bool, run: Path) -> None:
+    """Ray's driver ends its services on its way out; what it killed before it raised may be why it did."""
+    parent = Box(pid=100, ppid=99, argv=["python", "driver.py"]).at(1000).exception("ValueError", "bad", LOAD)
+    parent.at(1500).wait(101, signal=9).at(3000).exit(1)
+    child = Box(pid=101, ppid=100, argv=["python", "monitor.py"]).at(900).mark("step")
+    job = s.load(run, parent, child)
+    sent = SignalSend(
+        signal=9, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=100,
+        mono_ns=parent.created_ns + (1400 if after else 700) * MS,
+    )  # fmt: skip
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, sends=(sent,))) if item.snapshot.pid == 100 else item
+        for item in job.processes
+    )
+    report = build_report(replace(job, processes=processes))
+    assert report.verdict is not None
+    assert report.verdict.pid == 100
+    assert primary(report)[101] is (None if after else False), primary(report)
