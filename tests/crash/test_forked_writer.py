@@ -1,4 +1,4 @@
-"""A forked checkpoint writer whose parent's memory was not copied by the fork, and what only looks like it."""
+"""Checkpoint writers whose memory is not there: left out by a fork, or released meanwhile; and look-alikes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.conditions import needs_native
 from tests.support.crash import PROGRAMS, Ended, line_of, traced_run
 
 PROGRAM = "forked_checkpoint_writer.py"
+THREAD = "saved_by_a_thread.py"
 pytestmark = [needs_native]
 
 
@@ -46,3 +47,33 @@ def test_memory_that_the_child_unmapped_is_not_called_left_out(tmp_path: Path, h
 def test_copy_in_ordinary_memory_is_written(tmp_path: Path) -> None:
     """What the advice says helps."""
     assert written("copied", tmp_path).status == 0
+
+
+def saved(how: str, tmp_path: Path) -> Ended:
+    return traced_run(sys.executable, PROGRAMS / THREAD, how, run=tmp_path / "run")
+
+
+def test_tensor_that_was_released_while_a_thread_saved_it(tmp_path: Path) -> None:
+    """Both lines, and that the save has to end first."""
+    verdict = saved("freed", tmp_path).report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.confidence) == ("use-after-free", "certain")
+    assert verdict.advice is not None
+    writes = line_of(THREAD, "torch.save(state, Slow())")
+    frees = line_of(THREAD, "        WEIGHT.untyped_storage().resize_(0)", whole=True)
+    assert f"called at {THREAD}:{writes} in save, was still writing this tensor" in verdict.advice
+    assert f"another thread released it at {THREAD}:{frees} in main" in verdict.advice
+
+
+def test_thread_that_freed_what_it_saves_itself_gets_other_advice(tmp_path: Path) -> None:
+    """No other thread is involved."""
+    verdict = saved("own", tmp_path).report.verdict
+    assert verdict is not None
+    assert verdict.class_ == "use-after-free"
+    assert verdict.advice is not None
+    assert "still writing" not in verdict.advice
+
+
+def test_copy_that_a_thread_saves_is_whole(tmp_path: Path) -> None:
+    """What the advice says helps."""
+    assert saved("copied", tmp_path).status == 0

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
+from pytracer.analyze.evidence.saves import save_advice
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -138,7 +139,7 @@ def _advice(view: ProcessView, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
     if _by_other_thread(view):
-        return (
+        return save_advice(view) or (
             f"Let the thread that frees or replaces the memory wait for {user} (a lock, join()), or give each thread a "
             "tensor of its own."
         )
