@@ -47,6 +47,7 @@ from pytracer.launcher.retention import (
     space_of,
 )
 from pytracer.launcher.shared_run import WAIT_SECONDS, join_run
+from pytracer.launcher.slurm_state import slurm_state
 from pytracer.launcher.start import StartError
 from pytracer.launcher.subreaper import adopt
 from pytracer.launcher.supervise import FORWARDED, Ending, held, supervise
@@ -251,6 +252,9 @@ def command(
                 deaths.at_the_end(run, monitored.ended)
 
         def conclude() -> None:
+            if ending.status != 0:
+                with _one_line_for_an_error():
+                    _ask_slurm(run, record)
             failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
             with _one_line_for_an_error():
                 _tidy(run, boxes, clean=not failed and ending.status == 0)
@@ -260,6 +264,14 @@ def command(
         else:
             conclude_task(run, run.task, ending, _shown(run.directory), task_wait, conclude=conclude)
     return end_like(ending)
+
+
+def _ask_slurm(run: run_directory.Run, record: dict[str, object]) -> None:
+    """Completes the record by what Slurm knows of a step that it may have ended."""
+    state = slurm_state(os.environ)
+    if state is not None:
+        record["slurm"] = state
+        run_directory.write_record(run, record)
 
 
 def end_like(ending: Ending) -> int:

@@ -134,7 +134,7 @@ def _configure(directory: Path, memory_limits: bool) -> None:
         "SlurmdParameters=config_overrides",  # more CPUs than there are
         "SwitchType=switch/none",
         "MpiDefault=none",
-        "KillWait=4",
+        "KillWait=12",
         "OverTimeLimit=0",
         "ReturnToService=2",
         "SchedulerParameters=batch_sched_delay=0,sched_interval=1",

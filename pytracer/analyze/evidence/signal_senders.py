@@ -152,6 +152,12 @@ def scheduler_of(sent: Sent) -> str | None:
     return "Slurm" if sent.command and _SLURMSTEPD.match(sent.command[0]) else None
 
 
+def slurm_time_limit(job: JobView) -> tuple[str, str] | None:
+    """The time limit of Slurm that ended the step, by its own account: whose ("job" or "step"), and how long it is."""
+    states = (launcher.slurm for launcher in job.job.launchers)
+    return next((limit for state in states if state is not None and (limit := state.time_limit) is not None), None)
+
+
 def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     """What the sender is to the job."""
     if known is not None and known.process.role == "launcher" and is_agent(known.process.snapshot.argv):
@@ -200,7 +206,7 @@ def command_evidence(view: ProcessView) -> Evidence | None:
         return None
     return Evidence(
         "sender-command",
-        f"the sender's command line was: {' '.join(sent.command)}",
+        f"the sender's command line was: {' '.join(sent.command).rstrip()}",
         pid=sent.sender_pid or None,
         command=list(sent.command),
     )

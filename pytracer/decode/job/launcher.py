@@ -16,7 +16,7 @@ from pytracer.decode.files import MIB, read_regular
 from pytracer.decode.formats.plain_json import load_json
 from pytracer.decode.types.devices import GpuCoreWish
 from pytracer.decode.types.host_counters import Usage, Witness
-from pytracer.decode.types.snapshot import Damage, LaunchedTask, LauncherRecord
+from pytracer.decode.types.snapshot import Damage, LaunchedTask, LauncherRecord, SlurmState
 
 RUN_FILE = "run.json"
 _TASK_FILE = re.compile(r"run\.(\d{1,9})\.json")
@@ -44,6 +44,7 @@ class _RunFile(msgspec.Struct):
     redacted: int = 0
     task: object = None
     killed_for: str | None = None
+    slurm: object = None
 
 
 def read_launchers(directory: Path, damage: list[Damage]) -> list[LauncherRecord]:
@@ -96,6 +97,7 @@ def _read(directory: Path, name: str, damage: list[Damage]) -> LauncherRecord | 
         witness=_part(name, "witness", run.witness, Witness, damage),
         gpu_core=_part(name, "gpu_core", run.gpu_core, GpuCoreWish, damage),
         redacted=run.redacted,
+        slurm=_part(name, "slurm", run.slurm, SlurmState, damage),
         task=_part(name, "task", run.task, LaunchedTask, damage),
         killed_for=run.killed_for,
     )

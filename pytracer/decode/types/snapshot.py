@@ -575,6 +575,27 @@ class LaunchedTask:
 
 
 @dataclass(frozen=True)
+class SlurmState:
+    """What scontrol said of the job and its step when a task of it had failed, in Slurm's own words."""
+
+    job_state: str | None = None
+    job_reason: str | None = None
+    job_time_limit: str | None = None
+    step_state: str | None = None
+    step_time_limit: str | None = None
+    why: str | None = None  # there is nothing more
+
+    @property
+    def time_limit(self) -> tuple[str, str] | None:
+        """The time limit that ended the step: whose ("job" or "step"), and Slurm's word for its length."""
+        if self.step_state == "TIMEOUT":
+            return "step", self.step_time_limit or ""
+        if self.job_reason == "TimeLimit" or self.job_state == "TIMEOUT":
+            return "job", self.job_time_limit or ""
+        return None
+
+
+@dataclass(frozen=True)
 class LauncherRecord:
     """`run.json` of `pytracer run`: what the launcher itself saw.
 
@@ -598,6 +619,7 @@ class LauncherRecord:
     redacted: int = 0  # secrets that were replaced in `command` before it was written
     task: LaunchedTask | None = None
     killed_for: str | None = None  # why the launcher ended the job, with --hang-action kill
+    slurm: SlurmState | None = None
 
 
 @dataclass(frozen=True)
