@@ -236,11 +236,13 @@ def command(
         return end_like(_supervise(program, job, run_directory.given_environment()))
     for note in notes:
         say(note)
-    ending = monitored.run_job(program, job, environment, subreaper)
+    # Who signals all processes one after the other may reach this one when the job has ended: its status counts then,
+    # to the very end of this process, and only Ctrl-C ends the report.
+    mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED))
+    ending = monitored.run_job(program, job, environment, subreaper, mask)
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
-    # A SIGTERM is too late now: the job has ended, and its status counts. Ctrl-C ends the report.
-    with held(FORWARDED), _one_line_for_an_error():
+    with _one_line_for_an_error():
         with _one_line_for_an_error():
             run = run_directory.collect_boxes(run)
             for note in run.notes:
@@ -358,8 +360,10 @@ class _MonitoredJob:
         """Processes whose end was seen too late for `DeathWatch`: when the job had ended."""
         return self._monitor.watch.take_ended(last=True)
 
-    def run_job(self, program: str, job: tuple[str, ...], environment: dict[str, str], subreaper: bool) -> Ending:
-        """Runs the job to its end.
+    def run_job(
+        self, program: str, job: tuple[str, ...], environment: dict[str, str], subreaper: bool, mask: set[int]
+    ) -> Ending:
+        """Runs the job to its end; `mask`: the signals that it finds blocked.
 
         Raises:
             CommandError: it could not be started.
@@ -375,7 +379,8 @@ class _MonitoredJob:
             if note:
                 say(note)
         try:
-            ending = _supervise(program, job, environment, self._started, _never_raising(self._monitor.pause), adopted)
+            pause = _never_raising(self._monitor.pause)
+            ending = _supervise(program, job, environment, self._started, pause, adopted, mask)
         finally:
             with _one_line_for_an_error():
                 helping.close()
@@ -403,6 +408,7 @@ def _supervise(
     started: Callable[[int], None] = lambda _: None,
     pause: Callable[[], float | None] = lambda: None,
     adopted: Callable[[int], None] | None = None,
+    mask: set[int] | None = None,
 ) -> Ending:
     """`supervise`, with a message for a command that cannot be executed.
 
@@ -410,7 +416,7 @@ def _supervise(
         CommandError: it could not be started.
     """
     try:
-        return supervise(program, job, environment, started, pause, adopted)
+        return supervise(program, job, environment, started, pause, adopted, mask)
     except StartError as error:
         raise command_error(job[0], error.error) from error
 

@@ -49,7 +49,7 @@ def conclude_task(
     """
     note_ended(run, task)
     failed = ending.status != 0
-    if may_report(run, task, failed=failed):
+    if may_report(run, task, _sleep, failed=failed):
         try:
             others = wait_for_others(run, task, min(seconds, _QUIET_SECONDS), _sleep)
             if seconds > _QUIET_SECONDS and not others.all_ended():

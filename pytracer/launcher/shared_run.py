@@ -42,6 +42,7 @@ _LAST_SECONDS = 1.0  # from the report to the reporter's own end
 _POLL_SECONDS = 0.1
 _CREATED_SECONDS = 5.0  # a record that another host creates is complete by then
 _CLEARED_SECONDS = 30.0
+_JOINED_SECONDS = 5.0  # after a task has started, those of other nodes have, too, if they see the directory
 _HURRY_SECONDS = 0.5  # mpirun kills one second after its SIGTERM
 _MOST_RUNS = 100  # of one step below runs/
 _LARGEST_RECORD = 16 << 20
@@ -187,15 +188,19 @@ def note_ended(run: Run, task: Task) -> None:
         create_private(f"{ENDED}{task.rank}", b"", opened)
 
 
-def may_report(run: Run, task: Task, *, failed: bool) -> bool:
+def may_report(run: Run, task: Task, sleep: Sleep, *, failed: bool) -> bool:
     """Whether this task is the one that reports: the first that failed, or the last, if none did.
+
+    The last one of a node waits until it is known whether other nodes see the directory.
 
     Raises:
         OSError: the directory cannot be written.
         RecordingError: it is not ours alone.
     """
-    if not failed and not Others(run, task).all_ended():
-        return False
+    others = Others(run, task)
+    while not failed and not others.all_ended():
+        if not others.may_be_alone or sleep(_POLL_SECONDS):
+            return False
     with private_directory(run.directory) as opened:
         return create_private(REPORTER_FILE, _reporter(reported=False).encode(), opened)
 
@@ -250,6 +255,8 @@ class Others:
         self._task = task
         self._shared = is_remote(file_system(run.directory))
         self._launchers: dict[str, Mapping[str, object]] = {}
+        started = _object(run.directory / run.record_name).get("started_mono_ns")
+        self._known_at = (started if isinstance(started, int) else 0) / 1e9 + _JOINED_SECONDS
         self.joined: set[str] = set()
         self._ended = 0
 
@@ -265,9 +272,15 @@ class Others:
     def expected(self) -> int | None:
         """How many tasks will join: those of this node alone, if no other node can see the directory."""
         own = self._task.node_count
-        if own is None or self._shared or len(self.joined) > own:
+        if own is None or self._shared or len(self.joined) > own or time.monotonic() < self._known_at:
             return self._task.count
         return own
+
+    @property
+    def may_be_alone(self) -> bool:
+        """Whether all tasks of this node have ended, and those of other nodes may yet join."""
+        own = self._task.node_count
+        return not self._shared and own == len(self.joined) == self._ended and time.monotonic() < self._known_at
 
     @property
     def running(self) -> list[str]:

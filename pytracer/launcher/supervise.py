@@ -58,6 +58,7 @@ def supervise(
     started: Callable[[int], None],
     pause: Callable[[], float | None] = lambda: None,
     adopted: Callable[[int], None] | None = None,
+    mask: set[int] | None = None,
 ) -> Ending:
     """Starts `program`, forwards signals, and waits for its end.
 
@@ -73,6 +74,7 @@ def supervise(
         started: called with the child's pid; must not raise.
         pause: called before each wait; returns after how many seconds it wants to be called again, None for never;
             must not raise.
+        mask: the signals that the child finds blocked; None for those that are blocked here.
         adopted: called with the child's pid when any child may have ended; reaps others (see `subreaper.py`).
 
     Raises:
@@ -82,7 +84,7 @@ def supervise(
     lookout = -1
     with held(EVERY) as before:
         ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        child = Job(program, job, environment, before)
+        child = Job(program, job, environment, before if mask is None else mask)
         bystander = Bystander()  # after the job, which must get the last process that a limit allows
         try:
             started(child.pid)

@@ -259,7 +259,9 @@ def _signal(signal: r.Signal, own_pid: int | None) -> Text:
     elif signal.sender_pid:
         text.append(f", sent by process {signal.sender_pid}")
         if signal.sender_command:
-            text.append(f": {_shortened(shlex.join(signal.sender_command))}")
+            # A process that wrote a title over its arguments leaves empty ones behind it.
+            count = max(at for at, word in enumerate(signal.sender_command, 1) if word or at == 1)
+            text.append(f": {_shortened(shlex.join(signal.sender_command[:count]))}")
     return text
 
 

@@ -15,6 +15,5 @@ def _slurm(_: Path) -> Iterator[dict[str, str]]:
         yield {"SLURM_CONF": slurm.environment["SLURM_CONF"]}
 
 
-
 # Each is called with an empty directory and yields variables for the job.
 SERVICES: dict[str, Callable[[Path], AbstractContextManager[dict[str, str]]]] = {"slurm": _slurm}

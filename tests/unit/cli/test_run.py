@@ -325,3 +325,10 @@ def test_ending_speaks_like_a_shell() -> None:
     assert Ending(1, None, 11, False).status == 139
     assert Ending(1, None, 11, False).words == "was ended by SIGSEGV"
     assert Ending(1, None, 64, False).words == "was ended by SIGRTMAX"
+
+
+def test_signals_that_come_after_the_jobs_end_do_not_end_the_launcher(tmp_path: Path) -> None:
+    """slurmstepd signals one process of a task after the other: the job may have ended by then."""
+    sender = "(for i in $(seq 100); do kill -TERM $PPID; sleep 0.01; done) 2>/dev/null >/dev/null </dev/null &"
+    done = pytracer("run", "--no-report", "--quiet", "--", "sh", "-c", f"trap '' TERM; {sender} exit 7", cwd=tmp_path)
+    assert done.returncode == 7

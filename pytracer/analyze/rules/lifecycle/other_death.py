@@ -41,6 +41,7 @@ from pytracer.analyze.evidence.signal_senders import (
     scheduler_of,
     sender_is_sure,
     sender_words,
+    slurm_time_limit,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
@@ -64,7 +65,7 @@ from pytracer.analyze.platform.signals import (
 )
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.fsdp_words import unit_evidence
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, VerdictClass
 
 _ALIGN = (
@@ -144,12 +145,14 @@ class OtherDeath:
     def check(self, job: JobView) -> tuple[Judgement[_How], ...] | NoFinding:
         """One judgement per group of processes that died alike."""
         rest = (_judge(view) for view in job.suspects if view.index not in job.explained)
-        return merge_alike(rest) or not_found("every death is explained by another rule")
+        return merge_alike(rest, _kind) or not_found("every death is explained by another rule")
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
         """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         says, advice, missing = _words(job, view, judgement.found)
+        if len(judgement.views) > 1:
+            says = says.replace("was ended", "were ended", 1) if says.startswith("was ended") else says
         evidence = [
             fault_evidence(view) if view.is_fault else command_evidence(view),
             *(() if view.is_fault else noted_evidence(view)),
@@ -171,6 +174,14 @@ def _judge(view: ProcessView) -> Judgement[_How]:
         verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
         confidence = "likely" if verdict_class != "unknown" else "unknown"
     return Judgement(verdict_class, confidence, (view,), how)
+
+
+def _kind(judgement: Judgement[_How]) -> object:
+    """What deaths of one kind have in common; a scheduler ends all tasks of a step at once."""
+    view, sent = judgement.views[0], deadly_signal(judgement.views[0])
+    if judgement.found == "sent" and sent is not None and scheduler_of(sent) is not None:
+        return scheduler_of(sent), sent.signal
+    return death_signature(view)
 
 
 def _how(view: ProcessView) -> _How:
@@ -219,7 +230,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
                 f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with "
                 f"exit status {view.process.exit_code}"
             ),
-            _why_sent(view, sent),
+            _why_sent(job, view, sent),
             "that its handler ended it: an exit status carries no reason",
         )
     number = _signal(view)
@@ -236,7 +247,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             "why it did",
         ),
         "sent": (
-            f"was ended by {name}, sent by {sender_words(job, view)}",
+            f"was ended by {name}, sent by {sender_words(job, view)}{_limit_words(job, deadly_signal(view))}",
             _advice_sent(job, view),
             None,
         ),
@@ -278,7 +289,7 @@ def _asked(job: JobView, view: ProcessView) -> _Words:
     after = f", went on for {time_words(went_on)}" if went_on >= _WENT_ON_NS else ""
     return (
         f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}{after} and ended unseen",
-        _why_sent(view, sent),
+        _why_sent(job, view, sent),
         "how it ended: neither its recording nor a parent has it; SIGKILL usually follows when a time is over",
     )
 
@@ -287,11 +298,25 @@ def _advice_sent(job: JobView, view: ProcessView) -> str:
     number = _signal(view)
     if number in _BY_DEFAULT and view.crash is None:
         return _BY_DEFAULT[number][2]
-    return _TERMINAL if lost_terminal(job, view) else _why_sent(view, deadly_signal(view))
+    return _TERMINAL if lost_terminal(job, view) else _why_sent(job, view, deadly_signal(view))
 
 
-def _why_sent(view: ProcessView, sent: Sent | None) -> str:
+def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
+    """Slurm's time limit, if that is why it sent the signal: whose, and how long."""
+    return slurm_time_limit(job) if sent is not None and scheduler_of(sent) is not None else None
+
+
+def _limit_words(job: JobView, sent: Sent | None) -> str:
+    limit = _limit(job, sent)
+    return f", at the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else ""
+
+
+def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     """A signal from outside is rarely the cause: a time limit ends a job that hangs."""
+    limit = _limit(job, sent)
+    if limit is not None:
+        at = f" It was at {place_words(view.python_frame)} then." if view.python_frame is not None else ""
+        return f"Raise the time limit of the {limit[0]} (--time), or find out what took so long.{at}"
     job_id = view.process.snapshot.environment.get("SLURM_JOB_ID")
     if sent is not None and scheduler_of(sent) is not None:
         asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
