@@ -1,4 +1,4 @@
-"""Runs srun; at SIGTERM the job is cancelled, as Slurm itself ends a job: srun's own SIGTERM kills its tasks at once."""
+"""Runs srun; at SIGTERM the job is cancelled, as Slurm itself ends one: a SIGTERM to srun kills its tasks at once."""
 
 import signal
 import subprocess
