@@ -133,7 +133,7 @@ class Table:
         marks = [seen.mark for seen in self.cells.values()]
         wrong = sum(bool(seen.known.get("wrong")) for seen in self.cells.values())
         words = ", ".join(f"{marks.count(mark)} {mark}" for mark in MARKS.values() if mark in marks)
-        return f"{len(marks)} cells: {words}; {wrong} certain and wrong."
+        return f"{len(marks)} of {len(CELLS)} cells were run: {words}; {wrong} certain and wrong."
 
 
 def _text(words: str) -> str:
