@@ -137,9 +137,18 @@ class Table:
 
 
 def _text(words: str) -> str:
-    """Pids and paths differ from run to run."""
+    """Pids and paths differ from run to run; messages may be coloured."""
+    words = re.sub(r"\x1b\[[\d;]*m", "", words)
     words = re.sub(r"/tmp/[^\s,;:]*/", "", words)
-    return re.sub(r"\b(Process|worker|pid) \d+", r"\1 N", words).replace("|", "\\|").replace("\n", " ")
+    return (
+        re.sub(
+            r"\b(Process|Launcher|worker|process|pid) \d+",
+            r"\1 N",
+            re.sub(r"(actor_id|ip|pid)=[\w.]+|0x7f[0-9a-f]{10}", "...", words),
+        )
+        .replace("|", "\\|")
+        .replace("\n", " ")
+    )
 
 
 def _truths() -> str:
