@@ -112,7 +112,7 @@ def test_time_limit_is_named(slurm: Slurm, tmp_path: Path) -> None:
     assert "(slurmstepd: [" in (verdict.summary or "")
     assert "at the time limit of the job, 00:01:00" in (verdict.summary or "")  # Slurm counts minutes
     assert "--time" in (verdict.advice or "")
-    assert done.stderr.count("at the time limit of the job") == 1
+    assert " ".join(done.stderr.split()).count("at the time limit of the job") == 1
     assert [process.status.signal for process in report.processes or () if process.status] == [15] * 4
 
 
