@@ -1,7 +1,7 @@
 """Counts how often fingerprints are right: one for the same crash elsewhere, two for different crashes.
 
 Every program of tests/corpus runs three times: as it is; again; and "elsewhere", from another directory, with seven
-lines inserted above its code, torch's kernels for the oldest processors, and another number of threads. The three of
+lines inserted above its code, torch's kernels for AVX2, and another number of threads. The three of
 a program are one cause, and programs are different causes, though many are of one class and some in one function.
 
     python scripts/fingerprint_pairs.py                     ten minutes
@@ -41,7 +41,7 @@ PAGE = """# Fingerprints, counted
 <!-- Written by `python scripts/fingerprint_pairs.py --write docs/measurements/fingerprints.md`. -->
 
 {programs} crashes that users reported (tests/corpus), each run three times: as it is, again, and from another place,
-with seven lines inserted above its code, `ATEN_CPU_CAPABILITY=default` and another number of threads. The three runs of
+with seven lines inserted above its code, `ATEN_CPU_CAPABILITY=avx2` and another number of threads. The three runs of
 a program are one cause, different programs are different ones. On {machine};
 version {version} of the rules ([how](../guide/history.md#when-two-deaths-are-the-same)).
 
@@ -76,7 +76,7 @@ def run(case: dict[str, Any], way: str, programs: Path, into: Path) -> Death:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     if way == "elsewhere":
-        variables |= {"ATEN_CPU_CAPABILITY": "default", "MKL_NUM_THREADS": "1"}
+        variables |= {"ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "3"}
     command = [sys.executable, str(programs / f"{case['id']}.py")]
     if case["launcher"] == "torchrun":
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -1,9 +1,10 @@
 """What makes two deaths the same one: its cause without addresses, ranks, pids, hosts, sizes and line numbers.
 
 Of a crash: class, rule, signal or exception, the program's own Python frames by file name and function, and the
-innermost native functions above the interpreter. A native frame without a name is given by build id and offset, which
-are the same on every machine with that library, and only if no function is known above it: systems differ in their
-libraries. Where the process happened to be does not matter when somebody else ended it.
+operator; where none is known, the innermost native functions above the interpreter. A native frame without a name is
+given by build id and offset, which are the same on every machine with that library, and only if no function is known
+above it: systems differ in their libraries. Where the process happened to be does not matter when somebody else ended
+it.
 
 Line numbers are left out, so that an edit above does not make a new crash of an old one; two bugs in one function are
 told apart by exception, operator and native functions only. A change of these rules is a new `VERSION`.
@@ -34,6 +35,11 @@ _PLUMBING = re.compile(
     r"|stack_chk_fail|GI_\w+)|malloc_printerr|std::terminate.*|std::rethrow_exception.*|__cxa_\w+|__cxxabiv1::.*"
     r"|_start|clone3?|start_thread|__libc_start_\w+|pytracer::.*)$"
 )
+# How torch comes to a kernel: which of it is a function of its own depends on processor, compiler and the loop's size.
+_MACHINERY = re.compile(
+    r"(^|::)(invoke_parallel|parallel_for|serial_for_each|for_each|(un)?vectorized_\w+|basic_loop|loop_2d\w*|cpu_kernel\w*"
+    r"|function_ref|callback_fn|operator_call|call|wrap_kernel_functor\w*|make_boxed\w*)(::|$)|^(GOMP_|omp_|kmp)\w*"
+)
 # How Python calls native code: below it only the program's Python frames matter.
 _INTERPRETER = re.compile(r"^(_?Py[A-Z_]\w*|_Py\w+|cfunction_\w+|method_vectorcall\w*|slot_\w+|ffi_call\w*)$")
 _VARIANT = re.compile(r"_(?:avx\w*|sse\w*|ssse3\w*|evex\w*|erms|unaligned\w*|sve|mops|falkor|kunpeng\w*|thunderx\w*)")
@@ -60,7 +66,6 @@ def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
         parts += _end(died, verdict.class_)
         if verdict.class_ not in _FROM_OUTSIDE:
             parts += [f"at {frame}" for frame in own_places(died)]
-            parts += [f"in {name}" for name in native_names(died.native_stack or ())]
             parts += _operation(died)
     parts += _disagreement(report)
     return tuple(parts)
@@ -84,17 +89,33 @@ def leading_rule(report: r.Report) -> str | None:
 def own_places(died: r.ProcessReport) -> list[str]:
     """`train.py:step`, innermost first, a recursion once; of libraries where the program has no frame."""
     raised = died.exception.python_stack if died.exception is not None else None
-    stack = died.python_stack or raised or []
+    stack = died.python_stack or raised or _python_of_others(died)
     own = [frame for frame in stack if not is_library_file(frame.file)] or stack
     return _folded((f"{_name(frame.file)}:{frame.function or '?'}" for frame in own), _PYTHON_FRAMES)
 
 
+def _python_of_others(died: r.ProcessReport) -> list[r.PythonFrame]:
+    """Of the thread that a thread without Python worked for: it opened the parallel region, or is the main thread.
+
+    Which thread of OpenMP's meets a bad index first is chance.
+    """
+    opener = died.parallel_region_opener
+    threads = [thread for thread in died.threads or () if thread.python_stack]
+    of_opener = [thread for thread in threads if opener is not None and thread.tid == opener.tid]
+    main = [thread for thread in threads if thread.kind == "main"]
+    return next((thread.python_stack or [] for thread in [*of_opener, *main]), [])
+
+
 def native_names(stack: Sequence[r.NativeFrame]) -> list[str]:
     """The innermost functions, as they are called on every machine; without frames that were guessed."""
-    certain = (frame for frame in stack if frame.found != "scanned" and not _PLUMBING.match(frame.function or ""))
+    certain = (frame for frame in stack if frame.found != "scanned" and not _is_plumbing(frame.function or ""))
     above = list(takewhile(lambda frame: not _INTERPRETER.match(frame.function or ""), certain))
     named = [name for name in map(_function, above) if name]
     return _folded(named, _NATIVE_FRAMES) if named else [site for site in map(_unnamed, above[:1]) if site]
+
+
+def _is_plumbing(function: str) -> bool:
+    return bool(_PLUMBING.match(function) or (function and _MACHINERY.search(_plain(function))))
 
 
 def normalized_message(message: str) -> str:
@@ -117,9 +138,11 @@ def _end(died: r.ProcessReport, class_: str | None) -> Iterator[str]:
         yield f"exception {died.exception.type}: {normalized_message(died.exception.message or '')}"
 
 
-def _operation(died: r.ProcessReport) -> Iterator[str]:
+def _operation(died: r.ProcessReport) -> list[str]:
+    """The operator; without one, native functions: what they are called depends on processor and compiler."""
     if died.operator is not None and died.operator.name:
-        yield f"operator {died.operator.name}"
+        return [f"operator {died.operator.name}"]
+    return [f"in {name}" for name in native_names(died.native_stack or ())]
 
 
 def _disagreement(report: r.Report) -> list[str]:
@@ -139,11 +162,13 @@ def _call(variant: r.MismatchVariant) -> str:
 
 
 def _function(frame: r.NativeFrame) -> str | None:
-    if not frame.function:
-        return None
-    name = _NUMBERED.sub(r"\1", _without_arguments(_CLONE.sub("", frame.function)))
-    name = name.removesuffix(" const").rsplit(" ", 1)[-1]  # of a template, the type that it returns stands before it
-    return _DISPATCHED.sub("", _VARIANT.sub("", name)).lstrip("_")
+    return _DISPATCHED.sub("", _VARIANT.sub("", _plain(frame.function))).lstrip("_") if frame.function else None
+
+
+def _plain(function: str) -> str:
+    """`at::native::cpu_index` of its demangled name: no types, no clones, no numbers of lambdas."""
+    name = _NUMBERED.sub(r"\1", _without_arguments(_CLONE.sub("", function)))
+    return name.removesuffix(" const").rsplit(" ", 1)[-1]  # of a template, the type that it returns stands before it
 
 
 def _unnamed(frame: r.NativeFrame) -> str | None:

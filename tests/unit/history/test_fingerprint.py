@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytracer.history.fingerprint import fingerprint, fingerprint_parts, native_names, normalized_message
@@ -28,7 +29,7 @@ def crash(
     kernel: str = "void at::native::(anonymous namespace)::cpu_index<long>(at::TensorIterator&)",
     class_: str = "out-of-bounds",
     rule: str = "wrong-index",
-    operator: str = "aten::index",
+    operator: str | None = "aten::index",
     below: tuple[r.NativeFrame, ...] = (),
 ) -> r.Report:
     died = r.ProcessReport(
@@ -79,15 +80,36 @@ def test_same_crash_has_one_fingerprint_on_another_machine(elsewhere: dict[str, 
     "other",
     [
         {"function": "validate"},
-        {"kernel": "at::native::embedding_dense_backward_cpu(at::Tensor const&)"},
         {"class_": "use-after-free", "rule": "use-after-free"},
         {"rule": "overrun"},
         {"operator": "aten::gather"},
     ],
 )
 def test_look_alike_has_another_fingerprint(other: dict[str, Any]) -> None:
-    """Another function, kernel, operator, class or rule."""
+    """Another function, operator, class or rule."""
     assert fingerprint(crash(**other)) != fingerprint(crash())
+
+
+def test_native_functions_count_where_no_operator_is_known() -> None:
+    """Of libraries and extensions; how torch comes to a kernel does not."""
+    loop = "at::native::AVX2::vectorized_loop2d<at::native::foo()::{lambda(float)#1}>(char**, long const*)"
+    one = crash(operator=None, kernel="my::row_sum(float const*, long)")
+    assert fingerprint(one) != fingerprint(crash(operator=None, kernel="my::column_sum(float const*, long)"))
+    assert native_names([native("my::sum"), native(loop), native("GOMP_parallel"), native("at::add")]) == [
+        "my::sum",
+        "at::add",
+    ]
+
+
+def test_thread_of_a_parallel_region_that_died_does_not_matter() -> None:
+    """Which of OpenMP's threads meets the bad index first is chance: the main thread, or one without Python."""
+    on_main = (crash().processes or [])[0]
+    main = r.ThreadReport(tid=1, kind="main", python_stack=on_main.python_stack)
+    on_worker = msgspec.structs.replace(
+        on_main, python_stack=None, threads=[r.ThreadReport(tid=2, kind="openmp"), main],
+        parallel_region_opener=r.Thread(tid=1),
+    )  # fmt: skip
+    assert fingerprint(msgspec.structs.replace(crash(), processes=[on_worker])) == fingerprint(crash())
 
 
 def test_fingerprint_names_the_version_of_its_rules() -> None:
