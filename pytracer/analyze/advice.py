@@ -17,7 +17,7 @@ from pytracer.report.advice import Advice
 BUGS = frozenset(
     {
         *("use-after-free", "stale-grad", "storage-swapped", "collective-buffer-freed", "unmapped-storage"),
-        "freed-meanwhile",
+        *("freed-meanwhile", "memory-not-inherited"),
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
