@@ -12,10 +12,12 @@
 #include "core/process/exit.h"
 #include "core/process/notice.h"
 #include "core/process/recorder.h"
+#include "crashsafe/file/black_box.h"
 #include "crashsafe/file/mapping.h"
 #include "crashsafe/platform/process_status.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +123,16 @@ PYTRACER_EXPORT int waitid(idtype_t type, id_t id, siginfo_t* info, int options)
   int result = real_waitid()(type, id, out, options);
   int error = errno;
   if (result == 0 && !(options & WNOWAIT)) core::note_wait(out->si_pid, out->si_status, out->si_code, true, nullptr);
+  errno = error;
+  return result;
+}
+
+// ---- locked memory: the kernel counts it, and a recording would take half of the usual limit of 8 MiB ----
+
+PYTRACER_EXPORT int mlockall(int flags) noexcept {
+  int result = PYTRACER_REAL(mlockall)(flags);
+  int error = errno;
+  if (result == 0 && preloaded && crashsafe::sys_getpid() == g_box_pid) crashsafe::unlock_mappings();
   errno = error;
   return result;
 }

@@ -9,11 +9,11 @@
 #include "core/file/journal.h"
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
-#include "crashsafe/platform/large.h"
 #include "crashsafe/platform/sys.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <atomic>
 #include <cerrno>
@@ -197,20 +197,28 @@ void add_stack(const Python& python, Json& json, Object* traceback) {
   }
 }
 
-void record(Object* type, Object* value, Object* traceback) {
-  PYTRACER_LARGE static char buffer[96 << 10];
-  Python python;
-  if (!python.find()) return;
-  Json json{buffer, buffer + sizeof buffer - 64};
+void write_down(const Python& python, char* buffer, size_t nbytes, Object* type, Object* value, Object* traceback) {
+  Json json{buffer, buffer + nbytes - 64};
   json.raw("{\"type\":\"");
   add_type(python, json, type);
   json.raw("\",\"message\":\"");
   if (!add_text(python, json, value, kMostMessage)) json.raw("(its message could not be made)");
   json.raw(crashsafe::sys_gettid() == g_box_pid ? "\",\"thread\":\"MainThread\",\"python_stack\":[" : "\",\"python_stack\":[");
   add_stack(python, json, traceback);
-  json.end = buffer + sizeof buffer;
+  json.end = buffer + nbytes;
   json.raw("]}");
   append(blackbox::EntryKind::kException, buffer, static_cast<size_t>(json.at - buffer));
+}
+
+// Memory for the moment: a static buffer would count in every process, where a limit of locked memory or address space counts all.
+void record(Object* type, Object* value, Object* traceback) {
+  constexpr size_t kBytes = 96 << 10;
+  Python python;
+  if (!python.find()) return;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;
+  write_down(python, static_cast<char*>(memory), kBytes, type, value, traceback);
+  munmap(memory, kBytes);
 }
 
 bool is_wanted(Object* value) {

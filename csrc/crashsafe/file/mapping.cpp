@@ -19,6 +19,13 @@ namespace {
 
 constexpr char kZeros[4096] = {};
 
+// The program locks all its future memory; written while one thread records, or by any: only true is ever stored.
+std::atomic<bool> unlocks{false};
+
+void unlock(const void* at, uint64_t nbytes) {
+  if (at != nullptr) syscall(SYS_munlock, at, nbytes);
+}
+
 bool lies_in(uint64_t addr, const void* at, uint64_t nbytes) { return addr - reinterpret_cast<uint64_t>(at) < nbytes; }
 
 }  // namespace
@@ -51,7 +58,14 @@ void* map_box(int descriptor, void* at, uint64_t from, uint64_t nbytes) noexcept
   long mapped = syscall(SYS_mmap, at, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), descriptor, from);
   if (mapped == -1) return nullptr;
   syscall(SYS_madvise, mapped, nbytes, MADV_RANDOM);
+  if (unlocks.load(std::memory_order_relaxed)) unlock(reinterpret_cast<void*>(mapped), nbytes);
   return reinterpret_cast<void*>(mapped);
+}
+
+void unlock_mappings() noexcept {
+  unlocks.store(true, std::memory_order_relaxed);
+  uint32_t count = box_mapping_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++) unlock(box_mappings[i].at, box_mappings[i].nbytes);
 }
 
 bool replace_lost_page(uint64_t addr) noexcept {

@@ -34,6 +34,9 @@ bool preallocate(int descriptor, uint64_t from, uint64_t nbytes, Failure& failur
 /// Maps a part of the file, shared; at `at` when that is not null. Null when refused.
 void* map_box(int descriptor, void* at, uint64_t from, uint64_t nbytes) noexcept;
 
+/// What is ours does not count as memory that the program has locked; for mappings that exist, and those to come.
+void unlock_mappings() noexcept;
+
 /// A store found no page behind a mapping of ours: the file was truncated, or its disk is full. Puts private memory there, so that the
 /// program continues; the contents of the page are lost to the reader. False when `addr` is not ours.
 bool replace_lost_page(uint64_t addr) noexcept;
