@@ -88,7 +88,7 @@ def test_suspended_job_goes_on_in_the_foreground(traced: bool, tmp_path: Path) -
             terminal.type("\x1a")
             terminal.expect("Stopped")
             terminal.expect("prompt> ")
-            assert state(job) == "T"
+            assert eventually(lambda: state(job) == "T")
             time.sleep(0.1)  # longer than the launcher's polling interval
             terminal.type("fg\n")
             terminal.expect("[SIGCONT]")
