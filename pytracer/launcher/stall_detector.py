@@ -37,7 +37,8 @@ class StallDetector:
         self._reported = False
         self._begun = False
         self._grows, self._speed = grows, speed
-        self._longest = self._still_at = 0.0
+        self._longest = 0.0
+        self._looked_at = self._moved_after = self._since  # the last look; the one before the change was seen
         self._patience = 1
 
     def stalled(self) -> bool:
@@ -45,11 +46,12 @@ class StallDetector:
         seen = self._marks()
         now = time.monotonic() * self._speed
         if seen != self._seen:
-            if self._begun and self._grows:
-                self._longest = max(self._longest, self._still_at - self._since)
+            if self._begun and self._grows:  # as long as it can have been: looks are seldom
+                self._longest = max(self._longest, now - self._moved_after)
+            self._moved_after, self._looked_at = self._looked_at, now
             self._seen, self._since, self._reported, self._patience = seen, now, False, 1
             return False
-        self._still_at = now
+        self._looked_at = now
         limit = max(self._seconds, TIMES * self._longest) * self._patience
         if not self._begun:
             limit = max(limit, _START_SECONDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Crash
 
 PAGE_BYTES = 4096
 BELOW_SP_BYTES = PAGE_BYTES  # a call pushes 8 bytes, a leaf function uses 128 below the stack pointer
@@ -38,7 +39,17 @@ def ran_over(view: ProcessView) -> bool:
     if place.kind == "stack-guard":
         return crash.sp < low + PAGE_BYTES
     # One frame larger than the guard: the stack pointer itself is far below the stack, in unrelated memory.
-    return place.kind in ("unmapped", "none") and low - LARGEST_FRAME_BYTES <= crash.sp < low
+    if not low - LARGEST_FRAME_BYTES <= crash.sp < low:
+        return False
+    return place.kind in ("unmapped", "none") or (_is_closed(crash, place.addr) and _is_closed(crash, crash.sp))
+
+
+def _is_closed(crash: Crash, addr: int) -> bool:
+    """Whether an address lies in memory that is reserved and inaccessible, as most of malloc()'s in threads is.
+
+    No stack of the program's own making does: a coroutine's can be written.
+    """
+    return any(item.start <= addr < item.end and item.permissions.startswith("---") for item in crash.mappings)
 
 
 def beside_stack(view: ProcessView) -> bool:

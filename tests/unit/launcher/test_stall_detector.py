@@ -88,3 +88,22 @@ def test_job_without_boxes_and_broken_ones_are_no_standstill(tmp_path: Path, clo
     assert not watched.stalled()
     clock[0] = 110
     assert not watched.stalled()
+
+
+def test_pause_counts_as_long_as_it_can_have_been(tmp_path: Path, clock: list[float]) -> None:
+    """Between looks nobody knows when it began and ended: a pause seen once may have lasted three times as long."""
+    path = working(tmp_path / "boxes")
+    watched = StallDetector(tmp_path / "boxes", 1, grows=True)
+    told = []
+    for now, epoch in (
+        (0, 1),
+        (1, 2),
+        (2, 2),
+        (3, 3),
+        (32, 3),
+        (34, 3),
+    ):  # still for up to 3 s, from right after 0 to 3
+        set_header(path, "epoch", epoch)
+        clock[0] = now
+        told.append(watched.stalled())
+    assert told == [False, False, False, False, False, True]

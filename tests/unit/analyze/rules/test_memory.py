@@ -83,6 +83,27 @@ def test_stack_overflow_by_one_large_frame_is_told_from_recursion(run: Path) -> 
     assert "large local arrays" in advice(report)
 
 
+RESERVED = (LOW - 64 * MIB, LOW - 1 * MIB, "---p", 0, "")  # malloc()'s for another thread, below this one's stack
+
+
+def test_stack_overflow_by_one_large_frame_may_end_in_reserved_memory(run: Path) -> None:
+    """What lies below a thread's stack is chance."""
+    report = overflow(
+        run, addr=LOW - 3 * MIB + 64, sp=LOW - 3 * MIB, stack_of=[(s.VICTIM, "solve"), (s.PYTHON, "main")],
+        mappings=[PROGRAM, RESERVED, GUARD, STACK],
+    )  # fmt: skip
+    assert verdict(report) == ("stack-overflow", "likely")
+    assert "a frame reaches 3.0 MiB below it" in summary(report)
+
+
+def test_fault_in_reserved_memory_from_a_coroutine_is_no_stack_overflow(run: Path) -> None:
+    """Its stack is memory that can be written, elsewhere below the thread's own."""
+    coroutine = (LOW - 80 * MIB, LOW - 79 * MIB, "rw-p", 0, "")
+    mappings = [PROGRAM, coroutine, RESERVED, GUARD, STACK]
+    report = overflow(run, addr=LOW - 3 * MIB, sp=LOW - 79 * MIB - 64, mappings=mappings)
+    assert finding(report, "stack-overflow") is None
+
+
 def test_stack_overflow_of_the_main_thread_needs_no_recorded_bounds(run: Path) -> None:
     """A frame so large that the stack pointer is far from the mapped stack."""
     mapping = (HIGH - 132 * 1024, HIGH, "rw-p", 0, "[stack]")
