@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from pytracer._errors import PytracerError, UsageError
-from pytracer.history.extras import library
+from pytracer._extras import library
 from pytracer.history.store import Store
 
 #: name of the view -> its definition over `runs`
@@ -42,7 +42,7 @@ class Database:
         Raises:
             PytracerError: the store cannot be read at all.
         """
-        duckdb = library("duckdb")
+        duckdb = library("duckdb", "history")
         self._error = duckdb.Error
         self.connection: Any = duckdb.connect(":memory:")
         self.damaged: list[str] = []
@@ -156,6 +156,6 @@ def _if_several(paths: list[str]) -> list[str]:
 def _no_runs() -> Any:
     from pytracer.history.rows import arrow_schema
 
-    pa = library("pyarrow")
+    pa = library("pyarrow", "history")
     schema = arrow_schema().append(pa.field("day", pa.string()))
     return schema.empty_table()

@@ -86,10 +86,15 @@ def leading_rule(report: r.Report) -> str | None:
     return findings[verdict.finding].id
 
 
+def python_stack(died: r.ProcessReport) -> list[r.PythonFrame]:
+    """Of the crashed thread, else of the exception that ended the process; innermost first."""
+    raised = died.exception.python_stack if died.exception is not None else None
+    return died.python_stack or raised or []
+
+
 def own_places(died: r.ProcessReport) -> list[str]:
     """`train.py:step`, innermost first, a recursion once; of libraries where the program has no frame."""
-    raised = died.exception.python_stack if died.exception is not None else None
-    stack = died.python_stack or raised or _python_of_others(died)
+    stack = python_stack(died) or _python_of_others(died)
     own = [frame for frame in stack if not is_library_file(frame.file)] or stack
     return _folded((f"{_name(frame.file)}:{frame.function or '?'}" for frame in own), _PYTHON_FRAMES)
 

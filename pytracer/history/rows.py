@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from pytracer._extras import library
 from pytracer.analyze.parts import is_library_file
-from pytracer.history.extras import library
-from pytracer.history.fingerprint import VERSION, culprit, fingerprint, leading_rule
+from pytracer.history.fingerprint import VERSION, culprit, fingerprint, leading_rule, python_stack
 from pytracer.report import job as r
 
 SCHEMA_VERSION = 1
@@ -96,7 +96,7 @@ def run_key(report: r.Report) -> int:
 
 def arrow_schema() -> Any:
     """The columns as pyarrow's schema, without `day`, which is in the path."""
-    pa = library("pyarrow")
+    pa = library("pyarrow", "history")
     text, small, number, time = pa.string(), pa.int32(), pa.int64(), pa.timestamp("us")
     node = pa.struct([("host", text), ("ranks", small), ("culprit", pa.bool_())])
     process = pa.struct(
@@ -138,8 +138,7 @@ def _place(died: r.ProcessReport | None) -> str | None:
     """`train.py:12 in step`: where the program was."""
     if died is None:
         return None
-    raised = died.exception.python_stack if died.exception is not None else None
-    stack = died.python_stack or raised or []
+    stack = python_stack(died)
     frame = next((frame for frame in stack if not is_library_file(frame.file)), stack[0] if stack else None)
     if frame is None:
         return None
@@ -186,8 +185,7 @@ def _frames(died: r.ProcessReport) -> Iterable[Row]:
         empty: Row = {"file": None, "line": None, "own": None}
         yield {"native": True, "function": frame.function, "image": frame.image, "build_id": frame.build_id,
                "offset": frame.offset, **empty}  # fmt: skip
-    raised = died.exception.python_stack if died.exception is not None else None
-    for line in died.python_stack or raised or ():
+    for line in python_stack(died):
         nowhere: Row = {"image": None, "build_id": None, "offset": None}
         yield {"native": False, "function": line.function, "file": line.file, "line": line.line,
                "own": not is_library_file(line.file), **nowhere}  # fmt: skip

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Any
 
 from pytracer._errors import InputError, PytracerError
-from pytracer.history.extras import library
+from pytracer._extras import library
 from pytracer.history.rows import SCHEMA_VERSION, Row, arrow_schema
 
 MARKER = "pytracer-history.json"
@@ -54,7 +54,7 @@ class Store:
             InputError: no file system is known for the URL, or it holds a newer version, or something else.
         """
         self.url = url
-        fsspec = library("fsspec")
+        fsspec = library("fsspec", "history")
         try:
             self.filesystem, root = fsspec.core.url_to_fs(url)
         except (ValueError, ImportError) as error:
@@ -154,7 +154,7 @@ class Store:
         return gone
 
     def _without(self, day: str, paths: Sequence[str], doomed: set[int]) -> int:
-        pa = library("pyarrow")
+        pa = library("pyarrow", "history")
         gone = set()
         for path in paths:
             table = self._read(path)
@@ -185,7 +185,7 @@ class Store:
 
     def _read(self, path: str, columns: list[str] | None = None) -> Any:
         """A file as a table; None if it cannot be read: readers name it."""
-        pa, parquet = library("pyarrow"), library("pyarrow.parquet")
+        pa, parquet = library("pyarrow", "history"), library("pyarrow.parquet", "history")
         try:
             with self.filesystem.open(path, "rb") as file:
                 return parquet.ParquetFile(file).read(columns=columns)
@@ -196,7 +196,7 @@ class Store:
 
     def _merged(self, paths: Sequence[str]) -> Any:
         """All runs of the files, each once; None if one cannot be read."""
-        pa, compute = library("pyarrow"), library("pyarrow.compute")
+        pa, compute = library("pyarrow", "history"), library("pyarrow.compute", "history")
         tables = [self._read(path) for path in paths]
         if any(table is None for table in tables):
             return None
@@ -240,13 +240,13 @@ class Store:
 
 
 def _parquet(rows: Sequence[Row]) -> bytes:
-    pa = library("pyarrow")
+    pa = library("pyarrow", "history")
     schema = arrow_schema()
     return _content(pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema))
 
 
 def _content(table: Any) -> bytes:
-    parquet = library("pyarrow.parquet")
+    parquet = library("pyarrow.parquet", "history")
     out = io.BytesIO()
     parquet.write_table(table, out, compression="zstd")
     return out.getvalue()

@@ -1,10 +1,10 @@
-"""Libraries of services: imported when one is used."""
+"""Libraries of services, and what is raised when one cannot be used."""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from pytracer import _extras
 from pytracer._errors import PytracerError
 
 
@@ -18,8 +18,4 @@ def library(name: str, extra: str) -> Any:
     Raises:
         NotifyError: it is not installed; the line names the extra that has it.
     """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or name
-        raise NotifyError(f"{missing} is not installed here", f'pip install "pytracer[{extra}]"') from None
+    return _extras.library(name, extra, NotifyError)

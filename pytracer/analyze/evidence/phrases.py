@@ -209,3 +209,11 @@ def bucket_evidence(view: ProcessView) -> Evidence | None:
         tensor=bucket.parameter,
         tensors=list(bucket.parameters),
     )
+
+
+def tensor_and_line(view: ProcessView) -> str:
+    """The tensor at the fault address, and where it was made: "0.weight that was made at train.py:12 in build"."""
+    storage = view.storage
+    made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
+    name = view.place.names[0] if view.place and view.place.names else "a tensor"
+    return f"{name} that was made at {place_words(made)}" if made else name

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.phrases import (
     fault_evidence,
     python_evidence,
     storage_evidence,
+    tensor_and_line,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
@@ -51,20 +52,16 @@ class MemoryNotInherited(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        storage = view.storage
-        made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
-        name = view.place.names[0] if view.place and view.place.names else "a tensor"
-        at = f" that was made at {place_words(made)}" if made else ""
         fork = fork_line(view)
         where = f" at {place_words(fork)}" if fork is not None else ""
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} memory of {name}{at}, which the fork{where} did not "
-            "copy: the child has the tensor, its memory is in the parent only.",
+            f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}, "
+            f"which the fork{where} did not copy: the child has the tensor, its memory is in the parent only.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
                 _absence(view),
-                allocation_evidence(storage, "made"),
+                allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
             _ADVICE,

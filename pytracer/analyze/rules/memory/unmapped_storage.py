@@ -24,9 +24,10 @@ from pytracer.analyze.evidence.phrases import (
     fault_evidence,
     python_evidence,
     storage_evidence,
+    tensor_and_line,
 )
 from pytracer.analyze.evidence.reallocation import reallocation_of
-from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -57,18 +58,14 @@ class UnmappedStorage(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        storage = view.storage
-        made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
-        name = view.place.names[0] if view.place and view.place.names else "a tensor"
-        at = f" that was made at {place_words(made)}" if made else ""
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} memory of {name}{at}: the tensor is alive, its "
-            "memory was unmapped.",
+            f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}: "
+            "the tensor is alive, its memory was unmapped.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
                 _where(view),
-                allocation_evidence(storage, "made"),
+                allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
