@@ -1,7 +1,10 @@
 """Descendants of the job that run Python or torch without the recorder, and why: the environment that they began with.
 
 `env -i`, sudo and programs that make an environment of their own drop LD_PRELOAD. The tree of processes is looked at
-after 1, 2, 4 ... seconds and then twice a minute, so that a process of a second may be missed.
+after 1, 2, 4 ... seconds and then twice a minute, so that a process of a few seconds may be missed.
+
+A process that ends, or that replaces itself by exec(), shows for a moment neither libraries nor environment. What looks
+unseen is looked at again half a second later, and only what looks the same then is told.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ _TORCH = re.compile(rb"/libtorch(_cpu)?\.so|/libc10\.so")
 _PYTHON = re.compile(r"(.*/)?(python|pypy)[\d.]*")
 _YOUNGEST_SECONDS = 1.0
 _MOST_SECONDS = 30.0
+_AGAIN_SECONDS = 0.5
 _MOST = 64
 _WORDS = 4
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -33,24 +37,30 @@ class Unseen:
         self.child = 0
         """The job's first process."""
         self._known: set[tuple[int, int]] = set()
+        self._suspects: dict[tuple[int, int], JsonObject] = {}
         self._found: dict[tuple[int, int], JsonObject] = {}
         self._gap = _YOUNGEST_SECONDS
         self._next = time.monotonic() + self._gap
 
     def look(self) -> None:
         """When it is due; never raises."""
-        if not self.child or time.monotonic() < self._next:
+        now = time.monotonic()
+        if not self.child or now < self._next:
             return
         with contextlib.suppress(Exception):
             self._look()
-        self._gap = min(2 * self._gap, _MOST_SECONDS)
-        self._next = time.monotonic() + self._gap
+        if self._suspects:
+            self._next = now + _AGAIN_SECONDS
+        else:
+            self._gap = min(2 * self._gap, _MOST_SECONDS)
+            self._next = now + self._gap
 
     def as_list(self) -> list[JsonObject]:
         """For run.json."""
         return list(self._found.values())
 
     def _look(self) -> None:
+        earlier, self._suspects = self._suspects, {}
         young = time.clock_gettime(time.CLOCK_BOOTTIME) - _YOUNGEST_SECONDS
         for pid, ticks in _below(self.child).items():
             identity = pid, ticks
@@ -59,8 +69,11 @@ class Unseen:
                 known["torch"] = _loads_torch(pid)
             if identity in self._known or ticks / _TICK > young or len(self._found) >= _MOST:
                 continue
-            self._known.add(identity)
             found = _examine(pid)
+            if found is not None and earlier.get(identity) != found:
+                self._suspects[identity] = found
+                continue
+            self._known.add(identity)
             if found is not None:
                 self._found[identity] = {"pid": pid, "start_ticks": ticks, **found}
 

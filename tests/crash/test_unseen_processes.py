@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
+from pytracer.launcher.unseen import Unseen
 from tests.conditions import needs_native
-from tests.support.crash import Ended, traced_run
+from tests.support.crash import CORE, Ended, traced_run
 
 pytestmark = [needs_native]
 
 WORKER = "import torch, time; torch.ones(3); time.sleep(5)"
+LATER = (sys.executable, "-c", "print('now', flush=True); input()")
 
 
 def tree(tmp_path: Path, start: str) -> Ended:
@@ -48,3 +54,29 @@ def test_tree_that_is_recorded_whole_is_not_told(tmp_path: Path) -> None:
     done = tree(tmp_path, f"env -i PATH=/bin:/usr/bin sleep 4 & sh -c {shlex.quote(worker)}; wait")
     assert told(done) == []
     assert "without the recorder" not in done.stderr
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_only_what_looks_unseen_twice_is_told(tmp_path: Path, recorded: bool) -> None:
+    """A process that ends or calls exec() has neither libraries nor environment for a moment: once is not enough."""
+    environment = {"LD_PRELOAD": str(CORE), "PYTRACER_DIR": str(tmp_path)}
+    becomes = f"import os; os.execve(sys.executable, {LATER!r}, {environment!r})"
+    code = f"import sys; sys.stdin.readline(); {becomes if recorded else LATER[-1]}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        unseen = Unseen()
+        unseen.child = process.pid
+        time.sleep(1.2)  # younger ones are not looked at
+        unseen.look()
+        assert unseen.as_list() == []
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "now\n"
+        time.sleep(0.6)
+        unseen.look()
+        told = [(item["pid"], item["lacks"]) for item in unseen.as_list()]
+        process.stdin.close()
+    assert told == ([] if recorded else [(process.pid, ["LD_PRELOAD", "PYTRACER_DIR"])])

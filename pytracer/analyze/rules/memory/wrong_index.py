@@ -2,7 +2,8 @@
 
 What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
 a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum. Or the
-operator that was running has an index tensor with a value that none of its other tensors is large enough for.
+operator that was running has an index tensor with a value that none of its other tensors is large enough for. Where
+both hold and the sum's number is none of a tensor's, it is how far a loop had come that the tensor's value began.
 
 Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
 indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.
@@ -57,10 +58,11 @@ _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so m
 
 @dataclass(frozen=True)
 class _Index:
-    """How the address was computed or, where that is not known, what the running operator has out of range."""
+    """How the address was computed or what the running operator has out of range; then `formation` is of the way."""
 
     cause: Formation | OutOfRange
     operator: Operator | None
+    formation: Formation | None
 
 
 class WrongIndex(StorageFaultRule[_Index]):
@@ -79,16 +81,17 @@ class WrongIndex(StorageFaultRule[_Index]):
             return None
         operator = find_operator(view)
         outside = out_of_range(operator) if view.place.kind not in _EXPLAINED else None
-        cause = view.place.formation or outside
+        formation = view.place.formation
+        cause = outside if formation is None or _led(outside, formation, operator) else formation
         if cause is None:
             return None
-        return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator))
+        return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator, formation))
 
     def describe(self, job: JobView, judgement: Judgement[_Index]) -> Description:
         """See FaultRule."""
         view, operator, found = judgement.views[0], judgement.found.operator, judgement.found.cause
         if isinstance(found, OutOfRange):
-            return _describe_range(judgement.views, found)
+            return _describe_range(judgement.views, found, judgement.found.formation)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
@@ -109,6 +112,14 @@ class WrongIndex(StorageFaultRule[_Index]):
         )
 
 
+def _led(outside: OutOfRange | None, found: Formation, operator: Operator | None) -> bool:
+    """Whether a loop up to the value out of range was on its way through one of the operator's tensors."""
+    if outside is None or operator is None or found.index_storage is not None:
+        return False
+    bases = {item.item.base for item in operator.tensors}
+    return found.storage.base in bases and abs(found.index) < abs(outside.value) and found.index * outside.value > 0
+
+
 def _confidence(found: Formation | OutOfRange) -> Confidence:
     """An unscaled number may be the distance to the object that was meant; a value out of range may be stale."""
     if isinstance(found, OutOfRange):
@@ -126,7 +137,7 @@ def _tensor(view: ProcessView, base: int) -> str:
     return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
 
 
-def _describe_range(views: Sequence[ProcessView], outside: OutOfRange) -> Description:
+def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Formation | None) -> Description:
     view, name = views[0], _argument_name(outside.tensor)
     return Description(
         f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {name}, an argument of "
@@ -146,12 +157,13 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange) -> Descri
                 value=outside.value,
                 limit=outside.limit,
             ),
+            *([_sum(way)] if way is not None else []),
             python_evidence(view),
             collective_evidence(views),
         ],
         f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
         "(min(), max()). Find out where it was computed; the function uses it unchecked.",
-        ["which access it was: no register held a part of the address"],
+        [None if way is not None else "which access it was: no register held a part of the address"],
     )
 
 

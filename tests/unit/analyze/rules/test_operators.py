@@ -77,6 +77,25 @@ def test_index_beyond_every_size_of_an_operators_tensors_is_a_wrong_index(run: P
 
 @needs_capstone
 @pytest.mark.parametrize(
+    ("highest", "headline"),
+    [(5_000_000_000, "`rows`, an argument of aten::gather, holds 5000000000"), (99, "index 5426389 leads out of")],
+    ids=["on the way", "beyond the largest value"],
+)
+def test_element_that_a_loop_had_reached_is_not_the_index_that_was_passed(
+    run: Path, highest: int, headline: str
+) -> None:
+    """How far the loop comes is chance; the number that began it is the argument's."""
+    reached = 5_426_389
+    addr = TABLE + 16 * reached
+    registers = {"rdx": addr, "rcx": reached, "rax": TABLE}
+    report = crashed(run, tensor(TABLE, 10, 4), index(0, highest), addr=addr, registers=registers)
+    assert verdict(report)[0] == "out-of-bounds"
+    assert headline in summary(report)
+    assert "+ 16 * 5426389" in evidence(report)
+
+
+@needs_capstone
+@pytest.mark.parametrize(
     "arguments",
     [
         [tensor(TABLE, 10, 4), index(0, 9)],
