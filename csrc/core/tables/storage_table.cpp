@@ -94,14 +94,15 @@ inline bool claim(LiveStorage& slot, uint64_t seen, uint64_t addr) {
 
 inline void fill(LiveStorage& slot, const ThreadContext& context, const Birth& birth, uint32_t epoch) {
   using crashsafe::store_hidden;
+  const uint32_t sequence = context.sequence;  // once: threads beyond the limit share a context, and the key must agree with the field
   store_hidden(slot.size_thread, birth.nbytes | static_cast<uint64_t>(context.index) << 48);
   store_hidden(slot.site_id, birth.site.id);
   store_hidden(slot.site_where, birth.site.where);
   store_hidden(slot.epoch, epoch);
-  store_hidden(slot.sequence, context.sequence);
+  store_hidden(slot.sequence, sequence);
   // release: a reader that sees LIVE sees the fields
   std::atomic_ref(slot.key).store(
-      static_cast<uint64_t>(static_cast<uint16_t>(context.sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
+      static_cast<uint64_t>(static_cast<uint16_t>(sequence)) << 48 | birth.addr | birth.origin << kKeyOriginShift | kKeyLive,
       std::memory_order_release);
 }
 
