@@ -226,8 +226,8 @@ class Watch:
                 continue
             self._counted.add(name)
             ticks = start_ticks(process.pid) if _is_ours(process.pid) else None
-            seen = self._hold(process.pid, ticks) if ticks is not None else None
-            if seen is not None and len(self._seen) < _MOST_PROCESSES:
+            seen = self._hold(process.pid, ticks) if ticks is not None and self._has_room() else None
+            if seen is not None:
                 seen.command = [process.name]
                 self._seen[name] = seen
 
@@ -235,7 +235,7 @@ class Watch:
         for name in os.listdir(self._boxes):
             if name in self._seen or name in self._ignored or not name.endswith(BOX_SUFFIX):
                 continue
-            if len(self._seen) >= _MOST_PROCESSES:
+            if not self._has_room():
                 return
             writer = box_writer(self._boxes / name)
             if writer is None:
@@ -250,6 +250,19 @@ class Watch:
                 continue
             self._seen[name] = seen
             self._note_group(seen)
+
+    def _has_room(self) -> bool:
+        """For one more process. Of many, the one that exited with status 0 first is forgotten: servers run for months."""
+        if len(self._seen) < _MOST_PROCESSES:
+            return True
+        clean = [(seen.gone_mono_ns or 0, name) for name, seen in self._seen.items() if seen.exit_code == 0]
+        if not clean:
+            return False
+        name = min(clean)[1]
+        seen = self._seen.pop(name)
+        self._taken.add((seen.pid, seen.start_ticks))
+        self._ignored.add(name)
+        return True
 
     def _hold(self, pid: int, ticks: int) -> Seen | None:
         """The live process that writes a recording; None if it has ended or its pid was reused."""

@@ -89,6 +89,29 @@ def test_process_that_nobody_reaped_tells_by_its_zombie(run: Run) -> None:
     watched.finish()
 
 
+@needs_exit_by_pidfd
+def test_workers_that_come_and_go_leave_room_for_the_next_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's 513th worker dies: the launcher sees it, has forgotten one that ended well, and none that died."""
+    monkeypatch.setattr(process_monitor, "_MOST_PROCESSES", 3)
+    watched = Watch(run, lambda: None)
+    ends = [9, 0, 0, 0, 0, 7]
+    pids = []
+    for end in ends:
+        with subprocess.Popen([sys.executable, "-c", "exit(int(input()))"], stdin=subprocess.PIPE) as process:
+            box_of(run, process)
+            watched.look()
+            process.communicate(f"{end}\n".encode())
+        pids.append(process.pid)
+        watched.look()
+    watched.finish()
+    assert [(item["pid"], item["exit_code"]) for item in seen(watched)] == [
+        (pids[0], 9),
+        (pids[4], 0),
+        (pids[5], 7),
+    ]
+    assert [pid for pid, _ in watched.take_ended(last=True)] == [pids[0], pids[5]]
+
+
 def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
     """The start time in the recording is another one's."""
     watched = Watch(run, lambda: None)
