@@ -114,8 +114,12 @@ def _messages(job: Job, matches: Matches) -> _Messages:
     by_rank = {process.rank: process for process in job.ranks if process.rank is not None}
     sides: dict[tuple[int, int, int, str], list[Collective]] = {}
     groups: dict[int, GroupMatch] = {}
+    of_rank: dict[int, dict[str | None, GroupMatch]] = {}
+    for group in matches.groups:
+        for rank in group.ranks:
+            of_rank.setdefault(rank, {})[group.name] = group
     for rank, process in by_rank.items():
-        mine = {match.name: match for match in matches.groups if rank in match.ranks}
+        mine = of_rank.get(rank, {})
         for item in process.snapshot.collectives:
             match = mine.get(item.group)
             if item.point_to_point and match is not None and item.peer is not None and item.peer < len(match.ranks):

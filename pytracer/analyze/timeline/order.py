@@ -79,11 +79,20 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
     latest: dict[str, int] = {}
     for process in job.processes:
         boot = process.snapshot.boot_id
-        for item, key in _completed_meetings(process):
-            met = meetings.setdefault(key, {}).setdefault(boot, _Met())
-            met.came_ns = max(met.came_ns, item.scheduled_ns or 0)
-            met.done_ns = min(met.done_ns, item.completed_ns or _NO_BOUND)
-            latest[boot] = max(latest.get(boot, 0), item.completed_ns or 0)
+        last = latest.get(boot, 0)
+        for called_ns, done_ns, key in _completed_meetings(process):
+            hosts = meetings.get(key)
+            if hosts is None:
+                hosts = meetings[key] = {}
+            met = hosts.get(boot)
+            if met is None:
+                hosts[boot] = _Met(called_ns, done_ns)
+            else:
+                met.came_ns = max(met.came_ns, called_ns)
+                met.done_ns = min(met.done_ns, done_ns)
+            last = max(last, done_ns)
+        if last:
+            latest[boot] = last
     bounds: dict[tuple[str, str], float] = {}
     for hosts in meetings.values():
         hub, *others = sorted(hosts)
@@ -96,13 +105,15 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
     return bounds
 
 
-def _completed_meetings(process: Process) -> Iterator[tuple[Collective, _Meeting]]:
+def _completed_meetings(process: Process) -> Iterator[tuple[int, int, _Meeting]]:
+    """When this process called and completed each of them."""
     ranks = {group.name: group.ranks for group in process.snapshot.groups}
     for item in process.snapshot.collectives:
         if item.state != "completed" or item.group is None or not item.scheduled_ns or not item.completed_ns:
             continue
         if item.op.startswith(_MEETINGS) and not item.point_to_point:
-            yield item, (process.attempt, item.group, ranks.get(item.group), item.sequence_nr, item.op)
+            key = (process.attempt, item.group, ranks.get(item.group), item.sequence_nr, item.op)
+            yield item.scheduled_ns, item.completed_ns, key
 
 
 def _closed(bounds: Mapping[tuple[str, str], float], reference: str) -> dict[str, tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -119,6 +120,13 @@ def _buckets(payload: bytes) -> j.Buckets:
     return data if data.module else msgspec.structs.replace(data, module="?")
 
 
+@lru_cache(maxsize=256)
+def _group(payload: bytes) -> j.MadeGroup:
+    """All ranks of a job record the same large groups: they share one list of members, which is hashed once."""
+    data = _convert(payload, j.MadeGroup)
+    return data if data.ranks is None else msgspec.structs.replace(data, ranks=j.Members(data.ranks))
+
+
 def _checked(shape: type[_T]) -> Callable[[bytes], _T]:
     return lambda payload: _convert(payload, shape)
 
@@ -230,7 +238,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.BUCKETS: _buckets,
     Entry.EXCEPTION: _checked(j.UncaughtException),
     Entry.RENDEZVOUS: _checked(j.Rendezvous),
-    Entry.GROUP: _checked(j.MadeGroup),
+    Entry.GROUP: _group,
     Entry.UNIT: _unit,
     Entry.HOOK: _checked(j.Hook),
     Entry.WORKER: _checked(j.LoaderWorker),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar, cast
 
 import msgspec
@@ -200,6 +201,22 @@ class Rendezvous(msgspec.Struct, frozen=True):
     file: str | None = None
     passed: tuple[str, ...] = ()
     caller: Caller | None = None
+
+
+class Members(tuple[int, ...]):
+    """The ranks of a process group, in its order: thousands, asked for as a key by each of these ranks."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def ascending(self) -> tuple[int, ...]:
+        """The same in ascending order."""
+        return Members(sorted(self))
 
 
 class MadeGroup(msgspec.Struct, frozen=True):

@@ -688,7 +688,7 @@ class Job:
         """The launcher that observed a process: its own, else one that held it, else one of its machine."""
         return launcher_of(self.launchers, snapshot)
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks, in order of rank."""
         return tuple(sorted((p for p in self.processes if p.role == "rank"), key=lambda p: p.rank or 0))

@@ -29,6 +29,7 @@ from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
+from pytracer.decode.types.journal import Members
 from pytracer.decode.types.snapshot import Process, PythonFrame
 from pytracer.report.job import Evidence
 
@@ -113,7 +114,7 @@ def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
 def _made(job: JobView) -> dict[int, _Made]:
     """What each rank made after the default group, without groups that only their members make."""
     local = {
-        tuple(sorted(group.ranks))
+        _ascending(group.ranks)
         for process in job.job.ranks
         for group in process.snapshot.groups
         if group.ranks is not None and _HASHED.match(group.name or "")
@@ -126,10 +127,14 @@ def _of(process: Process, local: set[tuple[int, ...]]) -> _Made:
     for group in process.snapshot.groups:
         if group.index is None or group.ranks is None or group.description == "default_pg":
             continue
-        ranks = tuple(sorted(group.ranks))
+        ranks = _ascending(group.ranks)
         if ranks not in local:
             found.append(_Group(ranks, group.description, group.made_at))
     return found
+
+
+def _ascending(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return ranks.ascending if isinstance(ranks, Members) else tuple(sorted(ranks))
 
 
 def _summary(found: _Sides) -> str:

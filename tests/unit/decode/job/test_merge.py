@@ -411,3 +411,11 @@ def test_what_a_process_used_is_known_from_its_parent(tmp_path: Path) -> None:
     assert used[101] is not None
     assert (used[101].maxrss, used[101].user_seconds, used[101].major_faults) == (81_920 * 1024, 1.5, 3)
     assert used[102] is None
+
+
+def test_ranks_share_one_list_of_the_members_of_their_group(tmp_path: Path) -> None:
+    """Of n ranks, n lists of n members would be n squared in memory, and in every dict that has them as a key."""
+    boxes = [Box(pid=100 + rank, rank=rank).group("0", range(2)) for rank in range(2)]
+    first, second = (found.snapshot.groups[0].ranks for found in load_job(write_run(tmp_path, *boxes)).ranks)
+    assert first == (0, 1)
+    assert first is second
