@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytracer.analyze.evidence.xid import MEANINGS
 from pytracer.report import job as r
 from pytracer.report.advice import Advice
+from pytracer.report.of_verdict import finding_of, subject_of
 
 # By the id of the rule that the verdict repeats. A bug: memory errors, calls that ranks disagree on, a wrong set-up.
 BUGS = frozenset(
@@ -46,8 +47,7 @@ CODE_ERRORS = ("SyntaxError", "IndentationError", "NameError", "UnboundLocalErro
 def advise(report: r.Report) -> Advice:
     """What to do after the failure that the verdict is about."""
     verdict = report.verdict or r.Verdict()
-    finding = _finding(report, verdict)
-    died = next((p for p in report.processes or () if p.pid == verdict.pid and p.rank == verdict.rank), None)
+    finding, died = finding_of(report), subject_of(report)
     answer = Advice(
         finding=finding.id if finding else None,
         verdict=verdict.class_,
@@ -105,11 +105,6 @@ def _as(
         nodes=nodes or [],
         attempts=answer.attempts if attempts is None else attempts,
     )
-
-
-def _finding(report: r.Report, verdict: r.Verdict) -> r.Finding | None:
-    findings = report.findings or []
-    return findings[verdict.finding] if verdict.finding is not None and verdict.finding < len(findings) else None
 
 
 def _is_code_error(verdict: r.Verdict) -> bool:

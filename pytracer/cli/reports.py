@@ -70,8 +70,9 @@ def with_history(report: Report, url: str) -> Report:
     """With what the history has of such deaths; without the store there is one line on stderr, and the report."""
     from msgspec.structs import replace
 
-    from pytracer.history.fingerprint import culprit, fingerprint
+    from pytracer.history.fingerprint import fingerprint
     from pytracer.history.rows import ENDED_WELL, run_key
+    from pytracer.report.of_verdict import subject_of
 
     if report.verdict is None or report.verdict.class_ in ENDED_WELL:
         return report
@@ -80,7 +81,7 @@ def with_history(report: Report, url: str) -> Report:
         from pytracer.history.questions import seen
         from pytracer.history.store import Store
 
-        died = culprit(report)
+        died = subject_of(report)
         with Database(Store(url)) as db:
             found = seen(db, fingerprint(report), died.host if died is not None else None, run_key(report))
     except PytracerError as error:

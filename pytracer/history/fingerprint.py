@@ -19,6 +19,7 @@ from itertools import groupby, islice, takewhile
 
 from pytracer.analyze.parts import is_library_file
 from pytracer.report import job as r
+from pytracer.report.of_verdict import finding_of, subject_of
 
 VERSION = 1
 
@@ -60,8 +61,8 @@ def fingerprint(report: r.Report) -> str:
 def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
     """What is hashed, in its order; to see why two deaths are one, or two."""
     verdict = report.verdict or r.Verdict()
-    died = culprit(report)
-    parts = [f"class {verdict.class_ or 'unknown'}", f"rule {leading_rule(report) or 'none'}"]
+    died, finding = subject_of(report), finding_of(report)
+    parts = [f"class {verdict.class_ or 'unknown'}", f"rule {(finding.id if finding is not None else None) or 'none'}"]
     if died is not None:
         parts += _end(died, verdict.class_)
         if verdict.class_ not in _FROM_OUTSIDE:
@@ -69,21 +70,6 @@ def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
             parts += _operation(died)
     parts += _disagreement(report)
     return tuple(parts)
-
-
-def culprit(report: r.Report) -> r.ProcessReport | None:
-    """The process that the verdict is about."""
-    verdict = report.verdict or r.Verdict()
-    named = (p for p in report.processes or () if p.pid == verdict.pid and p.rank == verdict.rank)
-    return next(named, None) if verdict.pid is not None else None
-
-
-def leading_rule(report: r.Report) -> str | None:
-    """The rule whose finding the verdict repeats."""
-    findings, verdict = report.findings or [], report.verdict or r.Verdict()
-    if verdict.finding is None or not 0 <= verdict.finding < len(findings):
-        return None
-    return findings[verdict.finding].id
 
 
 def python_stack(died: r.ProcessReport) -> list[r.PythonFrame]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from pytracer._extras import library
 from pytracer.analyze.parts import is_library_file
-from pytracer.history.fingerprint import VERSION, culprit, fingerprint, leading_rule, python_stack
+from pytracer.history.fingerprint import VERSION, fingerprint, python_stack
 from pytracer.report import job as r
+from pytracer.report.of_verdict import finding_of, subject_of
 
 SCHEMA_VERSION = 1
 ENDED_WELL = ("clean", "recovered")
@@ -38,7 +39,7 @@ def run_row(
         now: the time of adding; None takes the clock.
     """
     run, verdict = report.run or r.Run(), report.verdict or r.Verdict()
-    died, processes = culprit(report), report.processes or []
+    died, finding, processes = subject_of(report), finding_of(report), report.processes or []
     given = dict(labels or {})
     class_ = verdict.class_ or "unknown"
     started = _time(run.started)
@@ -52,7 +53,7 @@ def run_row(
         "died": class_ not in ENDED_WELL,
         "class": class_,
         "confidence": verdict.confidence,
-        "finding": leading_rule(report),
+        "finding": finding.id if finding is not None else None,
         "fingerprint": fingerprint(report),
         "fingerprint_version": VERSION,
         "summary": verdict.summary,

@@ -252,7 +252,7 @@ class Watch:
             self._note_group(seen)
 
     def _has_room(self) -> bool:
-        """For one more process. Of many, the one that exited with status 0 first is forgotten: servers run for months."""
+        """For one more. Of many, the one that exited with status 0 first is forgotten: servers run for months."""
         if len(self._seen) < _MOST_PROCESSES:
             return True
         clean = [(seen.gone_mono_ns or 0, name) for name, seen in self._seen.items() if seen.exit_code == 0]

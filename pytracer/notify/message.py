@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer.report import job as r
+from pytracer.report.of_verdict import finding_of, subject_of
 
 ENDED_WELL = ("clean", "recovered")
 _UNKNOWN = "unknown"
@@ -46,9 +47,10 @@ def message_of(report: r.Report) -> Message:
     """The message about the verdict."""
     verdict = report.verdict or r.Verdict()
     run = report.run or r.Run()
-    died = _subject(report, verdict)
+    died = subject_of(report)
     frames = tuple(_frames(died)) if died is not None else ()
-    finding = _finding(report, verdict)
+    finding = finding_of(report)
+    rule = finding.id if finding is not None else None
     raised = died.exception if died is not None else None
     line = next((frame for frame in frames if not frame.native), None)
     return Message(
@@ -58,13 +60,13 @@ def message_of(report: r.Report) -> Message:
         died=(verdict.class_ or _UNKNOWN) not in ENDED_WELL,
         advice=verdict.advice,
         evidence=tuple(verdict.evidence or ()),
-        tags=_tags(verdict, run, died, finding),
+        tags=_tags(verdict, run, died, rule),
         frames=frames,
         exception=raised.type if raised is not None else None,
         fingerprint=(
             "pytracer",
             verdict.class_ or _UNKNOWN,
-            finding or _UNKNOWN,
+            rule or _UNKNOWN,
             _site(line) if line is not None else (frames[0].function if frames else _UNKNOWN),
         ),
         command=" ".join(run.command) if run.command else None,
@@ -76,29 +78,19 @@ def _site(frame: Frame) -> str:
     return f"{(frame.file or '?').rsplit('/', 1)[-1]}:{frame.function}"
 
 
-def _subject(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
-    return next((p for p in report.processes or () if p.pid == verdict.pid and p.rank == verdict.rank), None)
-
-
-def _finding(report: r.Report, verdict: r.Verdict) -> str | None:
-    findings = report.findings or []
-    known = verdict.finding is not None and verdict.finding < len(findings)
-    return findings[verdict.finding].id if known and verdict.finding is not None else None
-
-
 def _frames(died: r.ProcessReport) -> list[Frame]:
     python = died.python_stack or (died.exception.python_stack if died.exception is not None else None) or []
     native = [Frame(f.function, f.image, None, native=True) for f in died.native_stack or () if f.function]
     return native + [Frame(f.function or "?", f.file, f.line) for f in python]
 
 
-def _tags(verdict: r.Verdict, run: r.Run, died: r.ProcessReport | None, finding: str | None) -> dict[str, str]:
+def _tags(verdict: r.Verdict, run: r.Run, died: r.ProcessReport | None, rule: str | None) -> dict[str, str]:
     """Without those that are unknown."""
     signal = died.signal if died is not None else None
     values = {
         "class": verdict.class_,
         "confidence": verdict.confidence,
-        "finding": finding,
+        "finding": rule,
         "rank": verdict.rank,
         "pid": verdict.pid,
         "host": died.host if died is not None else None,

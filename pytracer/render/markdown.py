@@ -13,8 +13,9 @@ from pytracer._text import count_words
 from pytracer._version import __version__
 from pytracer.render.printing import printed, rows_table
 from pytracer.render.style import Style
-from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of, subject_of
+from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of
 from pytracer.report import job as r
+from pytracer.report.of_verdict import subject_of
 
 MOST_LINES = 60
 WIDTH = 100
@@ -33,7 +34,7 @@ def render_markdown(report: r.Report) -> str:
     """
     shown = printable(report, PARAGRAPHS)
     verdict = shown.verdict or r.Verdict()
-    subject = subject_of(shown, verdict)
+    subject = subject_of(shown)
     rows = list(rows_of(shown, verdict, subject, None, False, WIDTH))
     head = [f"**{_escaped(verdict.summary or 'No verdict.')}**", ""]
     if verdict.class_ != "clean":

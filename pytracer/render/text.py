@@ -25,6 +25,7 @@ from pytracer.render.printing import Hanging, printed, rows_table
 from pytracer.render.processes import process_table
 from pytracer.render.style import Style
 from pytracer.report import job as r
+from pytracer.report.of_verdict import finding_of, subject_of
 
 _OTHER_FINDINGS = 3
 _MESSAGE_LINES = 3
@@ -75,7 +76,7 @@ def _blocks(
 ) -> Iterator[RenderableType]:
     """`more`: the command that shows more, with the unmodified path, because its printable form is another path."""
     verdict = report.verdict or r.Verdict()
-    subject = subject_of(report, verdict)
+    subject = subject_of(report)
     style = {"clean": "bold", "recovered": "bold yellow"}.get(verdict.class_ or "", "bold red")
     yield Hanging(Text(verdict.summary or "No verdict.", style=style))
     if verdict.class_ != "clean":
@@ -116,12 +117,6 @@ def headline_words(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
         words += f", {time_words(subject.ended)} into the run" if subject.ended is not None else ""
         words += f", step {subject.step}" if subject.step is not None else ""
     return words
-
-
-def subject_of(report: r.Report, verdict: r.Verdict) -> r.ProcessReport | None:
-    """The process that the verdict is about."""
-    same = [item for item in report.processes or [] if item.pid == verdict.pid and item.pid is not None]
-    return next((item for item in same if item.rank == verdict.rank), next(iter(same), None))
 
 
 def rows_of(
@@ -354,7 +349,7 @@ def _opener(thread: r.Thread) -> str:
 
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     findings = report.findings or []
-    mine = finding_of(verdict, findings)
+    mine = finding_of(report)
     others = [item for item in findings if item is not mine and item.id not in _IN_TABLE]
     for item in others[:_OTHER_FINDINGS]:
         yield "also", Text(item.summary or "")
@@ -364,16 +359,8 @@ def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, R
         yield "missing", Text("; ".join(mine.missing))
 
 
-def finding_of(verdict: r.Verdict, findings: Sequence[r.Finding]) -> r.Finding | None:
-    """The finding that the verdict repeats. Reports without that key have it first, if their verdict has a cause."""
-    position = verdict.finding
-    if position is None and (verdict.evidence or verdict.class_ not in ("clean", "unknown")):
-        position = 0
-    return findings[position] if position is not None and 0 <= position < len(findings) else None
-
-
 def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iterator[tuple[str, RenderableType]]:
-    subject = subject_of(report, verdict)
+    subject = subject_of(report)
     guard = _guard(subject.guard) if subject and subject.guard else None
     if guard:
         yield "guard", Text(guard, style="dim")

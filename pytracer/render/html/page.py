@@ -20,8 +20,9 @@ from pytracer.render.html.memory import memory_view
 from pytracer.render.html.ranks import group_rows, rank_rows, ranks_figure, wait_sentences
 from pytracer.render.html.stacks import process_views
 from pytracer.render.processes import names_words, process_rows, why_words
-from pytracer.render.text import PARAGRAPHS, finding_of, headline_words, removed_words, subject_of, subject_rows
+from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, subject_rows
 from pytracer.report import job as r
+from pytracer.report.of_verdict import finding_of, subject_of
 
 RANK_ROWS = 32
 GROUP_ROWS = 64
@@ -58,7 +59,7 @@ def render_html(report: r.Report) -> str:
 def _content(report: r.Report, more: str | None) -> dict[str, Any]:
     """What the template shows. `more`: the command that shows all, with the unmodified path."""
     verdict = report.verdict or r.Verdict()
-    subject = subject_of(report, verdict)
+    subject = subject_of(report)
     rows = (
         dict(_lines(subject_rows(subject, verdict, True, calls_in_tables(report), report.sources or ())))
         if subject
@@ -94,7 +95,7 @@ def _content(report: r.Report, more: str | None) -> dict[str, Any]:
         "mismatches": list(_mismatches(report)),
         "processes": processes,
         "processes_left_out": processes_left_out,
-        "findings": list(_findings(report, verdict)),
+        "findings": list(_findings(report)),
         "alternatives": [item for item in report.alternatives or [] if item.close],
         "not_found": [item for item in checked if item.result == "not-found"],
         "cannot_decide": [item for item in checked if item.result != "not-found"],
@@ -158,9 +159,9 @@ def _mismatches(report: r.Report) -> Iterator[tuple[str, list[tuple[str, str, st
             yield f"Collective {found.sequence_nr} of group {group.name}: ranks disagree on {found.field}", rows
 
 
-def _findings(report: r.Report, verdict: r.Verdict) -> Iterator[Finding]:
+def _findings(report: r.Report) -> Iterator[Finding]:
     findings = report.findings or []
-    leading = finding_of(verdict, findings)
+    leading = finding_of(report)
     for item in findings[:FINDINGS]:
         yield Finding(
             id=item.id or "?",
