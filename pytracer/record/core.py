@@ -5,12 +5,18 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pytracer._version import __version__
 from pytracer.blackbox.note_codes import NoteCode, coded
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen
+
+if TYPE_CHECKING:
+    from pytracer._errors import PytracerError
 
 ANNOUNCE = 1
 STEP_CALLED = 1  # FileHeader.step_source
@@ -23,7 +29,11 @@ class _Held:
 
 
 class Core:
-    """The core of this process: the preloaded one, else the one beside this package."""
+    """The core of this process: the preloaded one, else the one beside this package.
+
+    Raises:
+        RecordingError: it is of another version of pytracer, whose calls may differ.
+    """
 
     def __init__(self) -> None:
         self.lib = _find()
@@ -65,6 +75,8 @@ class Core:
             getattr(self.lib, name).restype = None
         for name in ("pytracer_black_box_path", "pytracer_directory", "pytracer_version"):
             getattr(self.lib, name).restype = ctypes.c_char_p
+        if self.version != __version__:
+            raise _mixed(self.version, preloaded=self.preloaded)
 
     @property
     @unseen
@@ -147,6 +159,19 @@ class Core:
 
         name = sys._getframe().f_code.co_name if sys.version_info < (3, 11) else "Core._pytracer_frame_check"
         return int(self.lib.pytracer_check_python(name.encode()))
+
+
+def _mixed(version: str, *, preloaded: bool) -> PytracerError:
+    from pytracer import _paths as paths
+    from pytracer._errors import RecordingError
+
+    core, package = f"the core of pytracer {version}", f"the package is pytracer {__version__}"
+    if not preloaded:
+        return RecordingError(f"it comes with {core}, and {package}", paths.install_again())
+    return RecordingError(
+        f"{core} is preloaded, and {package}, of another environment",
+        f"start the job by `{os.path.join(sys.prefix, 'bin', 'pytracer')} run`, or install the same version in both",
+    )
 
 
 def _find() -> ctypes.CDLL:
