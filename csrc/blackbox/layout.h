@@ -121,6 +121,7 @@ enum class EntryKind : uint32_t {
   kModule = 34,
   kBuckets = 35,
   kException = 36,
+  kThreadException = 47,
   kGroup = 37,
   kRendezvous = 43,
   kGroupSeen = 39,

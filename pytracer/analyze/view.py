@@ -30,6 +30,7 @@ from pytracer.report.job import (
     StackCycle,
     StorageReport,
     Thread,
+    ThreadExceptionReport,
 )
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -71,6 +72,7 @@ class ProcessView:
     exception, or of an exit in mid-work. `region_opener`: who opened the parallel region that an OpenMP worker was in,
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
     `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
+    `thread_exceptions`: those that ended threads, not the process, oldest first.
     """
 
     index: int
@@ -92,6 +94,7 @@ class ProcessView:
     current_stream: CurrentStream | None = None
     guard: GuardReport | None = None
     senders: tuple[RecordedSender, ...] = ()
+    thread_exceptions: tuple[ThreadExceptionReport, ...] = ()
 
     @property
     def space(self) -> AddressSpace:

@@ -38,6 +38,7 @@ class Entry:
     MODULE = 34
     BUCKETS = 35
     EXCEPTION = 36
+    THREAD_EXCEPTION = 47
     GROUP = 37
     RENDEZVOUS = 43
     GROUP_SEEN = 39

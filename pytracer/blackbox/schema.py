@@ -158,8 +158,10 @@ class Entry(IntEnum):
     MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
-    # before it reached the top.
+    # before it reached the top. "context": what was being handled when it was raised, each with "type", "message" and
+    # "python_stack", newest first.
     EXCEPTION = 36
+    THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
     GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks","caller"} before
     # JSON {"rank","world_size","local_rank","master_addr","master_port","file","passed","caller"}: init_process_group() was
     # called with these, from the environment or, the `passed` ones, as arguments. RANK follows when it returns.

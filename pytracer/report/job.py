@@ -170,6 +170,25 @@ class Signal(Part, frozen=True):
     sender_command: list[str] | None = None  #: command line of the sender
 
 
+class HandledExceptionReport(Part, frozen=True):
+    """An exception that the program had caught, and was handling."""
+
+    type: str | None = None
+    message: str | None = None
+    python_stack: list[PythonFrame] | None = None
+
+
+class ThreadExceptionReport(Part, frozen=True):
+    """An exception that ended a thread, not the process."""
+
+    type: str | None = None
+    message: str | None = None
+    python_stack: list[PythonFrame] | None = None
+    thread: str | None = None  #: name in `threading`
+    tid: int | None = None
+    time: int | None = None  #: ns since the run started
+
+
 class ExceptionReport(Part, frozen=True):
     """An uncaught exception."""
 
@@ -177,6 +196,7 @@ class ExceptionReport(Part, frozen=True):
     message: str | None = None  #: of a C++ exception: what()
     python_stack: list[PythonFrame] | None = None
     language: str | None = None  #: "Python" or "C++"
+    context: list[HandledExceptionReport] | None = None  #: what was being handled when it was raised, newest first
 
 
 class AutogradNode(Part, frozen=True):
@@ -330,6 +350,7 @@ class ProcessReport(Part, frozen=True):
     threads: list[ThreadReport] | None = None
     registers: dict[str, str] | None = None
     exception: ExceptionReport | None = None
+    thread_exceptions: list[ThreadExceptionReport] | None = None  #: oldest first
     step: int | None = None
     autograd_node: AutogradNode | None = None
     last_op: LastOp | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.types.journal import UncaughtException
+from pytracer.decode.types.journal import ThreadException, UncaughtException
 from tests.conditions import needs_core, needs_torch, python_or_skip
 from tests.support.crash import Ended, ended, environment, preloaded, traced_run
 from tests.support.deaths import summary, verdict
@@ -39,12 +39,77 @@ def uncaught(done: Ended) -> list[UncaughtException]:
     return [fact.data for box in done.boxes for fact in box.recorded(UncaughtException)]
 
 
+def ended_threads(done: Ended) -> list[ThreadException]:
+    """All exceptions that ended a thread."""
+    return [fact.data for box in done.boxes for fact in box.recorded(ThreadException)]
+
+
 def run_it(tmp_path: Path, code: str, python: str = sys.executable) -> Ended:
     """Preloaded, as below a launcher."""
     return ended([python, written(tmp_path, code)], preloaded(tmp_path / "run"), tmp_path / "run")
 
 
-@pytest.mark.parametrize("minor", ["own", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def run_untraced(tmp_path: Path, python: str = sys.executable) -> tuple[int, str, str]:
+    """Status and output of the same program."""
+    plain = subprocess.run(
+        [python, tmp_path / "train.py"], env=environment(), capture_output=True, text=True, check=False,
+        errors="replace",
+    )  # fmt: skip
+    return plain.returncode, plain.stdout, plain.stderr
+
+
+THREADS = """\
+import sys, threading
+class Wrong(ValueError):
+    pass
+def scale(step):
+    try:
+        {}[step]
+    except KeyError:
+        raise Wrong("no scale of step \u20ac %d" % step)
+def run(target, **named):
+    thread = threading.Thread(target=target, **named)
+    thread.start()
+    thread.join()
+run(lambda: scale(3), name="prefetch \u20ac")
+run(sys.exit)
+print(threading.excepthook is threading.__excepthook__)
+try:
+    threading.excepthook("no arguments")
+except TypeError as error:
+    print(error)
+threading.excepthook = lambda error: print("mine", error.exc_type.__name__)
+run(lambda: scale(4))
+threading.excepthook = lambda error: (print("mine"), threading.__excepthook__(error))
+run(lambda: scale(5), name="passes on")
+"""
+MINORS = ["own", "3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_exception_that_ends_a_thread_is_recorded_and_printed_as_untraced(minor: str, tmp_path: Path) -> None:
+    """With the thread's name, line, and what was being handled; hooks of the program are called as ever, and
+    SystemExit ends a thread quietly.
+    """
+    python = sys.executable if minor == "own" else python_or_skip(minor)
+    done = run_it(tmp_path, THREADS, python)
+    assert (done.status, done.stdout, done.stderr) == run_untraced(tmp_path, python)
+    first, second = ended_threads(done)
+    assert (first.type, first.message, first.thread) == ("Wrong", "no scale of step \u20ac 3", "prefetch \u20ac")
+    assert [(frame.function, frame.line) for frame in first.python_stack][:2] == [("scale", 8), ("<lambda>", 13)]
+    assert [(item.type, item.message) for item in first.context] == [("KeyError", "3")]
+    assert [frame.line for frame in first.context[0].python_stack] == [6]
+    assert second.thread == "passes on"
+    assert uncaught(done) == []
+
+
+def test_exceptions_of_threads_are_bounded(tmp_path: Path) -> None:
+    """A server whose every request ends a thread: 32 are recorded."""
+    code = "import threading\nfor i in range(100): t = threading.Thread(target=int, args='x'); t.start(); t.join()\n"
+    assert len(ended_threads(run_it(tmp_path, code))) == 32
+
+
+@pytest.mark.parametrize("minor", MINORS)
 def test_exception_is_recorded_and_printed_as_untraced(minor: str, tmp_path: Path) -> None:
     """Type, message and lines, in each CPython; status and output are those of the untraced program."""
     python = sys.executable if minor == "own" else python_or_skip(minor)

@@ -324,6 +324,13 @@ class Box:
         frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
         return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames, **more})
 
+    def thread_exception(
+        self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "Thread-1 (write)", tid: int = 777
+    ) -> Box:
+        """THREAD_EXCEPTION; `stack` innermost first."""
+        frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
+        return self._json(47, {"type": type, "message": message, "thread": thread, "tid": tid, "python_stack": frames})
+
     def leaves(self, error: tuple[str, str] | None = None, stack: Sequence[Frame] = ()) -> Box:
         """destroy_process_group() is called, perhaps while an exception propagates."""
         if error is not None:

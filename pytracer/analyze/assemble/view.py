@@ -35,9 +35,9 @@ from pytracer.analyze.platform.instruction import (
     page_fault_access,
 )
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, code_name, signal_name
-from pytracer.analyze.timeline.clock import RunClock
+from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
-from pytracer.decode.types.journal import CppException, Fact
+from pytracer.decode.types.journal import CppException, Fact, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame
 from pytracer.report import job as r
 
@@ -78,6 +78,7 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
         current_stream=current_stream(snapshot.events, crash.tid if crash else None),
         guard=guard_report(snapshot.guard, storages),
         senders=senders,
+        thread_exceptions=_thread_exceptions(process, storages.clock),
     )
 
 
@@ -236,6 +237,29 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
         message=data.message or "",
         python_stack=[python_frame(frame) for frame in data.python_stack],
         language="Python",
+        context=[
+            r.HandledExceptionReport(
+                type=item.type, message=item.message, python_stack=[python_frame(frame) for frame in item.python_stack]
+            )
+            for item in data.context
+        ]
+        or None,
+    )
+
+
+def _thread_exceptions(process: Process, clock: ProcessClock) -> tuple[r.ThreadExceptionReport, ...]:
+    """Those of the process itself: a forked child has its parent's entries, too."""
+    return tuple(
+        r.ThreadExceptionReport(
+            type=fact.data.type,
+            message=fact.data.message,
+            python_stack=[python_frame(frame) for frame in fact.data.python_stack],
+            thread=fact.data.thread or None,
+            tid=fact.data.tid,
+            time=clock.relative(fact.mono_ns),
+        )
+        for fact in process.snapshot.recorded(ThreadException)
+        if fact.mono_ns >= process.snapshot.created_mono_ns
     )
 
 

@@ -26,6 +26,7 @@ from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind
 from pytracer.decode.job.identity import is_agent
+from pytracer.report.job import ExceptionReport, HandledExceptionReport
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
 _PEER_GONE = re.compile(
@@ -57,7 +58,12 @@ _ONE_LOOK_NS = 1_000_000
 
 def peer_gone(view: ProcessView) -> bool:
     """Whether the exception reports that another process of the job closed its connection."""
-    return _communication_says(view, _PEER_GONE)
+    return _communication_says(view.exception, _PEER_GONE)
+
+
+def speaks_of_lost_peer(exception: ExceptionReport | HandledExceptionReport | None) -> bool:
+    """Whether an exception of c10d reports a lost connection, or an answer that did not arrive in time."""
+    return _communication_says(exception, _PEER_GONE) or _communication_says(exception, _PEER_SILENT)
 
 
 def mentions_lost_peer(view: ProcessView) -> bool:
@@ -66,11 +72,10 @@ def mentions_lost_peer(view: ProcessView) -> bool:
     if error is not None and error.sticky:
         return False  # NCCL's watchdog is often the first one to hear of the device's own failure
     thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
-    return peer_gone(view) or _communication_says(view, _PEER_SILENT) or thread.startswith(_WATCHDOGS)
+    return speaks_of_lost_peer(view.exception) or thread.startswith(_WATCHDOGS)
 
 
-def _communication_says(view: ProcessView, pattern: re.Pattern[str]) -> bool:
-    exception = view.exception
+def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: re.Pattern[str]) -> bool:
     if exception is None or pattern.search(exception.message or "") is None:
         return False
     if _C10D_TYPE.search(exception.type or "") or _C10D_MESSAGE.search(exception.message or ""):

@@ -10,6 +10,7 @@ from typing import Literal
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import NativeFrame, PythonFrame
 
 WaitKind = Literal[
@@ -83,6 +84,22 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def lacks_receiver(view: ProcessView) -> bool:
+    """Whether a pool's thread that receives results has ended, while its other threads run.
+
+    CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
+    tensor whose sender has ended.
+    """
+    ending = view.process.snapshot.ending
+    stacks = ending.python_threads if ending is not None else ()
+    run = {_last_word(frame) for _, frames in stacks for frame in frames if _POOL.search(frame.file)}
+    return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
+
+
+def _last_word(frame: SnapshotFrame) -> str:
+    return frame.function.rpartition(".")[2]
 
 
 def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | None]:

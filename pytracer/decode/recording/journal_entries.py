@@ -237,6 +237,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.MODULE: _checked(j.Module),
     Entry.BUCKETS: _buckets,
     Entry.EXCEPTION: _checked(j.UncaughtException),
+    Entry.THREAD_EXCEPTION: _checked(j.ThreadException),
     Entry.RENDEZVOUS: _checked(j.Rendezvous),
     Entry.GROUP: _group,
     Entry.UNIT: _unit,

@@ -164,14 +164,37 @@ class Hook(msgspec.Struct, frozen=True):
     module: str | None = None
 
 
+class HandledException(msgspec.Struct, frozen=True):
+    """An exception that was being handled when another one was raised."""
+
+    type: str
+    message: str | None = None
+    python_stack: tuple[PythonFrame, ...] = ()
+
+
 class UncaughtException(msgspec.Struct, frozen=True):
-    """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later."""
+    """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later.
+
+    `context`: what was being handled when it was raised, newest first.
+    """
 
     type: str
     message: str | None = None
     thread: str | None = None
     python_stack: tuple[PythonFrame, ...] = ()
     on_its_way: str | None = None
+    context: tuple[HandledException, ...] = ()
+
+
+class ThreadException(msgspec.Struct, frozen=True):
+    """THREAD_EXCEPTION: an exception that ended a thread of `threading`, not the process."""
+
+    type: str
+    tid: int
+    message: str | None = None
+    thread: str | None = None
+    python_stack: tuple[PythonFrame, ...] = ()
+    context: tuple[HandledException, ...] = ()
 
 
 class CppException(msgspec.Struct, frozen=True):
@@ -301,6 +324,7 @@ Payload = (
     | Unit
     | Hook
     | UncaughtException
+    | ThreadException
     | CppException
     | Rendezvous
     | MadeGroup

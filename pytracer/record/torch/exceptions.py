@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MESSAGE_CHARACTERS = 4000
 FRAMES = 64
+CONTEXTS = 4
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -93,12 +94,34 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "message": _message(error)[:MESSAGE_CHARACTERS],
                 "thread": threading.current_thread().name,
                 "python_stack": _stack(trace),
+                "context": [_handled(item) for item in _contexts(error)],
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
         box.lib.pytracer_exception_recorded(id(error))  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+def _contexts(error: BaseException) -> list[BaseException]:
+    """What was being handled when it was raised, and so on, as Python prints it. Newest first."""
+    found: list[BaseException] = []
+    at = _before(error)
+    while at is not None and len(found) < CONTEXTS:
+        found.append(at)
+        at = _before(at)
+    return found
+
+
+def _before(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
+def _handled(error: BaseException) -> dict[str, object]:
+    message = _message(error)[:MESSAGE_CHARACTERS]
+    return {"type": _name(type(error)), "message": message, "python_stack": _stack(error.__traceback__)}
 
 
 def _name(kind: type[BaseException]) -> str:

@@ -6,6 +6,9 @@ of elements or shape. With three ranks or more the majority is taken to be right
 Why it happens: a branch that depends on the rank, data that only some ranks have, a model or dtype that differs between
 ranks, a checkpoint or library version that is not the same everywhere.
 
+An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
+where that call failed.
+
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
 How it can be wrong: the majority may be the one that is wrong. Of two ranks it is undecidable which one is: both are
@@ -25,6 +28,7 @@ from pytracer.analyze.collectives.description import at_place, call_words, group
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
+from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -69,6 +73,8 @@ class _Found:
 
     match: GroupMatch
     mismatch: Mismatch
+    handled: Handled | None = None
+    """What the one rank was handling that was at another line by that."""
 
 
 class CollectiveMismatch:
@@ -83,7 +89,8 @@ class CollectiveMismatch:
         judgements: list[Judgement[_Found]] = []
         for match in groups:
             if match.mismatch is not None:
-                judgements.append(_judge(job, _Found(match, match.mismatch), first=not judgements))
+                found = _Found(match, match.mismatch, _handled(job, match.mismatch))
+                judgements.append(_judge(job, found, first=not judgements))
         if judgements:
             return tuple(judgements)
         compared = [match for match in groups if sum(bool(number) for number in match.last.values()) > 1]
@@ -97,11 +104,15 @@ class CollectiveMismatch:
 
     def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
         """See Rule."""
-        match, found = judgement.found.match, judgement.found.mismatch
+        match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
+        summary = _summary(match, found)
+        if handled is not None:
+            summary = f"{summary[:-1]}, where it was handling {handled.words}."
         return Description(
-            _summary(match, found),
+            summary,
             [
                 *(_side(item, match) for item in found.variants[:_LISTED]),
+                handled.evidence if handled is not None else None,
                 _more(found),
                 *_uneven_lines(job, judgement.found),
                 pairing_evidence(job, match, [side.ranks[0] for side in found.variants], found.sequence_nr),
@@ -109,7 +120,7 @@ class CollectiveMismatch:
                 *_receivers(job, found),
                 *symptom_evidence(job),
             ],
-            _advice(found),
+            _advice(found) if handled is None else _handled_advice(handled),
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -120,8 +131,10 @@ class CollectiveMismatch:
 
 
 def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
-    found, tie = item.mismatch, item.mismatch.odd is None
+    found, tie = item.mismatch, item.mismatch.odd is None and item.handled is None
     culprits = list(found.odd) if found.odd is not None else [rank for side in found.variants for rank in side.ranks]
+    if item.handled is not None:
+        culprits = [item.handled.view.process.rank or 0]
     confidence: Confidence = "likely" if found.absent and not tie else "certain"
     if found.field == "shape":
         confidence = "possible"
@@ -133,6 +146,24 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
     waited = max((waited_ns(view, call) for view, call in _open_in(job, item)), default=0)
     return account(job, judgement, f"the ranks disagree in {what}", did, waited_ns=waited)
+
+
+def _handled(job: JobView, found: Mismatch) -> Handled | None:
+    """Where only one side was handling an exception: that is why it was at another line."""
+    sides = [
+        [item for view in views_of(job, side.ranks) if (item := handled_in(view, side.call)) is not None]
+        for side in found.variants
+    ]
+    handling = [items for items in sides if items]
+    return handling[0][0] if len(handling) == 1 else None
+
+
+def _handled_advice(handled: Handled) -> str:
+    return (
+        f"Look at {handled.words} first: it took rank {handled.view.process.rank} out of step. The others do not know "
+        "of it, so a collective in an except or finally block waits for them in vain: let the exception end the rank, "
+        "or catch it on all ranks."
+    )
 
 
 def _open_in(job: JobView, item: _Found) -> Iterator[tuple[ProcessView, Collective]]:

@@ -18,7 +18,9 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
+from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
+from pytracer.analyze.evidence.waits import wait_of
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -53,11 +55,22 @@ class CollectiveMissingRank:
         ended = "ended" if item.views[0].process.exit_code == 0 else "died"
         never = f"{ended} and never entered" if item.fate == "dead" else "did not enter"
         worker = _worker(job, item)
+        thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
+        why += f": {thread.words}" if thread is not None else ""
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
-            [*(last_seen(view) for view in item.views[:_LISTED]), paired_before(job, item), *symptom_evidence(job)],
-            _advice(item, ranks) if worker is None else _loader_advice(worker),
+            [
+                *(last_seen(view) for view in item.views[:_LISTED]),
+                *(fact for view in item.views[:_LISTED] for fact in ended_thread_evidence(view)),
+                paired_before(job, item),
+                *symptom_evidence(job),
+            ],
+            f"{thread.advice} {_advice(item, ranks)}"
+            if thread is not None
+            else _advice(item, ranks)
+            if worker is None
+            else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
 
@@ -77,6 +90,13 @@ def _worker(job: JobView, item: Absence) -> ProcessView | None:
     """The DataLoader worker that kept the one absent rank."""
     single = item.views[0] if len(item.views) == 1 and item.fate == "late" else None
     return slow_worker(job, single, item.waited_ns) if single is not None else None
+
+
+def _thread(item: Absence) -> EndedThread | None:
+    """Of the one absent rank: the thread that it waited for, which an exception had ended."""
+    single = item.views[0] if len(item.views) == 1 and item.fate == "late" else None
+    wait = wait_of(single) if single is not None else None
+    return thread_behind(single, wait) if single is not None and wait is not None else None
 
 
 def _loader_advice(worker: ProcessView) -> str:

@@ -20,6 +20,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.alignment import needed_alignment
+from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.oom import oom_trace
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -43,6 +44,7 @@ from pytracer.analyze.evidence.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
+from pytracer.analyze.evidence.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_USER,
@@ -162,6 +164,12 @@ class OtherDeath:
         ]
         if judgement.found == "vanished":
             evidence += elimination(job, view, oom_trace(job, view))
+        if judgement.found in _OF_OTHERS:
+            wait = wait_of(view)
+            thread = thread_behind(view, wait) if wait is not None else None
+            evidence += ended_thread_evidence(view)
+            says = f"{says}; {thread.words}" if thread is not None else says
+            advice = f"{thread.advice} {advice}" if thread is not None else advice
         return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
 
 

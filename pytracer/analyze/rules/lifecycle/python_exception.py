@@ -22,6 +22,7 @@ from pytracer._text import message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
+from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -55,8 +56,9 @@ class PythonException:
         """See Rule; the first process represents all."""
         view = judgement.views[0]
         frame, lost, first = view.python_frame, judgement.found, reraised(view.exception)
+        raised = f"{_words(view, first)}{_at(frame, first)}{_piled(view)}{_thread(view)}"
         return Description(
-            f"{introduction(judgement.views)} raised {_words(view, first)}{_at(frame, first)}{_piled(view)}.",
+            f"{introduction(judgement.views)} raised {raised}.",
             [
                 Evidence(
                     "exception",
@@ -67,6 +69,7 @@ class PythonException:
                 ),
                 *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
+                *ended_thread_evidence(view),
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
@@ -83,6 +86,12 @@ def _piled(view: ProcessView) -> str:
     """What had piled up when memory ran out."""
     held = accumulated(view) if failed_allocation(view) else None
     return f", while it held {held.words}" if held is not None else ""
+
+
+def _thread(view: ProcessView) -> str:
+    """Whom it had waited for."""
+    ended = thread_behind_exception(view)
+    return f"; {ended.words}" if ended is not None else ""
 
 
 def _at(frame: PythonFrame | None, first: Reraised | None) -> str:

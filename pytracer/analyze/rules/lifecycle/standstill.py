@@ -2,7 +2,8 @@
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
-notice that does not come. A program that has come to its end waits for its threads that are no daemons.
+notice that does not come. A program that has come to its end waits for its threads that are no daemons. An exception
+that ended a thread of the same process before is named: the thread may be the one that is waited for.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -23,9 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.waits import ProcessWait, WaitKind, wait_of
+from pytracer.analyze.evidence.waits import ProcessWait, WaitKind, lacks_receiver, wait_of
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
@@ -85,14 +87,26 @@ _ADVICE: dict[WaitKind, str] = {
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 
+_LIMIT: dict[WaitKind, str] = {
+    "queue": "get(timeout=...) raises instead of waiting for ever.",
+    "full-queue": "put(timeout=...) raises instead of waiting for ever.",
+    "notice": "wait(timeout=...) or result(timeout=...) does not wait for ever.",
+}
+
 
 @dataclass(frozen=True)
 class _Standstill:
-    """The wait at the end of the chain, who waits for that process, and the process that the signal ended first."""
+    """The wait at the end of the chain, who waits for that process, and the process that the signal ended first.
+
+    `thread`: of the process, ended by an exception before, that may be waited for.
+    """
 
     wait: ProcessWait
     waiting: tuple[tuple[ProcessView, ProcessWait], ...]
     ended: ProcessView
+    thread: EndedThread | None = None
+    receiver_ended: bool = False
+    """Whether a pool's thread that receives results is missing."""
 
     @property
     def unread(self) -> bool:
@@ -120,9 +134,11 @@ class Standstill:
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
-            found = _Standstill(wait, tuple(chain[:-1]), ended)
+            receiver_ended = wait.kind == "pool" and lacks_receiver(view)
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread_behind(view, wait), receiver_ended)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
-            sure: Confidence = "likely" if found.unread else _CONFIDENCE[wait.kind]
+            is_sure = found.unread or receiver_ended or (found.thread is not None and found.thread.sure)
+            sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
 
@@ -133,10 +149,11 @@ class Standstill:
         name = signal_name(sent.signal) if sent is not None else "a signal"
         by = sender_words(job, found.ended)
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}"
+        waited = f"{_FOR[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
-            f"{introduction(judgement.views)} {_FOR[found.wait.kind]}{_at(found.wait)}{_unread(found)}; {end}.",
-            [_evidence(item, wait) for item, wait in found.waiting],
-            _ADVICE["unread-queue" if found.unread else found.wait.kind],
+            f"{introduction(judgement.views)} {waited}; {end}.",
+            [*(_evidence(item, wait) for item, wait in found.waiting), *ended_thread_evidence(view)],
+            _advice(found),
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
@@ -145,6 +162,19 @@ class Standstill:
 
 def _unread(found: _Standstill) -> str:
     return ", which cannot end before its queue is read" if found.unread else ""
+
+
+def _died(found: _Standstill) -> str:
+    if found.thread is not None:
+        return f"; {found.thread.words}"
+    return "; the pool's thread that receives results had ended" if found.receiver_ended else ""
+
+
+def _advice(found: _Standstill) -> str:
+    kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
+    if found.thread is None:
+        return _ADVICE[kind]
+    return f"{found.thread.advice} {_LIMIT.get(kind, _ADVICE[kind]) if found.thread.sure else _ADVICE[kind]}"
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:

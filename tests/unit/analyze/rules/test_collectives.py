@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.render.text import render_text
 from pytracer.report.job import Finding, Report
-from tests.support.collectives import CLOSED, MAX, Ranks, call
+from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
+from tests.support.deaths import advice
+from tests.support.scenarios import SCRIPT, TORCH
+from tests.support.synth import Frame
 
 DONE = call()
 OPEN = call(state="failed")
@@ -203,6 +208,33 @@ def test_late_rank_is_the_verdict(run: Path) -> None:
     (group,) = (report.collectives.groups if report.collectives else None) or []
     assert (group.missing_ranks, group.missing_sequence_nr) == ([1], 2)
     assert group.last == {"0": 2, "1": 1, "2": 2}
+
+
+def test_absent_rank_that_waits_for_a_thread_names_the_exception_that_ended_it(run: Path) -> None:
+    """Its loader thread died; it waits for the next batch in Queue.get()."""
+    report = build_report(late_by([("Queue.get", "/usr/lib/python3.11/queue.py", 171), ("step", SCRIPT, 41)]).job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).endswith(": its thread Thread-1 (write) had died of KeyError: 2 at train.py:8 in load.")
+    assert advice(report).startswith("Look at KeyError: 2 at train.py:8 in load first")
+
+
+def test_absent_rank_at_work_is_not_kept_by_its_dead_thread(run: Path) -> None:
+    """The look-alike: it computes, or sleeps."""
+    report = build_report(late_by([("save", SCRIPT, 41)]).job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert "KeyError" not in summary(report)
+
+
+def late_by(stack: Sequence[Frame]) -> Ranks:
+    """As `late`, of two ranks; rank 1 had lost a thread and was below `stack` when it was ended."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    job.boxes[1].at(500).thread_exception("KeyError", "2", [("load", SCRIPT, 8)])
+    job.raised(0, at=7000)
+    job.terminated(1)
+    job.boxes[1].crash(0, code=0, state=6, python=stack, native=[("/usr/lib/libc.so.6", 0x10)])
+    return job
 
 
 def test_rank_without_a_box_is_unknown_not_late(run: Path) -> None:
@@ -500,3 +532,53 @@ def test_exception_about_something_else_is_no_lost_connection(run: Path) -> None
     job.terminated(0)
     report = build_report(job.job(run))
     assert finding(report, "connection-lost") is None and verdict(report) == ("python-exception", 1)
+
+
+SAVE: list[Frame] = [("broadcast", f"{TORCH}/distributed/distributed_c10d.py", 3151), ("step", SCRIPT, 14)]
+VALUE_ERROR = {
+    "type": "ValueError",
+    "message": "dimensions differ",
+    "python_stack": [{"function": "train", "file": SCRIPT, "line": 21}],
+}
+
+
+def saves(run: Path, context: list[dict[str, Any]], stack: Sequence[Frame] = SAVE) -> Report:
+    """Rank 1 calls broadcast at line 14, while rank 0 is in all_reduce; both give up."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="failed", line=22), first=2)
+    job.calls(1, call("broadcast_", state="failed", root=0, line=14), first=2)
+    job.raised(0, at=7001)
+    job.boxes[1].at(7000).exception("RuntimeError", TIME_OUT, stack, context=context).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    return build_report(job.job(run))
+
+
+def test_exception_that_was_being_handled_is_why_a_rank_called_another_collective(run: Path) -> None:
+    """`except: save()` communicates, and the other rank goes on."""
+    report = saves(run, [VALUE_ERROR])
+    assert verdict(report) == ("collective-mismatch", 1)
+    assert summary(report).endswith(", where it was handling ValueError: dimensions differ at train.py:21 in train.")
+    assert "except or finally" in advice(report)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        [],
+        [{**VALUE_ERROR, "python_stack": [{"function": "f", "file": f"{TORCH}/utils/x.py", "line": 2}]}],
+        [{**VALUE_ERROR, "type": "RuntimeError", "message": TIME_OUT}],
+    ],
+    ids=["none", "a library's own", "a time-out"],
+)
+def test_exception_that_is_no_reason_is_not_named(context: list[dict[str, Any]], run: Path) -> None:
+    """The look-alikes: nothing was handled; a library had caught it for itself; it was a time-out, too."""
+    report = saves(run, context)
+    assert verdict(report)[0] == "collective-mismatch"
+    assert "handling" not in summary(report)
+
+
+def test_exception_handled_at_another_line_is_not_why_the_call_was_made(run: Path) -> None:
+    """The look-alike: the call that failed is not the one that differs."""
+    report = saves(run, [VALUE_ERROR], [SAVE[0], ("close", SCRIPT, 90)])
+    assert "handling" not in summary(report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import NativeFrame, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import TORCH_PYTHON, finding, summary, verdict
+from tests.support.deaths import TORCH_PYTHON, advice, evidence, finding, summary, verdict
 from tests.support.synth import Box, Frame
 
 EXIT = 6  # CrashState
@@ -226,3 +226,99 @@ def test_wait_for_a_notice_is_told_by_who_waits(inner: Frame, says: str, run: Pa
     report = ended(run, stopped(parent(), [NOTICE[0], inner, NOTICE[2]]))
     assert verdict(report) == ("hang", "possible")
     assert says in summary(report)
+
+
+TAKEN: list[Frame] = [NOTICE[0], ("Queue.get", "/usr/lib/python3.11/queue.py", 171), NOTICE[2]]
+PUT: list[Frame] = [NOTICE[0], ("Queue.put", "/usr/lib/python3.11/queue.py", 140), NOTICE[2]]
+TAKE: list[Frame] = [
+    ("write", s.SCRIPT, 8),
+    ("Thread.run", "/usr/lib/python3.11/threading.py", 982),
+    ("Thread._bootstrap_inner", "/usr/lib/python3.11/threading.py", 1045),
+]
+POOL: list[Frame] = [NOTICE[0], ("ApplyResult.wait", "/usr/lib/python3.11/multiprocessing/pool.py", 765), NOTICE[2]]
+DIED = "its thread Thread-1 (write) had died of KeyError: 2 at train.py:8 in write"
+
+
+def with_dead_thread(stack: Sequence[Frame], others: Mapping[int, Sequence[Frame]] | None = None) -> Box:
+    """A process that SIGTERM met below `stack`; one of its threads had died, `others` had not."""
+    box = parent().at(500).thread_exception("KeyError", "2", TAKE).at(60_000).signal_seen(15, 90, TIMEOUT)
+    return box.crash(0, code=0, state=EXIT, python=stack, other_python=others, native=[(s.LIBC, 0x10)])
+
+
+@pytest.mark.parametrize(
+    "stack", [PUT, [NOTICE[0], ("Queue.get", "/usr/lib/python3.11/queue.py", 171), NOTICE[2]], NOTICE]
+)
+def test_thread_that_an_exception_ended_explains_the_wait_for_it(stack: Sequence[Frame], run: Path) -> None:
+    """No other thread could have taken from the queue, filled it, or set the event."""
+    report = ended(run, with_dead_thread(stack))
+    assert verdict(report) == ("hang", "likely")
+    assert DIED in summary(report)
+    assert advice(report).startswith("Look at KeyError: 2 at train.py:8 in write first")
+    assert "wait for ever" in advice(report) or "waiting for ever" in advice(report)
+    (died,) = next(item.thread_exceptions or [] for item in report.processes or () if item.thread_exceptions)
+    assert (died.type, died.thread, died.tid) == ("KeyError", "Thread-1 (write)", 777)
+
+
+def test_thread_that_died_beside_others_is_named_and_not_accused(run: Path) -> None:
+    """The look-alike: another thread may be the one that takes from the queue."""
+    report = ended(run, with_dead_thread(PUT, {5: [("poll", s.SCRIPT, 31)]}))
+    assert verdict(report) == ("hang", "possible")
+    assert DIED in summary(report)
+
+
+def test_queue_between_processes_may_be_filled_by_another_process(run: Path) -> None:
+    """The look-alike: no thread of this process need fill it."""
+    report = ended(run, with_dead_thread([NOTICE[0], *GET]))
+    assert verdict(report) == ("hang", "possible")
+
+
+def test_process_at_work_did_not_wait_for_its_dead_thread(run: Path) -> None:
+    """The look-alike: the main thread computes. The exception is shown, and explains nothing."""
+    report = ended(run, with_dead_thread(FOO))
+    assert verdict(report) == ("external-kill", "certain")
+    assert "KeyError" not in summary(report)
+    assert "thread Thread-1 (write) had died of KeyError: 2" in evidence(report)
+
+
+def test_child_process_is_not_what_a_thread_would_have_done(run: Path) -> None:
+    """The look-alike: it waits for a process."""
+    report = ended(run, with_dead_thread(JOIN))
+    assert "waited for a child process" in summary(report) and "KeyError" not in summary(report)
+
+
+def test_pool_whose_receiving_thread_is_missing_never_gets_a_result(run: Path) -> None:
+    """It ends without a word when the tensor's sender has ended; the pool's other threads go on."""
+    pool = "/usr/lib/python3.11/multiprocessing/pool.py"
+    rest = {5: [("Pool._handle_workers", pool, 522)], 6: [("Pool._handle_tasks", pool, 531)]}
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    report = ended(run, box.crash(0, code=0, state=EXIT, python=POOL, other_python=rest, native=[(s.LIBC, 0x10)]))
+    assert verdict(report) == ("hang", "likely")
+    assert "the pool's thread that receives results had ended" in summary(report)
+
+
+def test_pool_that_receives_results_waits_for_its_worker(run: Path) -> None:
+    """The look-alike: all three threads of the pool run."""
+    pool = "/usr/lib/python3.11/multiprocessing/pool.py"
+    rest = {n: [(f"Pool._handle_{name}", pool, 500 + n)] for n, name in enumerate(("workers", "tasks", "results"), 5)}
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    report = ended(run, box.crash(0, code=0, state=EXIT, python=POOL, other_python=rest, native=[(s.LIBC, 0x10)]))
+    assert verdict(report) == ("hang", "possible")
+    assert "had ended" not in summary(report)
+
+
+def test_interrupted_wait_names_the_thread_that_had_died(run: Path) -> None:
+    """Ctrl-C is how most people end such a wait."""
+    box = parent().at(500).thread_exception("KeyError", "2", TAKE).at(9_000).signal_seen(2, 0)
+    report = build_report(s.load(run, box.exception("KeyboardInterrupt", "", PUT).exit(130)))
+    assert verdict(report)[0] == "external-kill"
+    assert DIED in summary(report)
+
+
+@pytest.mark.parametrize(("kind", "named"), [("queue.Empty", True), ("_queue.Empty", True), ("ValueError", False)])
+def test_wait_that_was_given_up_names_the_thread_that_had_died(kind: str, named: bool, run: Path) -> None:
+    """get(timeout=...) raised. The look-alike: an exception of another sort, of which it is evidence only."""
+    box = parent().at(500).thread_exception("KeyError", "2", TAKE).at(9_000)
+    report = build_report(s.load(run, box.exception(kind, "", NOTICE).exit(1)))
+    assert verdict(report) == ("python-exception", "certain")
+    assert (DIED in summary(report)) == named
+    assert "had died of KeyError: 2" in evidence(report)

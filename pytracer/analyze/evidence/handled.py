@@ -1,0 +1,72 @@
+"""Exceptions that a process was handling when it called a collective: the reason why it was there and not elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytracer._text import message_words
+from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame
+
+
+@dataclass(frozen=True)
+class Handled:
+    """An exception that the program itself had caught, or that a `finally` of the program delayed."""
+
+    view: ProcessView
+    report: HandledExceptionReport
+
+    @property
+    def words(self) -> str:
+        """`ValueError: no such file at train.py:21 in step`."""
+        lines = (self.report.message or "").strip().splitlines()
+        message = message_words(lines[0]) if lines else ""
+        at = f" at {place_words(self.frame)}" if self.frame is not None else ""
+        return f"{self.report.type}{f': {message}' if message else ''}{at}"
+
+    @property
+    def frame(self) -> PythonFrame | None:
+        """The innermost line of the program itself."""
+        return next((item for item in self.report.python_stack or () if not is_library_file(item.file)), None)
+
+    @property
+    def evidence(self) -> Evidence:
+        """That it was being handled."""
+        return Evidence(
+            "exception",
+            f"rank {self.view.process.rank} was handling {self.words}",
+            rank=self.view.process.rank,
+            pid=self.view.process.snapshot.pid,
+            exception=self.report.type,
+            text=self.report.message,
+            python=self.frame,
+        )
+
+
+def handled_in(view: ProcessView, call: Collective) -> Handled | None:
+    """What the program was handling when it made a call that then failed."""
+    site = site_of(call)
+    frames = [(frame.file, frame.function, frame.line) for frame in view.exception_stack]
+    return handled_at_end(view) if site is not None and site in frames else None
+
+
+def handled_at_end(view: ProcessView) -> Handled | None:
+    """What the program was handling when its communication failed: the exception of that has it as its context.
+
+    Not what a library caught for itself, nor a lost peer: that is no reason.
+    """
+    exception = view.exception
+    if not view.raised or exception is None or not mentions_lost_peer(view):
+        return None
+    return next((Handled(view, item) for item in exception.context or () if _is_of_program(item)), None)
+
+
+def _is_of_program(item: HandledExceptionReport) -> bool:
+    """The outermost frame of a traceback is the one that caught it."""
+    stack = item.python_stack or []
+    return bool(stack) and not is_library_file(stack[-1].file) and not speaks_of_lost_peer(item)
