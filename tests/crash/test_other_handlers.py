@@ -80,6 +80,27 @@ def test_faulthandler_before_enable_prints_once_and_the_fault_is_recorded(run: P
     assert done.box.state == "CRASHED"
 
 
+def test_handlers_that_raise_again_keep_the_first_fault(run: Path) -> None:
+    """Two handlers, one of which restores a mask that it saved: the report is of the fault, not of their raise()."""
+    plain = victim("masks_in_handlers.py", "logs", run=run, way="untraced")
+    done = victim("masks_in_handlers.py", "logs", run=run)
+    assert done.status == plain.status == -signal.SIGSEGV
+    assert said(done) == said(plain)
+    assert done.box.crash is not None
+    assert (done.box.crash.code, done.box.crash.fault_addr) == (1, 24)
+    assert done.box.counts["faults_repaired"] == 0
+
+
+def test_handler_that_was_left_before_the_mask_was_restored_is_over(run: Path) -> None:
+    """A jump out of a handler, the mask put back by hand: the next fault, further down the stack, is a death of its own."""
+    plain = victim("masks_in_handlers.py", "probes", run=run, way="untraced")
+    done = victim("masks_in_handlers.py", "probes", run=run)
+    assert (done.status, done.stdout) == (plain.status, plain.stdout) == (-signal.SIGSEGV, "readable: 0\n")
+    assert done.box.crash is not None
+    assert (done.box.crash.repaired, done.box.crash.fault_addr) == (False, 24)
+    assert done.box.counts["faults_repaired"] == 1
+
+
 @WAYS
 @pytest.mark.parametrize("how", ["barrier", "jump"])
 def test_repaired_fault_is_no_death(how: str, way: str, run: Path) -> None:

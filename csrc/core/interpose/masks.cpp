@@ -51,6 +51,8 @@ int change_mask(int (*real)(int, const sigset_t*, sigset_t*), int how, const sig
     uint64_t bits = crashsafe::to_kernel(word(*set));
     // A deferred signal is really blocked; and without our handlers they need not be unblocked.
     if (how == SIG_UNBLOCK || !crashsafe::handlers_installed()) bits |= word(*set) & kFaultSignals;
+    // A mask that the handler of a fault saved lacks our mark (from_kernel): Ray's logs under one of its own (boost::asio).
+    if (how == SIG_SETMASK && crashsafe::runs_in_handler()) bits |= crashsafe::kInHandler;
     kept = set_of(bits);
     set = &kept;
   }

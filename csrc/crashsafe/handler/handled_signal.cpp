@@ -25,6 +25,7 @@ namespace {
 using namespace blackbox;
 
 constexpr int kMostMoments = 200;  // of 0.1 ms
+constexpr uint64_t kDeepestHandler = 256 << 10;  // further down lies another stack, to which a coroutine's switch led
 
 std::atomic<int> repairs{0};  // faults that the program's handlers repaired
 
@@ -69,6 +70,13 @@ bool is_inside(uint64_t sp, uint64_t mask, uint64_t base, const stack_t& alterna
   return base != 0 && (mask & kInHandler) != 0 && runs_inside(sp, base, alternate);
 }
 bool is_inside(const ucontext_t* context, uint64_t base) { return is_inside(sp_of(context), mask_of(context), base, context->uc_stack); }
+
+// The calling thread, at this stack pointer.
+bool is_inside(uint64_t sp, const stack_t& alternate) {
+  uint64_t mask = 0;
+  sys_mask(SIG_BLOCK, nullptr, &mask);
+  return is_inside(sp, mask, t_delivered, alternate);
+}
 
 void count_repair() { std::atomic_ref(g_box.header->faults_repaired).fetch_add(1, std::memory_order_relaxed); }
 
@@ -209,12 +217,10 @@ void on_handler_returned(ucontext_t* context) noexcept {
 void note_normal_exit() noexcept {
   bool reported = has_state(CrashState::kChained);
   if (!reported && t_delivered == 0) return;
-  uint64_t mask = 0, here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   stack_t alternate{};
-  sys_mask(SIG_BLOCK, nullptr, &mask);
   syscall(SYS_sigaltstack, nullptr, &alternate);
   // A handler ends the process. A program that repaired faults before has no report of this one yet.
-  if (is_inside(here, mask, t_delivered, alternate)) {
+  if (is_inside(reinterpret_cast<uint64_t>(__builtin_frame_address(0)), alternate)) {
     if (reported || !room_for_report() || !claim_at_once()) return;
     pytracer_on_own_stack(0, nullptr, nullptr, report_delivered);
     syscall(SYS_sigaltstack, &alternate, nullptr);
@@ -228,6 +234,14 @@ void note_normal_exit() noexcept {
 }
 
 bool may_be_in_handler() noexcept { return t_delivered != 0; }
+
+bool runs_in_handler() noexcept {
+  if (t_delivered == 0) return false;
+  stack_t alternate{};
+  syscall(SYS_sigaltstack, nullptr, &alternate);
+  uint64_t here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  return is_inside(here, alternate) && t_delivered - here < kDeepestHandler;
+}
 
 void forget_handled() noexcept {
   if (noted.tid.load(std::memory_order_relaxed) != 0) noted.tid.store(0, std::memory_order_relaxed);

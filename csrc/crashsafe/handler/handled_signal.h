@@ -32,6 +32,9 @@ void note_normal_exit() noexcept;
 /// The calling thread got a fault that its handler may still be processing: kInHandler in its mask is ours.
 bool may_be_in_handler() noexcept;
 
+/// The calling thread is in the handler that got its last fault: kInHandler stays in a mask that the program sets now.
+bool runs_in_handler() noexcept;
+
 /// In a forked child: no handler of the program runs.
 void forget_handled() noexcept;
 

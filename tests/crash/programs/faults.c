@@ -143,6 +143,53 @@ static void last_words(int signal) {
 }
 void install_last_words(void) { signal(SIGSEGV, last_words); }
 
+// A handler that logs under a mask of its own, puts the old one back, and gives the signal to the handler before it (Ray's log, absl).
+static struct sigaction handler_before;
+static void log_and_raise(int number, siginfo_t *info, void *context) {
+  (void)info, (void)context;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  sigaction(number, &handler_before, NULL);
+  raise(number);
+}
+int install_logging_handler(void) {
+  struct sigaction action = {0};
+  action.sa_sigaction = log_and_raise;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  return sigaction(SIGSEGV, &action, &handler_before);
+}
+
+static jmp_buf out;
+static void jump_out(int signal) { longjmp(out, signal); }
+
+// The same as is_readable, with a mask that the function saves and restores by itself.
+int is_readable_under_saved_mask(const volatile char *address) {
+  struct sigaction action = {0}, before;
+  action.sa_handler = jump_out;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &before);
+  sigset_t mask;
+  pthread_sigmask(SIG_BLOCK, NULL, &mask);
+  int readable = 0;
+  if (_setjmp(out) == 0) {
+    (void)*address;
+    readable = 1;
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  sigaction(SIGSEGV, &before, NULL);
+  return readable;
+}
+
+// Far down the stack.
+__attribute__((noinline)) int read_field_below(const int *record, int pages) {
+  volatile char page[PAGE];
+  page[0] = (char)pages;
+  return (pages == 0 ? read_field(record) : read_field_below(record, pages - 1)) + page[0];
+}
+
 // ---- kernels with an error that goes unnoticed ----
 
 // `<=`: one element too many.
