@@ -197,6 +197,7 @@ class ExceptionReport(Part, frozen=True):
     python_stack: list[PythonFrame] | None = None
     language: str | None = None  #: "Python" or "C++"
     context: list[HandledExceptionReport] | None = None  #: what was being handled when it was raised, newest first
+    remote_traceback: str | None = None  #: of the pool's process that raised it first, as text
 
 
 class AutogradNode(Part, frozen=True):

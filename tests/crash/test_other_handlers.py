@@ -92,7 +92,7 @@ def test_handlers_that_raise_again_keep_the_first_fault(run: Path) -> None:
 
 
 def test_handler_that_was_left_before_the_mask_was_restored_is_over(run: Path) -> None:
-    """A jump out of a handler, the mask put back by hand: the next fault, further down the stack, is a death of its own."""
+    """A jump out of it, the mask put back by hand: the next fault, further down the stack, is a death of its own."""
     plain = victim("masks_in_handlers.py", "probes", run=run, way="untraced")
     done = victim("masks_in_handlers.py", "probes", run=run)
     assert (done.status, done.stdout) == (plain.status, plain.stdout) == (-signal.SIGSEGV, "readable: 0\n")

@@ -244,6 +244,7 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
             for item in data.context
         ]
         or None,
+        remote_traceback=data.remote_traceback,
     )
 
 

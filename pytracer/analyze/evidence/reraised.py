@@ -1,4 +1,4 @@
-"""An exception of another process or thread that torch raised again: its text holds the first one's traceback."""
+"""An exception of another process or thread that was raised again: a text with it holds the first one's traceback."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 # torch._utils.ExceptionWrapper and torch.multiprocessing.spawn, and what Python prints of a traceback.
 _WHERE = re.compile(r"^Caught \w+ (in [^\n]{1,120}?)\.\n|^\s*-- (Process \d+) terminated with the following error:")
 _HEAD = "Traceback (most recent call last):\n"
-_FRAME = re.compile(r'^  File "([^"\n]{1,1000})", line (\d{1,9}), in (\S{1,200})$', re.MULTILINE)
+_FRAME = re.compile(r'^ *File "([^"\n]{1,1000})", line (\d{1,9}), in (\S{1,200})$', re.MULTILINE)
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+# Ray 2.x: RayTaskError, also inside the text of ray.train.WorkerGroupError. It has coloured the name since 2.0.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_RAY = re.compile(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Reraised:
-    """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program."""
+    """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program.
+
+    `pid`: of the process that raised it, where the text has it.
+    """
 
     type: str
     message: str
     where: str
     frame: PythonFrame | None
+    pid: int | None = None
 
     @property
     def words(self) -> str:
@@ -33,11 +40,26 @@ class Reraised:
 
 def reraised(exception: ExceptionReport | None) -> Reraised | None:
     """None where the exception is the first one, or its text was cut before the traceback ended."""
-    text = exception.message or "" if exception is not None else ""
+    if exception is None:
+        return None
+    if exception.remote_traceback:
+        return _first(exception.remote_traceback.strip().strip('"'), "in a process of the pool")
+    text = exception.message or ""
+    if (exception.type or "").startswith("ray."):
+        return _by_ray(_COLOUR.sub("", text))
     told = _WHERE.search(text)
     if told is None or _HEAD not in text:
         return None
-    traceback = text.rpartition(_HEAD)[2]
+    return _first(text.rpartition(_HEAD)[2], told[1] or f"in {told[2][0].lower()}{told[2][1:]}")
+
+
+def _by_ray(text: str) -> Reraised | None:
+    """Of several tasks that failed, the one whose text comes last: an error that another one passes on comes first."""
+    task = next(reversed(list(_RAY.finditer(text))), None)
+    return _first(text[task.end() :], f"in {task[1]}", int(task[2])) if task is not None else None
+
+
+def _first(traceback: str, where: str, pid: int | None = None) -> Reraised | None:
     frames = list(_FRAME.finditer(traceback))
     lines = traceback[frames[-1].end() :].splitlines() if frames else []
     last = next((found for line in lines if not line.startswith(" ") and (found := _RAISED.match(line))), None)
@@ -45,5 +67,4 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
         return None
     own = [item for item in frames if not is_library_file(item[1])] or frames
     frame = PythonFrame(function=own[-1][3], file=own[-1][1], line=int(own[-1][2]))
-    where = told[1] or f"in {told[2][0].lower()}{told[2][1:]}"
-    return Reraised(last[1], message_words(last[2] or ""), where, frame)
+    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid)

@@ -176,6 +176,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later.
 
     `context`: what was being handled when it was raised, newest first.
+    `remote_traceback`: of a pool's process, which sent the exception to this one.
     """
 
     type: str
@@ -184,6 +185,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     python_stack: tuple[PythonFrame, ...] = ()
     on_its_way: str | None = None
     context: tuple[HandledException, ...] = ()
+    remote_traceback: str | None = None
 
 
 class ThreadException(msgspec.Struct, frozen=True):

@@ -95,6 +95,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": _stack(trace),
                 "context": [_handled(item) for item in _contexts(error)],
+                **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
@@ -135,6 +136,17 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # an exception class with a broken __str__
         return "(its message could not be made)"
+
+
+def _remote_traceback(error: BaseException) -> dict[str, str]:
+    """What a pool's process wrote of the exception that its parent raises again: the text of its cause.
+
+    RemoteTraceback of multiprocessing.pool, _RemoteTraceback of concurrent.futures and of joblib's loky.
+    """
+    cause = error.__cause__
+    if cause is None or type(cause).__name__.lstrip("_") != "RemoteTraceback":
+        return {}
+    return {"remote_traceback": _message(cause)[-MESSAGE_CHARACTERS:]}
 
 
 def _stack(trace: TracebackType | None) -> list[dict[str, object]]:

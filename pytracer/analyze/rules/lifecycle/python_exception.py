@@ -5,8 +5,8 @@ What: an exception reached the top of the main program.
 Why it happens: by the exception's message. Among ranks the first one counts: the others often follow with a lost
 connection.
 
-What to do: read the exception and its innermost line outside torch. Where torch raised an exception of a DataLoader
-worker or of a spawned process again, its text has the traceback of the first one: that line counts.
+What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
+exception of another process again, a text with it has the traceback of the first one: that line counts.
 
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
 on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer._text import message_words
 from pytracer.analyze.collectives.in_flight import bad_address
@@ -33,12 +34,20 @@ from pytracer.analyze.evidence.memory_holders import (
 )
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.reraised import Reraised, reraised
-from pytracer.analyze.naming import introduction, place_words, subject_words
+from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """What it rests on. `view`: the process that ended by the exception; another one may have raised it first."""
+
+    view: ProcessView
+    lost: bool  # whether it speaks of a peer that was lost or silent
 
 
 class PythonException:
@@ -47,22 +56,24 @@ class PythonException:
     id = "python-exception"
     needs = ("EXCEPTION",)
 
-    def check(self, job: JobView) -> tuple[Judgement[bool], ...] | NoFinding:
+    def check(self, job: JobView) -> tuple[Judgement[_Raised], ...] | NoFinding:
         """One judgement for all processes with the same exception from the same line."""
-        judgements = merge_alike((_judge(view) for view in job.suspects), _same_exception)
+        judgements = merge_alike((_judge(job, view) for view in job.suspects), _same_exception)
         return judgements or not_found("no process ended with an uncaught exception of its own")
 
-    def describe(self, job: JobView, judgement: Judgement[bool]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[_Raised]) -> Description:
         """See Rule; the first process represents all."""
-        view = judgement.views[0]
-        frame, lost, first = view.python_frame, judgement.found, reraised(view.exception)
-        raised = f"{_words(view, first)}{_at(frame, first)}{_piled(view)}{_thread(view)}"
+        view, lost = judgement.found.view, judgement.found.lost
+        frame, first = view.python_frame, reraised(view.exception)
+        again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
+        raised = f"{_words(view, first)}{_at(frame, first, again)}{_piled(view)}{_thread(view)}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
                 Evidence(
                     "exception",
-                    "the exception reached the top of the program and was not caught",
+                    f"the exception{f', raised again{again},' if again else ''} reached the top of the program "
+                    "and was not caught",
                     exception=view.exception.type if view.exception else None,
                     text=view.exception.message if view.exception else None,
                     python=frame,
@@ -94,10 +105,10 @@ def _thread(view: ProcessView) -> str:
     return f"; {ended.words}" if ended is not None else ""
 
 
-def _at(frame: PythonFrame | None, first: Reraised | None) -> str:
+def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
     """The line that raised it first, and that where it was raised again."""
     if first is not None and first.frame is not None:
-        again = f" (raised again at {place_words(frame)})" if frame else ""
+        again = f" (raised again{by} at {place_words(frame)})" if frame else ""
         return f" {first.where}, at {place_words(first.frame)}{again}"
     return f" at {place_words(frame)}" if frame else ""
 
@@ -114,18 +125,37 @@ def _read_it(job: JobView, first: Reraised | None) -> str:
     )
 
 
-def _judge(view: ProcessView) -> Judgement[bool] | None:
-    """Found is whether the exception speaks of a peer that was lost or silent."""
+def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
+    """About the process that raised it first, where that is recorded: it may live on."""
     if not view.raised or is_interrupt(view) or bad_address(view) is not None:
         return None
     if cuda_error(view) is not None or out_of_memory(view) or loader_timeout(view) is not None:
         return None  # rules of their own
-    lost = mentions_lost_peer(view)
-    return Judgement("python-exception", "possible" if lost else "certain", (view,), lost)
+    lost, first = mentions_lost_peer(view), _raised_first(job, view)
+    explains = ((view, "raised the exception of another process again"),) if first is not view else ()
+    return Judgement(
+        "python-exception",
+        "possible" if lost else "certain",
+        (first,),
+        _Raised(view, lost),
+        leads=bool(explains),
+        explains=explains,
+    )
 
 
-def _same_exception(judgement: Judgement[bool]) -> object:
-    exception, frame = judgement.views[0].exception, judgement.views[0].python_frame
+def _raised_first(job: JobView, view: ProcessView) -> ProcessView:
+    """The process whose number the text has; on another host, or reused, it may be any."""
+    first, own = reraised(view.exception), view.process.snapshot
+    found = [
+        item
+        for item in job.views
+        if first is not None and item.process.snapshot.pid == first.pid and item.process.snapshot.boot_id == own.boot_id
+    ]
+    return found[0] if len(found) == 1 else view
+
+
+def _same_exception(judgement: Judgement[_Raised]) -> object:
+    exception, frame = judgement.found.view.exception, judgement.found.view.python_frame
     return exception.type if exception else None, (frame.file, frame.line) if frame else None
 
 

@@ -192,6 +192,72 @@ def test_text_without_a_whole_traceback_of_another_exception_is_only_a_text(mess
     assert "train.py:18" not in summary(report)
 
 
+REMOTE = f"""Traceback (most recent call last):
+  File "/usr/lib/python3.11/concurrent/futures/process.py", line 256, in _process_worker
+    r = call_item.fn(*call_item.args, **call_item.kwargs)
+        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "{s.SCRIPT}", line 18, in decode
+    raise ValueError("label 11")
+ValueError: label 11
+"""
+
+
+def test_exception_of_a_pools_process_is_named_with_the_line_that_raised_it(run: Path) -> None:
+    box = Box(pid=101, ppid=99).at(500)
+    box.exception("ValueError", "label 11", TRAIN, remote_traceback=f'\n"""\n{REMOTE}"""').exit(1)
+    report = build_report(s.load(run, box))
+    assert verdict(report) == ("python-exception", "certain")
+    assert (
+        summary(report) == "Process 101 (train.py) raised ValueError: label 11 in a process of the pool, "
+        "at train.py:18 in decode (raised again at train.py:12 in train)."
+    )
+
+
+def test_exception_with_a_remote_traceback_that_was_cut_off_is_only_an_exception(run: Path) -> None:
+    """The look-alike."""
+    box = Box(pid=101, ppid=99).at(500)
+    box.exception("ValueError", "label 11", TRAIN, remote_traceback=REMOTE.partition("ValueError")[0]).exit(1)
+    assert (
+        summary(build_report(s.load(run, box)))
+        == "Process 101 (train.py) raised ValueError: label 11 at train.py:12 in train."
+    )
+
+
+def ray_driver(run: Path, pid: int, kind: str = "ray.exceptions.RayTaskError(ValueError)") -> Report:
+    """Rank 1 is an actor that lives on after its exception, as Ray's do."""
+    told = f"\x1b[36mray::Learner.fit()\x1b[39m (pid={pid}, ip=10.0.0.1, actor_id=1, repr=<Learner>)\n"
+    driver = Box(pid=90, ppid=80).at(500).exception(kind, told + REMOTE, TRAIN).exit(1)
+    return build_report(s.load(run, driver, s.rank(1).at(600).exit(0)))
+
+
+def test_exception_that_ray_passed_on_is_the_actors(run: Path) -> None:
+    """Not the driver's, which is the only process that died."""
+    actor = s.rank(1).pid
+    report = ray_driver(run, actor)
+    assert verdict(report) == ("python-exception", "certain")
+    assert report.verdict is not None and (report.verdict.rank, report.verdict.pid) == (1, actor)
+    assert (
+        summary(report) == "Rank 1 raised ValueError: label 11 in ray::Learner.fit(), at train.py:18 in decode "
+        "(raised again by process 90 (train.py) at train.py:12 in train)."
+    )
+
+
+def test_exception_that_ray_passed_on_from_elsewhere_is_the_drivers(run: Path) -> None:
+    """The look-alike: no recording of the actor."""
+    report = ray_driver(run, 4711)
+    assert report.verdict is not None and (report.verdict.rank, report.verdict.pid) == (None, 90)
+    assert summary(report).startswith(
+        "Process 90 (train.py) raised ValueError: label 11 in ray::Learner.fit(), at train.py:18"
+    )
+
+
+def test_text_like_rays_in_another_exception_is_only_a_text(run: Path) -> None:
+    """The look-alike: the program prints what it caught."""
+    report = ray_driver(run, s.rank(1).pid, "RuntimeError")
+    assert report.verdict is not None and report.verdict.pid == 90
+    assert "train.py:18" not in summary(report)
+
+
 def killed_child(run: Path, error: str) -> Report:
     parent = Box(pid=101, ppid=99).at(6000).wait(102, signal=9).at(6010).exception(error, "timed out", TRAIN).exit(1)
     return build_report(s.load(run, parent, Box(pid=102, ppid=101).at(500).mark("begin")))
