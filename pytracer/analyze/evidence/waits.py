@@ -26,6 +26,20 @@ WaitKind = Literal[
     "pool",
     "notice",
 ]
+# With "rank 1" before.
+WAITED: dict[WaitKind, str] = {
+    "forked-openmp": "waited in the OpenMP runtime of a forked child",
+    "forked-lock": "waited in a forked child for a lock that nobody there holds",
+    "lock": "waited for a lock",
+    "child": "waited for a child process",
+    "unread-queue": "waited until what it had put into a queue is read",
+    "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
+    "thread": "waited for a thread",
+    "queue": "waited for a queue",
+    "full-queue": "waited for room in a full queue",
+    "pool": "waited for the result of a pool's task",
+    "notice": "waited for a Condition, an Event or a Future",
+}
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
@@ -35,6 +49,7 @@ _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program wait
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
+_SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR = 5  # frames
 
 
@@ -54,6 +69,11 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)
     return ProcessWait(kind, view.python_frame) if kind is not None else None
+
+
+def was_asleep(view: ProcessView) -> bool:
+    """Whether the end found it in time.sleep()."""
+    return any(frame.function in _SLEEP for frame in _before_signal(view)[:_NEAR])
 
 
 def _kind(view: ProcessView) -> WaitKind | None:

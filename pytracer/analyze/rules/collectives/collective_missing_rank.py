@@ -20,8 +20,9 @@ from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
-from pytracer.analyze.evidence.waits import wait_of
+from pytracer.analyze.evidence.waits import WAITED, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words, samples_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -58,6 +59,8 @@ class CollectiveMissingRank:
         thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
         why += f": {thread.words}" if thread is not None else ""
+        if worker is None and thread is None:
+            why = _last_place(item, ranks)
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
             [
@@ -73,6 +76,17 @@ class CollectiveMissingRank:
             else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
+
+
+def _last_place(item: Absence, ranks: str) -> str:
+    """What the one rank that lived on did there, from the stacks of its end."""
+    view = item.views[0]
+    frame = view.python_frame
+    if len(item.views) > 1 or item.fate != "late" or view.raised or frame is None or is_library_file(frame.file):
+        return ""
+    wait = wait_of(view)
+    was = WAITED[wait.kind] if wait is not None else "slept" if was_asleep(view) else "was"
+    return f"; when it ended, {ranks} {was} at {place_words(frame)}"
 
 
 def _advice(item: Absence, ranks: str) -> str:

@@ -27,7 +27,7 @@ from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.waits import ProcessWait, WaitKind, lacks_receiver, wait_of
+from pytracer.analyze.evidence.waits import WAITED, ProcessWait, WaitKind, lacks_receiver, wait_of
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
@@ -36,19 +36,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Evidence
 
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
-_FOR: dict[WaitKind, str] = {
-    "forked-openmp": "waited in the OpenMP runtime of a forked child",
-    "forked-lock": "waited in a forked child for a lock that nobody there holds",
-    "lock": "waited for a lock",
-    "child": "waited for a child process",
-    "unread-queue": "waited until what it had put into a queue is read",
-    "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
-    "thread": "waited for a thread",
-    "queue": "waited for a queue",
-    "full-queue": "waited for room in a full queue",
-    "pool": "waited for the result of a pool's task",
-    "notice": "waited for a Condition, an Event or a Future",
-}
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
     "forked-lock": "likely",
@@ -149,7 +136,7 @@ class Standstill:
         name = signal_name(sent.signal) if sent is not None else "a signal"
         by = sender_words(job, found.ended)
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}"
-        waited = f"{_FOR[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
+        waited = f"{WAITED[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [*(_evidence(item, wait) for item, wait in found.waiting), *ended_thread_evidence(view)],
@@ -189,7 +176,7 @@ def _at(wait: ProcessWait) -> str:
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
     return Evidence(
         "rank-state",
-        f"{name_words([view])} {_FOR[wait.kind]}{_at(wait)}",
+        f"{name_words([view])} {WAITED[wait.kind]}{_at(wait)}",
         pid=view.process.snapshot.pid,
         rank=view.process.rank,
         state=wait.kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.render.text import render_text
 from pytracer.report.job import Finding, Report
+from tests.support import scenarios as s
 from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
 from tests.support.scenarios import SCRIPT, TORCH
@@ -235,6 +237,43 @@ def late_by(stack: Sequence[Frame]) -> Ranks:
     job.terminated(1)
     job.boxes[1].crash(0, code=0, state=6, python=stack, native=[("/usr/lib/libc.so.6", 0x10)])
     return job
+
+
+EXIT = 6  # CrashState
+QUEUE: Frame = ("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+
+
+@pytest.mark.parametrize(
+    "stack, native, words",
+    [
+        (
+            [QUEUE, ("next_shard", s.SCRIPT, 19)],
+            "pthread_cond_wait",
+            "rank 1 waited for a queue at train.py:19 in next_shard.",
+        ),
+        ([("step", s.SCRIPT, 21)], "time_sleep", "rank 1 slept at train.py:21 in step."),
+        ([("step", s.SCRIPT, 21)], "_PyEval_EvalFrameDefault", "rank 1 was at train.py:21 in step."),
+    ],
+)
+def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, words: str, run: Path) -> None:
+    """The stacks of the moment at which the agent ended it."""
+    job = late()
+    job.boxes[1].at(7900).signal_seen(15, 99).crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x1000)])
+    loaded = job.job(run)
+    rank = next(item for item in loaded.processes if item.rank == 1)
+    ending = rank.snapshot.ending
+    assert ending is not None
+    frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
+    snapshot = replace(rank.snapshot, ending=replace(ending, native_stack=frames))
+    processes = [replace(rank, snapshot=snapshot) if item is rank else item for item in loaded.processes]
+    assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
+
+
+def test_late_rank_that_raised_is_not_named_with_a_place(run: Path) -> None:
+    """The look-alike: its exception came of its peers' end."""
+    job = late()
+    job.raised(1, CLOSED, at=7900)
+    assert "when it ended" not in summary(build_report(job.job(run)))
 
 
 def test_rank_without_a_box_is_unknown_not_late(run: Path) -> None:
