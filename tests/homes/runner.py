@@ -102,7 +102,7 @@ def _wait(job: subprocess.Popen[bytes], work: Path, mark: str) -> int | None:
             over = time.monotonic() + HANGS_SECONDS
         if over is not None and time.monotonic() > over:
             over = None
-            os.kill(_time_limit(mark), signal.SIGTERM)  # which passes it on, as if its time were over
+            os.kill(_time_limit(mark), signal.SIGALRM)  # as its own timer does when the time is over
     job.kill()
     job.wait()
     return None

@@ -46,6 +46,7 @@ _C10D_FILE = re.compile(r"/torch/(distributed/|nn/parallel/distributed\.py)")
 # Exceptions by which a parent passes on the failure of a child.
 _CHILD_FAILED = re.compile(
     r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
+    r"|TerminatedWorkerError|UncompletedJobError|FailedJobError"  # joblib's loky, submitit
 )
 _WORKER_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
 _WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupNCCL.cpp

@@ -27,6 +27,7 @@ from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
 
 __all__ = ["find_deaths", "is_interrupt", "mentions_lost_peer"]
 
+_OF_JOBS = ("UncompletedJobError", "FailedJobError")  # submitit
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 
 
@@ -139,7 +140,18 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     if death.nature == "vanished":
         return False
     failed = next((other for other in deaths if other.view.index == parent.index), None)
-    return failed is not None and not _was_only_a_helper(death, failed) and not _was_cleaned_up(death, failed)
+    if failed is None:
+        return _was_submitted(death, deaths, tree)
+    return not _was_only_a_helper(death, failed) and not _was_cleaned_up(death, failed)
+
+
+def _was_submitted(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
+    """Whether a process above reports it: submitit's local controller, between them, ends with status 0 in any case."""
+    above, dead = tree.parent[death.view.index], {other.view.index: other for other in deaths}
+    while above is not None and above.index not in dead:
+        above = tree.parent[above.index]
+    exception = dead[above.index].view.exception if above is not None else None
+    return exception is not None and (exception.type or "").rpartition(".")[2] in _OF_JOBS
 
 
 def _was_cleaned_up(death: Death, parent: Death) -> bool:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pytracer.analyze.view import ProcessView
 
 
+_GRACE_NS = 120_000_000_000  # between a request to end and SIGKILL, schedulers wait for less
+
+
 @dataclass(frozen=True)
 class Sent:
     """One signal. `sender_pid` is 0 for the kernel and for processes of another pid namespace."""
@@ -64,6 +67,18 @@ def deadly_signal(view: ProcessView) -> Sent | None:
         if earlier.handled and earlier.sender_pid != snapshot.pid and earlier.mono_ns <= sent.mono_ns
     ]
     return passed_on[-1] if passed_on else sent
+
+
+def last_request(view: ProcessView) -> Sent | None:
+    """The last signal from another process that asked this one to end: all that is known of an unrecorded end."""
+    sent = [item for item in sent_signals(view.process.snapshot) if item.sender_pid or item.code == SI_USER]
+    return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
+
+
+def obeyed(view: ProcessView) -> bool:
+    """Whether the process had handled a request to end shortly before: it saves what it has, and leaves by a status."""
+    sent, ended = last_request(view), view.process.snapshot.exit_mono_ns or view.process.ended_mono_ns
+    return sent is not None and sent.handled and ended is not None and 0 <= ended - sent.mono_ns <= _GRACE_NS
 
 
 def _with_line(view: ProcessView, sent: Sent | None) -> Sent | None:

@@ -1,8 +1,8 @@
 """ended-itself: the program, or a library in it, ended the process by exit() or _exit().
 
-What: a process ended, no exception was on its way to the top, and its black box has the stacks of the thread that asked
-for the end: os._exit() in Python, or exit() in a native library. With status 0 only if others waited for the process in
-a collective: no launcher takes that for a failure.
+What: a process ended, no exception was on its way to the top, no signal had asked it to end shortly before, and its
+black box has the stacks of the thread that asked for the end: os._exit() in Python, or exit() in a native library. With
+status 0 only if others waited for the process in a collective: no launcher takes that for a failure.
 
 Why it happens: a watchdog of the program calls os._exit(), because a stuck thread would hold up sys.exit(); a library
 prints a message and calls exit() where it could have raised an error, some of them on a thread of their own.
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
+from pytracer.analyze.evidence.sent_signals import obeyed
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -100,6 +101,8 @@ def _advice(view: ProcessView, call: _Call) -> str:
 def _judge(view: ProcessView) -> Judgement[_Call] | None:
     if view.process.status_kind != "exited" or ending_in_mid_work(view.process.snapshot.ending) is None:
         return None
+    if obeyed(view):
+        return None  # other-death names who asked for the end
     call = _call(view)
     return Judgement("unknown" if call.child else "exit", "unknown" if call.child else "certain", (view,), call)
 

@@ -31,7 +31,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, sent_signals
+from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, last_request, obeyed
 from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.evidence.signal_senders import (
     chain_words,
@@ -47,7 +47,6 @@ from pytracer.analyze.evidence.signal_senders import (
 from pytracer.analyze.evidence.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
-    SI_USER,
     SIGALRM,
     SIGBUS,
     SIGFPE,
@@ -75,7 +74,6 @@ _ALIGN = (
     "that the kernel cannot load at once. clone() of the view is aligned."
 )
 _BUS_ADRALN = 1
-_GRACE_NS = 120_000_000_000  # between a request to end and SIGKILL, schedulers wait for less
 _WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _TERMINAL = (
@@ -197,8 +195,8 @@ def _how(view: ProcessView) -> _How:
         return "interrupted"
     if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
         if view.process.status_kind != "vanished":
-            return "obeyed" if _obeyed(view) else "exit"
-        return "asked" if _last_request(view) is not None else "vanished"
+            return "obeyed" if obeyed(view) else "exit"
+        return "asked" if last_request(view) is not None else "vanished"
     if view.is_fault:
         return "fault"
     sent = deadly_signal(view)
@@ -211,18 +209,6 @@ def _how(view: ProcessView) -> _How:
     return "from-outside" if _signal(view) in _OUTSIDE else "unseen"
 
 
-def _last_request(view: ProcessView) -> Sent | None:
-    """The last signal from another process that asked this one to end: all that is known of an unrecorded end."""
-    sent = [item for item in sent_signals(view.process.snapshot) if item.sender_pid or item.code == SI_USER]
-    return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
-
-
-def _obeyed(view: ProcessView) -> bool:
-    """Whether the process had handled a request to end shortly before: it saves what it has, and leaves by a status."""
-    sent, ended = _last_request(view), view.process.snapshot.exit_mono_ns or view.process.ended_mono_ns
-    return sent is not None and sent.handled and ended is not None and 0 <= ended - sent.mono_ns <= _GRACE_NS
-
-
 def _signal(view: ProcessView) -> int | None:
     return view.crash.signal if view.crash is not None else view.process.signal
 
@@ -232,7 +218,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         return _fault(view)
     if how == "asked":
         return _asked(job, view)
-    if how == "obeyed" and (sent := _last_request(view)) is not None:
+    if how == "obeyed" and (sent := last_request(view)) is not None:
         return (
             (
                 f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with "
@@ -290,7 +276,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
 
 def _asked(job: JobView, view: ProcessView) -> _Words:
     """A process that handled the request to end, and whose end was not recorded: SIGKILL follows a time-out."""
-    sent, last = _last_request(view), view.process.snapshot.last_mono_ns
+    sent, last = last_request(view), view.process.snapshot.last_mono_ns
     if sent is None:
         return "stopped without a recorded end", "", None
     went_on = (last or 0) - sent.mono_ns

@@ -135,7 +135,8 @@ class Standstill:
         sent = deadly_signal(found.ended)
         name = signal_name(sent.signal) if sent is not None else "a signal"
         by = sender_words(job, found.ended)
-        end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}"
+        limit = " at a time limit" if from_time_limit(job, found.ended) else ""
+        end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
         waited = f"{WAITED[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",

@@ -248,6 +248,21 @@ def test_status_after_a_handled_request_to_end_is_its_answer(handled: bool, at: 
     assert (verdict(report)[0] == "external-kill") == obeyed
 
 
+@pytest.mark.parametrize(
+    ("kind", "passed_on"), [("submitit.core.utils.UncompletedJobError", True), ("submitit.core.utils.Waiting", False)]
+)
+def test_submitter_passes_on_the_death_of_its_job(kind: str, passed_on: bool, run: Path) -> None:
+    """submitit's local executor. The look-alike: another exception of its own."""
+    submitter = Box(pid=100, ppid=99, argv=["python", "submit.py"]).at(2000).wait(101, exit_code=0)
+    submitter.at(2500).exception(kind, "Job 101", LOAD).exit(1)
+    controller = Box(pid=101, ppid=100, argv=["python", "-m", "submitit.local._local"]).at(900).mark("step")
+    controller.at(1800).wait(102, signal=9).at(1900).exit(0)
+    worker = Box(pid=102, ppid=101, argv=["python", "-m", "submitit.core._submit"]).at(900).mark("step")
+    report = build_report(s.load(run, submitter, controller, worker))
+    assert report.verdict is not None
+    assert report.verdict.pid == (102 if passed_on else 100), summary(report)
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_driver_that_raised_before_any_rank_died_reports_none_of_them(first: bool, run: Path) -> None:
     """Ray's driver gets the exception of an actor, and ends all actors; the other way round it only passes it on."""

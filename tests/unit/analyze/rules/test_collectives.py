@@ -16,7 +16,7 @@ from tests.support import scenarios as s
 from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
 from tests.support.scenarios import SCRIPT, TORCH
-from tests.support.synth import Frame
+from tests.support.synth import Box, Frame
 
 DONE = call()
 OPEN = call(state="failed")
@@ -267,6 +267,20 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     snapshot = replace(rank.snapshot, ending=replace(ending, native_stack=frames))
     processes = [replace(rank, snapshot=snapshot) if item is rank else item for item in loaded.processes]
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
+
+
+def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
+    """Ray's driver ends its services, too: their exit statuses are no causes."""
+    job = late()
+    job.boxes[1].at(7900).signal_seen(15, 99)
+    helper = Box(pid=300, ppid=100, argv=["python", "agent.py"]).at(8100).signal_seen(15, 100, ["driver"], handled=True)
+    helper.crash(0, code=0, state=EXIT, python=[("sigterm_handler", "/x/agent.py", 5)], native=[(s.PYTHON, 0x10)]).exit(
+        15
+    )
+    job.boxes.append(helper)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert finding(report, "ended-itself") is None
 
 
 def test_late_rank_that_raised_is_not_named_with_a_place(run: Path) -> None:

@@ -62,6 +62,16 @@ def test_exception_that_reached_the_top_is_the_cause(run: Path) -> None:
     assert finding(report, "ended-itself") is None
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_exit_from_the_handler_of_a_request_to_end_is_not_its_own(asked: bool, run: Path) -> None:
+    """Ray's dashboard calls os._exit(15) at SIGTERM. The look-alike: SIGTERM to itself is no request of others."""
+    box = Box(pid=PID, ppid=99).at(500).signal_seen(15, 99 if asked else PID, ["driver"], handled=True)
+    box.crash(0, code=0, state=EXIT, python=TRAIN, native=[(CORE, 0x1000), (s.PYTHON, 0x1010)])
+    report = build_report(s.load(run, box.exit(15)))
+    assert verdict(report) == (("external-kill", "likely") if asked else ("exit", "certain"))
+    assert ("received SIGTERM, sent by its parent, process 99" in summary(report)) == asked
+
+
 def test_child_of_multiprocessing_ends_in_order(run: Path) -> None:
     """It is ended by os._exit(), under the frames of its parent's start()."""
     report = ended(run, (CORE, s.PYTHON), LAUNCH)
