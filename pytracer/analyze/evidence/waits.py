@@ -44,6 +44,9 @@ _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
+_QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading)\.py$")
+# The loops of workers. multiprocessing.pool's is in a file of _QUEUE_OR_LOCK's folder.
+_IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
@@ -93,7 +96,7 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
         return "thread"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
-        return "queue"
+        return None if _is_idle(stack) else "queue"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".put") for frame in near):
         return "full-queue"
     if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
@@ -104,6 +107,12 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _is_idle(stack: Sequence[PythonFrame]) -> bool:
+    """Whether a worker waits for its next task: what asked the queue is the loop of a pool or a DataLoader."""
+    asked = next((frame for frame in stack if not _QUEUE_OR_LOCK.search(frame.file or "")), None)
+    return asked is not None and _IDLE.search(asked.file or "") is not None
 
 
 def lacks_receiver(view: ProcessView) -> bool:

@@ -202,7 +202,7 @@ def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, Proce
         if wait is None:
             return
         yield current, wait
-        current = _waiting_child(job, current) if wait.kind in ("child", "queue") else None
+        current = _waiting_child(job, current) if wait.kind in ("child", "queue", "notice") else None
 
 
 def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:

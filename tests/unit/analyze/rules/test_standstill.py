@@ -81,6 +81,24 @@ def test_idle_service_that_is_stopped_does_not_hang(by: list[str], run: Path) ->
     assert finding(report, "standstill") is None
 
 
+IDLE: list[Frame] = [
+    ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103),
+    ("_process_worker", "/usr/lib/python3.11/concurrent/futures/process.py", 249),
+    ("<module>", "<string>", 1),
+]
+RESULT: list[Frame] = [("Condition.wait", "/usr/lib/python3.11/threading.py", 327), ("main", s.SCRIPT, 12)]
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_idle_worker_of_a_pool_is_not_the_cause(waiting: bool, run: Path) -> None:
+    """The other worker is, whose task waits; with idle ones alone, the process that waits for a result."""
+    idle, busy = Box(pid=102, ppid=101).at(100).mark("begin"), Box(pid=103, ppid=101).at(100).mark("begin")
+    task: list[Frame] = [("Queue.get", "/usr/lib/python3.11/queue.py", 171), ("next_shard", s.SCRIPT, 30), *IDLE[1:]]
+    report = ended(run, stopped(parent(), RESULT), stopped(idle, IDLE), stopped(busy, task if waiting else IDLE))
+    assert verdict(report) == ("hang", "possible")
+    assert report.verdict is not None and report.verdict.pid == (103 if waiting else 101)
+
+
 def test_empty_queue_under_a_time_limit_is_possibly_the_cause(run: Path) -> None:
     """Nothing tells how long it waited."""
     report = ended(run, stopped(parent(), GET))
