@@ -265,7 +265,7 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     assert ending is not None
     frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
     snapshot = replace(rank.snapshot, ending=replace(ending, native_stack=frames))
-    processes = [replace(rank, snapshot=snapshot) if item is rank else item for item in loaded.processes]
+    processes = tuple(replace(rank, snapshot=snapshot) if item is rank else item for item in loaded.processes)
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
 
 
