@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pytracer._errors import InputError, PytracerError, UsageError
+from pytracer._errors import InputError, UsageError
 from pytracer.cli.output import checked_output, write_aside
 from pytracer.cli.progress import progress_bar
-from pytracer.cli.reports import read_report, redacted
 from pytracer.cli.terminal import say, show, show_json
 from pytracer.render.style import COLOR_CHOICES
 
 if TYPE_CHECKING:
-    from pytracer.history.rows import Row
     from pytracer.history.store import Store
 
 STORE_VARIABLE = "PYTRACER_HISTORY"
+ENGINES = ("ray", "spark")
 VERSIONS = ("torch", "driver", "cuda", "python", "commit")
-_BATCH = 2000  # runs in one file: what is lost by Ctrl-C, and how often a store on a network is asked
 
 EXAMPLES = """\b
 Examples:
   pytracer history add runs/* --store s3://team/pytracer     after each job, or for all of last year
+  ls -d /scratch/*/runs/* | pytracer history add - --engine spark
   pytracer history --store s3://team/pytracer                what kills most, since when, on how many hosts
   pytracer history --fingerprint f1-6c03478c
   pytracer history --nodes                                   hosts on which more deaths begin than chance explains
@@ -88,27 +85,37 @@ def command(ctx: click.Context, /, store: str | None, **options: Any) -> None:
 @click.option("--url", metavar="URL", help="Where people find the report; {run} in it stands for the run's id.")
 @click.option("--redact", is_flag=True, help="Replace what is private first, as `inspect --redact` does.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Read this many runs at once.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="Read them on a cluster: RAY_ADDRESS or Spark's configuration names it. Paths and store must be shared.",
+)
 @click.pass_context
 def add(
     ctx: click.Context, runs: Sequence[Path], store: str | None, commit: str | None, driver: str | None,
-    labels: Sequence[str], url: str | None, redact: bool, jobs: int,
+    labels: Sequence[str], url: str | None, redact: bool, jobs: int, engine: str | None,
 ) -> int:  # fmt: skip
     """Add finished runs to the store. Runs that it has are not added again, whoever adds them.
 
-    RUN is as for `pytracer inspect`, bundles included; each is one job. Exit status 1: some could not be read; all
-    others were added.
+    RUN is as for `pytracer inspect`, bundles included; each is one job. `-` stands for the lines of stdin. Exit status
+    1: some could not be read; all others were added.
     """
+    from pytracer.cli import history_add
+
     target = _opened(store or _parents(ctx))
     given = _labels(labels, commit or _commit(), driver)
-    read = _Reader(redact, given, url)
+    read, paths = history_add.Reader(redact, given, url), history_add.listed(runs)
     new = known = failed = 0
     with progress_bar("Reading runs") as progress:
-        for batch in _batches(read, runs, jobs, progress):
-            failed += len([item for item in batch if isinstance(item, str)])
-            for message in (item for item in batch if isinstance(item, str)):
+        if engine is None:
+            outcomes = history_add.add_here(target, read, paths, jobs, progress)
+        else:
+            outcomes = history_add.add_on(engine, target, read, paths, progress)
+        for outcome in outcomes:
+            for message in outcome.failed:
                 say(message)
-            added = target.add([item for item in batch if not isinstance(item, str)])
-            new, known = new + added.new, known + added.known
+            new, known = new + outcome.added.new, known + outcome.added.known
+            failed += len(outcome.failed)
     words = [
         f"{new} added",
         *([f"{known} already there"] if known else []),
@@ -145,46 +152,6 @@ def forget(ctx: click.Context, keys: Sequence[int], store: str | None, older_tha
     target.require()
     gone = target.forget(keys, _day(older_than, "--older-than") if older_than else None)
     show(f"{target.url}: {gone} forgotten\n")
-
-
-class _Reader:
-    """Reads one run; picklable, for other processes."""
-
-    def __init__(self, redact: bool, labels: dict[str, str], url: str | None) -> None:
-        self._redact, self._labels, self._url = redact, labels, url
-
-    def __call__(self, path: Path) -> Row | str:
-        """The row of a run; or, in words, why there is none."""
-        from pytracer.history.rows import run_row
-
-        try:
-            report = read_report([path], progress=False)
-            return run_row(redacted(report) if self._redact else report, labels=self._labels, url=self._url)
-        except (PytracerError, OSError) as error:
-            return f"{path}: not added: {error}"
-
-
-def _batches(
-    read: _Reader, runs: Sequence[Path], jobs: int, progress: Callable[[int, int], None] | None
-) -> Iterator[list[Row | str]]:
-    batch: list[Row | str] = []
-    for done, item in enumerate(_read_all(read, runs, jobs), 1):
-        batch.append(item)
-        if progress is not None:
-            progress(done, len(runs))
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _read_all(read: _Reader, runs: Sequence[Path], jobs: int) -> Iterator[Row | str]:
-    if jobs == 1 or len(runs) == 1:
-        yield from map(read, runs)
-        return
-    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(read, runs, chunksize=max(1, min(32, len(runs) // (jobs * 4))))
 
 
 def _ask(

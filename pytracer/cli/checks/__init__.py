@@ -41,6 +41,8 @@ ENVIRONMENT: Sequence[Callable[[], Check]] = (
     environment.check_stacks,
     environment.check_html,
     environment.check_services,
+    environment.check_history,
+    environment.check_engines,
 )
 # Each starts children that import torch: 9 s in all on a machine that does nothing else.
 TRIALS: Sequence[Callable[[], Check]] = (

@@ -27,6 +27,9 @@ _SERVICES = {
     "otel": "opentelemetry", "sentry": "sentry_sdk", "wandb": "wandb", "mlflow": "mlflow", "tensorboard": "tensorboard",
 }  # fmt: skip
 
+# As above, for clusters.
+_ENGINES = {"ray": "ray", "spark": "pyspark"}
+
 
 def check_shared_memory() -> Check:
     """/dev/shm, which DataLoader workers and gloo use: 64 MB is usual in containers."""
@@ -119,13 +122,27 @@ def check_html() -> Check:
     return _extra("html", "jinja2", "html", "`inspect --html` writes no page")
 
 
+def check_history() -> Check:
+    """duckdb, with pyarrow and fsspec: many jobs in one store."""
+    return _extra("history", "duckdb", "history", "`pytracer history` answers nothing")
+
+
 def check_services() -> Check:
     """The libraries of services that `pytracer notify` sends a report to."""
-    missing = [name for name, package in _SERVICES.items() if importlib.util.find_spec(package) is None]
+    return _those("services", _SERVICES, "`notify` cannot send to")
+
+
+def check_engines() -> Check:
+    """Clusters that `pytracer history add --engine` reads runs on."""
+    return _those("engines", _ENGINES, "`history add --engine` cannot use")
+
+
+def _those(name: str, packages: Mapping[str, str], cannot: str) -> Check:
+    missing = [extra for extra, package in packages.items() if importlib.util.find_spec(package) is None]
     if not missing:
-        return Check("services", WORKS, ", ".join(_SERVICES))
-    detail = f"optional: `notify` cannot send to {', '.join(missing)}"
-    return Check("services", MISSING, detail, f"pip install 'pytracer[{','.join(missing)}]', or those that you use")
+        return Check(name, WORKS, ", ".join(packages))
+    next_step = f"pip install 'pytracer[{','.join(missing)}]', or those that you use"
+    return Check(name, MISSING, f"optional: {cannot} {', '.join(missing)}", next_step)
 
 
 def _extra(name: str, package: str, extra: str, without: str) -> Check:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytracer.cli import checks, doctor
 from pytracer.cli.checks import environment
 from tests.conditions import needs_core, needs_native
-from tests.support.cli import pytracer
+from tests.support.cli import ROOT, pytracer
 
 
 @needs_core
@@ -45,6 +48,23 @@ def test_missing_services_are_named_with_the_command_that_installs_them(monkeypa
     found = environment.check_services()
     assert found.detail == "optional: `notify` cannot send to sentry, wandb"
     assert found.next == "pip install 'pytracer[sentry,wandb]', or those that you use"
+
+
+def test_every_extra_for_users_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(environment, "sys", SimpleNamespace(executable="/nowhere/python"))
+    text = (ROOT / "pyproject.toml").read_text()
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = set(re.findall(r"^(\w+) =", section, re.MULTILINE)) - {"bench", "test", "peers", "lint", "dev"}
+    checks_of_extras = (
+        environment.check_symbols, environment.check_disassembler, environment.check_html, environment.check_stacks,
+        environment.check_services, environment.check_history, environment.check_engines,
+    )  # fmt: skip
+    assert set(checks_of_extras) <= set(checks.ENVIRONMENT)
+    named = " ".join(check().next or "" for check in checks_of_extras)
+    assert {extra for extra in extras if not re.search(rf"[\[,]{extra}[\],]", named)} == set()
 
 
 def test_missing_core_is_exit_1_with_the_next_step(
