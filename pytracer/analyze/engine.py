@@ -64,7 +64,7 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     shown = concluded[told]
     findings = [_finding(shown.job, item) for item in shown.conclusions]
     return r.Report(
-        run=build_run(job, clock),
+        run=build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
         verdict=_recovered(concluded, failed) or _verdict(shown, told),
         findings=findings,
         checked=shown.checked,
@@ -164,6 +164,11 @@ def job_view(job: Job, clock: RunClock) -> JobView:
         deaths = find_deaths(views)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
+
+
+def _unread(job: JobView) -> list[ProcessView]:
+    """Suspects that were read partially, because their recordings cannot be reached."""
+    return [death.view for death in job.deaths if death.primary is not False and _is_light(death.view)][:CLOSELY]
 
 
 def _is_light(view: ProcessView) -> bool:

@@ -38,6 +38,7 @@ COMMANDS = {
     "diff": "Show what differs between two runs.",
     "runs": "List the runs below runs/, and remove old ones.",
     "history": "Ask what happened to many jobs: the same crash again, bad hosts, regressions.",
+    "digest": "Write what a report needs of this node's recordings into one small file.",
     "pack": "Write a run into one file that can be read on any machine.",
     "dump": "Print the raw contents of one recording.",
     "build": "Add the hooks for a torch that this pytracer has none for.",

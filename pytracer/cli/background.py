@@ -53,15 +53,17 @@ class Background:
         finally:
             os._exit(0)
 
-    def finish(self, seconds: float) -> None:
-        """Waits for the task, and ends it when the time is up."""
+    def finish(self, seconds: float) -> bool:
+        """Waits for the task, and ends it when the time is up; whether it had ended before."""
         until = time.monotonic() + seconds
         while self.busy and time.monotonic() < until:
             time.sleep(0.05)
-        if self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            self._reap(0)
+        if not self._pid:
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._reap(0)
+        return False
 
     def _reap(self, options: int) -> None:
         if self._pid:

@@ -11,7 +11,7 @@ import click
 
 from pytracer._errors import PytracerError, UsageError
 from pytracer.cli.output import checked_output, write_aside
-from pytracer.cli.reports import given_or_latest, read_report, redacted, with_history
+from pytracer.cli.reports import given_or_latest, read_digests, read_report, redacted, with_history
 from pytracer.cli.selection import chosen_processes
 from pytracer.cli.terminal import show, show_json, show_plain
 from pytracer.render.style import COLOR_CHOICES
@@ -37,11 +37,12 @@ Examples:
   pytracer inspect --history s3://team/pytracer     has this been seen before, where, since when?
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
+  pytracer inspect s3://team/job-4711 --recordings /mnt/copied     a large job, from the digests of its nodes
 """
 
 
 @click.command("inspect", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("runs", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON (docs/reference/report.md).")
 @click.option(
     "--markdown", "as_markdown", is_flag=True,
@@ -70,6 +71,10 @@ Examples:
     help="Also read a dump of torch's Flight Recorder, or a directory of dumps; may be repeated.",
 )  # fmt: skip
 @click.option(
+    "--recordings", metavar="DIR|URL", multiple=True,
+    help="Of digests: where the recordings of suspects may be; may be repeated.",
+)  # fmt: skip
+@click.option(
     "--attempt", metavar="N", type=click.IntRange(min=-1),
     help="Of a job that torchrun restarted, report on attempt N alone, from 0; -1 is the last one.",
 )  # fmt: skip
@@ -89,7 +94,7 @@ Examples:
     "--advise, 10 to 13 in the order above.",
 )  # fmt: skip
 def command(
-    runs: tuple[Path, ...],
+    runs: tuple[str, ...],
     as_json: bool,
     as_markdown: bool,
     page: str | None,
@@ -103,6 +108,7 @@ def command(
     force: bool,
     color: str,
     dumps: tuple[Path, ...],
+    recordings: tuple[str, ...],
     attempt: int | None,
     store: str | None,
     again: bool,
@@ -112,10 +118,12 @@ def command(
     """Explain how a recorded job ended: which process died first, where, what memory it touched, and why.
 
     RUN is a run directory, a directory of recordings, one recording (*.blackbox), or a bundle of `pytracer pack`;
-    default: runs/latest. For a job on several hosts, give the run directories of all of them.
+    default: runs/latest. For a job on several hosts, give the run directories of all of them, or the digests that
+    `pytracer digest` made of them, or the folder or URL of these (docs/guide/digests.md).
     """
     import msgspec
 
+    from pytracer.decode.job.digests import are_digests
     from pytracer.render.advice import render_advice
     from pytracer.render.json import render_json
     from pytracer.render.markdown import render_markdown
@@ -126,7 +134,15 @@ def command(
         raise UsageError(f"{'--json' if as_json else '--advise'} and --markdown exclude each other", "choose one")
     target = checked_output(output, force)
     page_target = _checked_page(page, force)
-    report = read_report(given_or_latest(runs), dumps, attempt, progress=not as_json, again=again)
+    if are_digests(runs):
+        if dumps:
+            raise UsageError("--flight-recorder needs recordings, and was given digests", "name the run directories")
+        report = read_digests(runs, recordings, attempt, progress=not as_json)
+    else:
+        if recordings:
+            raise UsageError("--recordings goes with digests", "name a folder of digests, or leave it out")
+        named = given_or_latest([Path(run) for run in runs])
+        report = read_report(named, dumps, attempt, progress=not as_json, again=again)
     chosen = chosen_processes(report, ranks, hosts)
     if store is not None:
         report = with_history(report, store)

@@ -66,6 +66,28 @@ def read_report(
         return build_report(load_runs(runs, dumps, bar, light=True), attempt)
 
 
+def read_digests(
+    places: Sequence[str], recordings: Sequence[str] = (), attempt: int | None = None, *, progress: bool = True
+) -> Report:
+    """The report of one job, of the digests of its nodes.
+
+    Args:
+        places: digests, or folders of them; paths or URLs.
+        recordings: folders or URLs in which the recordings of suspects may be.
+        attempt: of a restarted job.
+        progress: show a bar on a terminal.
+
+    Raises:
+        InputError: nothing can be read.
+        UsageError: there is no such attempt.
+    """
+    from pytracer.analyze.engine import build_report
+    from pytracer.decode.job.digests import load_digests
+
+    with progress_bar("Reading digests", wanted=progress) as bar:
+        return build_report(load_digests(places, recordings, bar), attempt)
+
+
 def with_history(report: Report, url: str) -> Report:
     """With what the history has of such deaths; without the store there is one line on stderr, and the report."""
     from msgspec.structs import replace

@@ -24,6 +24,7 @@ from pytracer._paths import RUNS
 from pytracer._printable import shell_command
 from pytracer._text import count_words, size_words
 from pytracer.blackbox.numbers import LEVELS
+from pytracer.cli.background import Background
 from pytracer.cli.deaths import DeathWatch
 from pytracer.cli.hangs import ACTIONS, SPEED_VARIABLE, HangAction, HangSettings, speed_of
 from pytracer.cli.job_monitor import JobMonitor
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from pytracer.blackbox import structures
     from pytracer.report.job import Report
 
+DIGEST_SECONDS = 30
 BOX_CHOICES = ("shrink", "keep", "remove")
 HELP = """Run COMMAND, record its processes, and explain a crash or failure.
 
@@ -129,6 +131,11 @@ class RunCommand(click.Command):
     help="At the end: shrink gives the empty pages of all recordings back, without loss; keep leaves them as they are; "
     "remove deletes those of a run in which nothing died, and keeps its report (docs/guide/disk-space.md).",
 )
+@click.option(
+    "--digest",
+    metavar="FOLDER|URL",
+    help=f"At the end, write a digest of the recordings there, within {DIGEST_SECONDS} seconds (docs/guide/digests.md).",
+)
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
     "--hang-timeout",
@@ -191,6 +198,7 @@ def command(
     explain: bool,
     notify: bool,
     boxes: str,
+    digest: str | None,
     no_report: bool,
     hang_timeout: float | None,
     on_death: str | None,
@@ -257,6 +265,8 @@ def command(
             if ending.status != 0:
                 with _one_line_for_an_error():
                     _ask_slurm(run, record)
+            if digest is not None:
+                _write_digest(run, digest)
             failed = _conclude(run, ending, quiet=quiet, report=not no_report, explain=explain, notify=notify)
             with _one_line_for_an_error():
                 _tidy(run, boxes, clean=not failed and ending.status == 0)
@@ -489,6 +499,24 @@ def _store_symbols(run: run_directory.Run) -> None:
     from pytracer.decode.symbols.stored import SYMBOLS_FILE, write_symbols
 
     write_symbols(load_runs(run.directory, light=True), run.directory / SYMBOLS_FILE)
+
+
+def _write_digest(run: run_directory.Run, place: str) -> None:
+    """Writes the digest in a process of its own, which is ended when it takes too long: the job's exit never waits."""
+
+    def write() -> None:
+        from pytracer.cli.digest import write_digest
+
+        with _one_line_for_an_error():
+            write_digest([run.directory], place, as_folder=True)
+
+    if not any(run.boxes.glob("*" + run_directory.BOX_SUFFIX)):
+        return
+    writer = Background(set(), "no digest")
+    if not writer.start(write):
+        say("no digest: no further process can be started")
+    elif not writer.finish(DIGEST_SECONDS):
+        say(f"no digest: {place} took more than {DIGEST_SECONDS} s; `pytracer digest` writes it later")
 
 
 def _tidy(run: run_directory.Run, boxes: str, *, clean: bool) -> None:

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pytracer._printable import printable, shell_command
-from pytracer._text import count_words, time_words
+from pytracer._text import count_words, span_words, time_words
 from pytracer.render.address import memory_text
 from pytracer.render.alternatives import refused_explanations
 from pytracer.render.details import process_details
@@ -33,6 +33,7 @@ _NOTES = 2
 _POINTERS = 3
 _SOURCE_LINES = 2  # on each side
 _COMMAND_WIDTH = 160
+_UNREAD = 2
 PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
 _REMOVED = {
     "secrets": "secret", "credentials": "URL credential", "hosts": "host name", "users": "user name", "paths": "path",
@@ -144,8 +145,26 @@ def rows_of(
     if verdict.advice:
         yield "next", Text(verdict.advice, style="bold")
     yield from _run_rows(report, verdict, more)
+    if report.run is not None and report.run.digests is not None:
+        yield "digests", Text(digests_words(report.run.digests), style="dim")
     if report.removed is not None:
         yield "redacted", Text(removed_words(report.removed), style="dim")
+
+
+def digests_words(digests: r.Digests) -> str:
+    """`from 1,280 digests; ranks 8-15 are in none; recordings that would tell more: node3:/runs/x.blackbox`."""
+    words = f"from {count_words(digests.count or 0, 'digest')}"
+    if digests.missing_ranks:
+        missing = digests.missing_ranks
+        words += f"; {span_words(missing)} {'is' if len(missing) == 1 else 'are'} in none"
+    unread = digests.unread or []
+    if unread:
+        more = f" and {len(unread) - _UNREAD} more" if len(unread) > _UNREAD else ""
+        words += (
+            f". Only the recordings have memory, threads and operators of the suspects; they were not read: "
+            f"{', '.join(unread[:_UNREAD])}{more}. Copy them here and add --recordings DIR"
+        )
+    return words
 
 
 def subject_rows(

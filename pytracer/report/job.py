@@ -96,6 +96,14 @@ SCHEMA = "pytracer-report"
 VERSION = 1
 
 
+class Digests(Part, frozen=True):
+    """What a report rests on that was made from digests of the nodes (docs/guide/digests.md)."""
+
+    count: int | None = None  #: digests that were used
+    missing_ranks: list[int] | None = None  #: ranks of the job that no digest has
+    unread: list[str] | None = None  #: recordings of suspects that were not read, as HOST:PATH; they would decide
+
+
 class Run(Part, frozen=True):
     """The run as a whole."""
 
@@ -111,6 +119,7 @@ class Run(Part, frozen=True):
     cuda: str | None = None
     python: str | None = None
     redacted: int | None = None  #: secrets in `command` that were replaced before it was written
+    digests: Digests | None = None  #: null for a report from recordings
 
 
 class Verdict(Part, frozen=True, rename={"class_": "class"}):

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.job.identity import launcher_name
 from pytracer.decode.types.journal import Versions
-from pytracer.decode.types.snapshot import Job, Snapshot
+from pytracer.decode.types.snapshot import Job, Process, Snapshot
 from pytracer.report import job as r
 
 
-def build_run(job: Job, clock: RunClock) -> r.Run:
-    """The run as a whole."""
+def build_run(job: Job, clock: RunClock, unread: Sequence[Process] = ()) -> r.Run:
+    """The run as a whole; `unread`: suspects of which only a digest was read."""
     snapshots = [process.snapshot for process in job.processes]
     all_versions = (item.versions for item in (*(p.snapshot for p in job.ranks), *snapshots))
     versions = next((item for item in all_versions if item != Versions()), Versions())
@@ -36,6 +36,17 @@ def build_run(job: Job, clock: RunClock) -> r.Run:
         cuda=versions.cuda,
         python=versions.python,
         redacted=redacted,
+        digests=_digests(job, unread) if job.digests is not None else None,
+    )
+
+
+def _digests(job: Job, unread: Sequence[Process]) -> r.Digests:
+    size = max((process.world_size or 0 for process in job.ranks), default=0)
+    known = {process.rank for process in job.ranks}
+    return r.Digests(
+        count=job.digests,
+        missing_ranks=[rank for rank in range(size) if rank not in known],
+        unread=[f"{item.snapshot.host}:{item.snapshot.path}" for item in unread],
     )
 
 

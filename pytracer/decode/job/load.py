@@ -43,15 +43,15 @@ def load_runs(
     given = [run_directory_of(path) for path in named]
     files = dict.fromkeys([*find_dumps(dumps), *find_dumps([Path(path) for path in given if os.path.isdir(path)])])
     light = light and not files
-    job = _joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
+    job = joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
     damage: list[Damage] = []
     read = read_dumps(files, damage)
     job, uses = add_dumps(job, read)
     return replace(job, damage=(*job.damage, *damage), flight=uses) if read or damage else job
 
 
-def _joined(jobs: Sequence[tuple[str, Job]]) -> Job:
-    """Several directories as one job. A recording in two of them counts once."""
+def joined(jobs: Sequence[tuple[str, Job]]) -> Job:
+    """Several directories as one job. A recording in two of them counts once, as in the first of these."""
     first = jobs[0][1]
     if len(jobs) == 1:
         return first

@@ -76,7 +76,7 @@ def load_job(
     damage: list[Damage] = []
     directory, files = _find(target, damage)
     alive = _alive(files)
-    with _without_collections():
+    with without_collections():
         snapshots = _read_all(files, damage, progress, light=light and len(files) > FULL_BOXES)
     launchers = read_launchers(directory, damage) if target.is_dir() else []
     launcher = next(iter(launchers), None)
@@ -158,7 +158,7 @@ def _natural(path: Path) -> tuple[tuple[int, int, str], ...]:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """Nothing that is read has cycles; looking for them again and again would take a third of the time."""
     collecting = gc.isenabled()
     gc.disable()

@@ -6,13 +6,10 @@ Blocks of the caching allocator are `snapshot.Storage`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pytracer.decode.types.storages import CallSite
-
-Pool = tuple[int, int]  # torch's pool id: (0, 0) is the default pool, (n, 0) a CUDA graph's, (0, n) a MemPool's
-DEFAULT_POOL: Pool = (0, 0)
+from pytracer.decode.types.storages import DEFAULT_POOL as DEFAULT_POOL
+from pytracer.decode.types.storages import CallSite
+from pytracer.decode.types.storages import Pool as Pool
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ class Event:
     data: Record | Collective
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Collective:
     """One collective or point-to-point operation of this process, in its last recorded state.
 
@@ -678,6 +678,8 @@ class Job:
     gpu_cores: tuple[GpuCore, ...] = ()
     directories: tuple[str, ...] = ()  # all of them, of a job that was recorded into several
     more_launchers: tuple[LauncherRecord, ...] = ()  # of the other tasks of a step, and of other directories
+    digests: int | None = None  # of how many digests it was made; None: of recordings
+    recordings: tuple[str, ...] = ()  # of a job from digests: folders and URLs that may have the recordings
 
     @property
     def launchers(self) -> tuple[LauncherRecord, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pytracer.decode.types.devices import DEFAULT_POOL, Pool
-
 StorageState = Literal["live", "freed"]
+Pool = tuple[int, int]  # torch's pool id: (0, 0) is the default pool, (n, 0) a CUDA graph's, (0, n) a MemPool's
+DEFAULT_POOL: Pool = (0, 0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,164 @@
+"""A job from the digests of its nodes: read in parallel, a few at a time, and merged as run directories are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+
+from pytracer._errors import InputError
+from pytracer._objects import files_in, is_url, read_whole
+from pytracer.decode.files import read_regular
+from pytracer.decode.formats.digest import LARGEST, SUFFIX, Digest, decode_digest
+from pytracer.decode.job.identity import job_keys
+from pytracer.decode.job.load import joined
+from pytracer.decode.job.merge import SUFFIX as BOX_SUFFIX
+from pytracer.decode.job.merge import Progress, without_collections
+from pytracer.decode.types.snapshot import Collective, Damage, Job, Snapshot
+
+_AT_ONCE = 16  # files that are read at the same time: what a store far away needs
+_IN_ALL = 1 << 17  # collectives that are kept of all ranks together, beside the open ones and the last of each group
+_LEAST = 16  # of each rank
+
+
+def are_digests(paths: Sequence[str]) -> bool:
+    """Whether all of them are digests, or folders of digests; a URL always is."""
+    return bool(paths) and all(is_url(path) or _is_local(path) for path in paths)
+
+
+def _is_local(path: str) -> bool:
+    if path.endswith(SUFFIX) and os.path.isfile(path):
+        return True
+    if not os.path.isdir(path) or os.path.isdir(os.path.join(path, "boxes")):
+        return False
+    names = os.listdir(path)
+    return any(name.endswith(SUFFIX) for name in names) and not any(name.endswith(BOX_SUFFIX) for name in names)
+
+
+def load_digests(
+    paths: Sequence[str], recordings: Sequence[str] = (), progress: Progress | None = None
+) -> Job:
+    """The job that the digests are of.
+
+    Args:
+        paths: digests, or folders of them; paths or URLs.
+        recordings: run directories, or folders or URLs that hold recordings: those of suspects are read.
+        progress: called with (digests read, digests in all).
+
+    Raises:
+        InputError: there is none, or none of them can be read.
+    """
+    files = [file for path in paths for file in _files(path)]
+    if not files:
+        raise InputError(f"there is no digest in {paths[0]}", "`pytracer digest RUN -o FOLDER` writes one")
+    damage: list[Damage] = []
+    digests: list[tuple[str, Digest]] = []
+    errors: list[InputError] = []
+    with without_collections():
+        for done, (name, found) in enumerate(_read(files), 1):
+            if isinstance(found, InputError):
+                errors.append(found)
+                damage.append(Damage(os.path.basename(name), 0, Exception.__str__(found)))
+            else:
+                digests.append((name, found))
+            if progress is not None:
+                progress(done, len(files))
+        if not digests:
+            raise errors[0]
+        kept = _of_one_job(digests, damage)
+        # Of two digests of one node, the later one knows more.
+        kept.sort(key=lambda item: -_last_moment(item[1].job))
+        most = max(_LEAST, _IN_ALL // max(1, sum(len(item.job.ranks) for _, item in kept)))
+        job = joined([(name, _with_fewer(item.job, most)) for name, item in kept])
+    return replace(
+        job,
+        directory=paths[0] if is_url(paths[0]) else os.path.realpath(paths[0]),
+        directories=(),
+        damage=(*job.damage, *damage),
+        digests=len(kept),
+        recordings=tuple(recordings),
+    )
+
+
+def _files(path: str) -> list[str]:
+    if is_url(path):
+        found = files_in(path, SUFFIX)
+        return [path] if found is None else found
+    if not os.path.isdir(path):
+        return [path]
+    try:
+        return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(SUFFIX)]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+
+
+def _read(files: Sequence[str]) -> Iterator[tuple[str, Digest | InputError]]:
+    """In the order of the files; never more of them in memory than are read at once."""
+    pending = iter(files)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while batch := list(islice(pending, _AT_ONCE)):
+            yield from zip(batch, pool.map(_digest, batch), strict=True)
+
+
+def _digest(file: str) -> Digest | InputError:
+    name = file if is_url(file) else os.path.basename(file)
+    try:
+        return decode_digest(read_whole(file, LARGEST) if is_url(file) else read_regular(file, LARGEST, follow=True), name)
+    except InputError as error:
+        return error
+    except OSError as error:
+        return InputError(f"{name} cannot be read: {error.strerror}", "check the path")
+
+
+def _of_one_job(digests: Iterable[tuple[str, Digest]], damage: list[Damage]) -> list[tuple[str, Digest]]:
+    """Those of the job with the most ranks; others are named."""
+    by_job: dict[frozenset[str], list[tuple[str, Digest]]] = {}
+    for item in digests:
+        keys = frozenset(key for process in item[1].job.ranks for key in job_keys(process.snapshot.environment))
+        by_job.setdefault(keys, []).append(item)
+    unnamed = by_job.pop(frozenset(), [])
+    if not by_job:
+        return unnamed
+    groups: list[tuple[set[str], list[tuple[str, Digest]]]] = []
+    for keys, items in by_job.items():
+        same = next((group for group in groups if group[0] & keys), None)
+        if same is None:
+            groups.append((set(keys), list(items)))
+        else:
+            same[0].update(keys)
+            same[1].extend(items)
+    groups.sort(key=lambda group: -sum(len(item.job.ranks) for _, item in group[1]))
+    for keys, items in groups[1:]:
+        for name, _ in items:
+            damage.append(Damage(os.path.basename(name), 0, f"it is of another job, {min(keys)}, and is left out"))
+    return [*groups[0][1], *unnamed]
+
+
+def _last_moment(job: Job) -> int:
+    """Wall-clock time of the last record."""
+    moments = (
+        item.snapshot.created_wall_ns + (item.snapshot.last_mono_ns or 0) - item.snapshot.created_mono_ns
+        for item in job.processes
+    )
+    return max(moments, default=0)
+
+
+def _with_fewer(job: Job, most: int) -> Job:
+    """Of many ranks, fewer of the collectives that were completed."""
+    processes = tuple(
+        replace(item, snapshot=last_collectives(item.snapshot, most)) if len(item.snapshot.collectives) > most else item
+        for item in job.processes
+    )
+    return replace(job, processes=processes)
+
+
+def last_collectives(snapshot: Snapshot, most: int) -> Snapshot:
+    """The last ones of all, the last `most` of those not completed, and the last one of each group, as `read_box`."""
+    items = snapshot.collectives
+    kept: dict[int, Collective] = {id(item): item for item in items[-most:]}
+    unfinished = [item for item in items if item.state != "completed"]
+    kept |= {id(item): item for item in unfinished[-most:]}
+    kept |= {id(item): item for item in {item.group: item for item in items}.values()}
+    return replace(snapshot, collectives=tuple(item for item in items if id(item) in kept))
