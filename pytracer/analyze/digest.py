@@ -7,15 +7,15 @@ in the order of `_STEPS`; every reduced snapshot is `light`, so that no rule tak
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._version import __version__
 from pytracer.analyze.engine import CLOSELY, job_view
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest, facts_of
+from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest
 from pytracer.decode.job.digests import last_collectives
-from pytracer.decode.types.journal import Buckets, Module, Uninterpreted, Unit
+from pytracer.decode.types.journal import AnyFact, Buckets, Module, Uninterpreted, Unit
 from pytracer.decode.types.snapshot import Collective, Crash, Job, LauncherRecord, Process, Snapshot
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import Storage
@@ -35,16 +35,17 @@ class _Step:
     layouts: bool = True  # modules, buckets and FSDP units of suspects
     helpers: bool = True  # processes that ended well and are no ranks
     samples: int = 32  # of the launcher's measurements
+    facts: int = 256  # of one kind: the first and the last ones
 
 
 _STEPS = (
     _Step(64, 128),
     _Step(64, 64, layouts=False),
-    _Step(32, 48, layouts=False, helpers=False, samples=8),
-    _Step(16, 32, layouts=False, helpers=False, samples=4),
-    _Step(16, 24, suspects=False, layouts=False, helpers=False, samples=1),
-    _Step(4, 12, suspects=False, layouts=False, helpers=False, samples=1),
-    _Step(1, 4, suspects=False, layouts=False, helpers=False, samples=0),
+    _Step(32, 48, layouts=False, helpers=False, samples=8, facts=64),
+    _Step(16, 32, layouts=False, helpers=False, samples=4, facts=16),
+    _Step(16, 24, suspects=False, layouts=False, helpers=False, samples=1, facts=8),
+    _Step(4, 12, suspects=False, layouts=False, helpers=False, samples=1, facts=2),
+    _Step(1, 4, suspects=False, layouts=False, helpers=False, samples=0, facts=1),
 )
 
 
@@ -103,7 +104,7 @@ def _snapshot(snapshot: Snapshot, step: _Step, *, closely: bool) -> Snapshot:
     guard = snapshot.guard
     small = replace(
         snapshot,
-        facts=facts_of(snapshot.facts, dropped),
+        facts=_facts(snapshot.facts, dropped, step.facts),
         events=tuple(events[-_MOST_STORAGES:]) if closely else (),
         threads=(),
         storages=StorageTable.of(*near),
@@ -119,6 +120,16 @@ def _snapshot(snapshot: Snapshot, step: _Step, *, closely: bool) -> Snapshot:
         light=True,
     )
     return last_collectives(small, step.collectives)
+
+
+def _facts(facts: Sequence[AnyFact], dropped: tuple[type, ...], most: int) -> tuple[AnyFact, ...]:
+    """Of each kind the first `most` and the last ones, in their order."""
+    kept = [fact for fact in facts if not isinstance(fact.data, dropped)]
+    by_kind: dict[type, list[AnyFact]] = {}
+    for fact in kept:
+        by_kind.setdefault(type(fact.data), []).append(fact)
+    wanted = {id(fact) for same in by_kind.values() for fact in (*same[:most], *same[-most:])}
+    return tuple(fact for fact in kept if id(fact) in wanted)
 
 
 def _near(snapshot: Snapshot) -> list[Storage]:

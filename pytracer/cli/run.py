@@ -134,7 +134,8 @@ class RunCommand(click.Command):
 @click.option(
     "--digest",
     metavar="FOLDER|URL",
-    help=f"At the end, write a digest of the recordings there, within {DIGEST_SECONDS} seconds (docs/guide/digests.md).",
+    help="At the end, write a digest of the recordings there, if that takes no more than "
+    f"{DIGEST_SECONDS} seconds (docs/guide/digests.md).",
 )
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(

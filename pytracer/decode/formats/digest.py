@@ -1,4 +1,4 @@
-"""A digest: what `pytracer inspect` needs of one node's recordings, in a few KB for each rank (docs/reference/digest.md).
+"""A digest: what `pytracer inspect` needs of one node's recordings, in a few KB for each rank (docs/guide/digests.md).
 
     magic, version, length and SHA-256 of the body      see _HEAD
     body                                                zlib, msgpack: `_Digest`
@@ -21,7 +21,7 @@ import msgspec
 
 from pytracer._errors import InputError
 from pytracer.decode.types import journal, records
-from pytracer.decode.types.journal import AnyFact, Fact, MadeGroup, Members, SeenGroup
+from pytracer.decode.types.journal import Fact, MadeGroup, Members, SeenGroup
 from pytracer.decode.types.snapshot import (
     Collective,
     CollectiveStateName,
@@ -324,8 +324,3 @@ def _collective(call: _Call, templates: list[list[Any]]) -> Collective:
     for place, value in zip(_PLACES, varying, strict=True):
         values[place] = value
     return Collective(*values)
-
-
-def facts_of(facts: Iterable[AnyFact], but: tuple[type, ...]) -> tuple[AnyFact, ...]:
-    """The facts of other kinds."""
-    return tuple(fact for fact in facts if not isinstance(fact.data, but))

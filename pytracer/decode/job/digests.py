@@ -37,9 +37,7 @@ def _is_local(path: str) -> bool:
     return any(name.endswith(SUFFIX) for name in names) and not any(name.endswith(BOX_SUFFIX) for name in names)
 
 
-def load_digests(
-    paths: Sequence[str], recordings: Sequence[str] = (), progress: Progress | None = None
-) -> Job:
+def load_digests(paths: Sequence[str], recordings: Sequence[str] = (), progress: Progress | None = None) -> Job:
     """The job that the digests are of.
 
     Args:
@@ -105,7 +103,9 @@ def _read(files: Sequence[str]) -> Iterator[tuple[str, Digest | InputError]]:
 def _digest(file: str) -> Digest | InputError:
     name = file if is_url(file) else os.path.basename(file)
     try:
-        return decode_digest(read_whole(file, LARGEST) if is_url(file) else read_regular(file, LARGEST, follow=True), name)
+        return decode_digest(
+            read_whole(file, LARGEST) if is_url(file) else read_regular(file, LARGEST, follow=True), name
+        )
     except InputError as error:
         return error
     except OSError as error:
@@ -130,9 +130,9 @@ def _of_one_job(digests: Iterable[tuple[str, Digest]], damage: list[Damage]) -> 
             same[0].update(keys)
             same[1].extend(items)
     groups.sort(key=lambda group: -sum(len(item.job.ranks) for _, item in group[1]))
-    for keys, items in groups[1:]:
+    for names, items in groups[1:]:
         for name, _ in items:
-            damage.append(Damage(os.path.basename(name), 0, f"it is of another job, {min(keys)}, and is left out"))
+            damage.append(Damage(os.path.basename(name), 0, f"it is of another job, {min(names)}, and is left out"))
     return [*groups[0][1], *unnamed]
 
 
