@@ -8,6 +8,7 @@
 #include "internal/pycore_pystate.h"
 #include "internal/pycore_runtime.h"
 #if PY_MINOR_VERSION >= 14
+#include "internal/pycore_frame.h"
 #include "internal/pycore_interpframe.h"
 #elif PY_MINOR_VERSION >= 11
 #include "internal/pycore_frame.h"
@@ -84,6 +85,23 @@ int main(void) {
   O(str_state, offsetof(PyASCIIObject, state));
   O(str_ascii, sizeof(PyASCIIObject));
   O(str_compact, sizeof(PyCompactUnicodeObject));
+  O(ts_exc_info, offsetof(PyThreadState, exc_info));
+  O(exc_value, offsetof(_PyErr_StackItem, exc_value));
+  O(exc_previous, offsetof(_PyErr_StackItem, previous_item));
+  O(exc_args, offsetof(PyBaseExceptionObject, args));
+  O(exc_traceback, offsetof(PyBaseExceptionObject, traceback));
+  O(tb_next, offsetof(PyTracebackObject, tb_next));
+  O(tb_frame, offsetof(PyTracebackObject, tb_frame));
+  O(tb_lasti, offsetof(PyTracebackObject, tb_lasti));
+#if PY_MINOR_VERSION >= 11
+  O(frame_object_frame, offsetof(PyFrameObject, f_frame));
+#else
+  O(frame_object_frame, -1);
+#endif
+  O(tuple_size, offsetof(PyVarObject, ob_size));
+  O(tuple_items, offsetof(PyTupleObject, ob_item));
+  O(type_name, offsetof(PyTypeObject, tp_name));
+  O(type_flags, offsetof(PyTypeObject, tp_flags));
   printf("},\n");
   return 0;
 }

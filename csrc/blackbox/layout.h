@@ -887,11 +887,19 @@ struct CrashHeader {
   uint32_t device_sequence;
   uint32_t argument_count;
   uint32_t arguments_truncated;
-  uint8_t reserved[68];
+  uint32_t handled_how;
+  uint32_t handled_type;
+  uint32_t handled_type_nbytes;
+  uint32_t handled_message;
+  uint32_t handled_message_nbytes;
+  uint32_t handled_message_kind;
+  uint32_t handled_first_frame;
+  uint32_t handled_frame_count;
+  uint8_t reserved[36];
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 956);
+static_assert(offsetof(CrashHeader, reserved) == 988);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {

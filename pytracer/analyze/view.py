@@ -23,6 +23,7 @@ from pytracer.report.job import (
     ExceptionReport,
     Fault,
     GuardReport,
+    HandledExceptionReport,
     LastCollective,
     NativeFrame,
     PythonFrame,
@@ -72,7 +73,8 @@ class ProcessView:
     exception, or of an exit in mid-work. `region_opener`: who opened the parallel region that an OpenMP worker was in,
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
     `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
-    `thread_exceptions`: those that ended threads, not the process, oldest first.
+    `thread_exceptions`: those that ended threads, not the process, oldest first. `handled`: what the program had caught
+    and was handling at its end.
     """
 
     index: int
@@ -95,6 +97,7 @@ class ProcessView:
     guard: GuardReport | None = None
     senders: tuple[RecordedSender, ...] = ()
     thread_exceptions: tuple[ThreadExceptionReport, ...] = ()
+    handled: HandledExceptionReport | None = None
 
     @property
     def space(self) -> AddressSpace:

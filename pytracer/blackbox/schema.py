@@ -1088,7 +1088,15 @@ CRASH_HEADER = Struct(
         _f("device_sequence", "u32", "last event of the CUDA devices' allocators before the crash; 0: none"),
         _f("argument_count", "u32", "entries of ARGUMENTS", "count", since=4),
         _f("arguments_truncated", "u32", "1: the search reached one of its limits", since=4),
-        _f("reserved", "u8[68]", "zero"),
+        _f("handled_how", "u32", "1: the crashed thread was handling an exception, 2: the main thread; 0: none", since=5),
+        _f("handled_type", "u32", "name of its type: offset in ARENA", since=5),
+        _f("handled_type_nbytes", "u32", "its size", since=5),
+        _f("handled_message", "u32", "its first argument, a str: offset in ARENA", since=5),
+        _f("handled_message_nbytes", "u32", "its size", since=5),
+        _f("handled_message_kind", "u32", "bytes per character", since=5),
+        _f("handled_first_frame", "u32", "index in PYTHON_FRAMES, after those of all threads", since=5),
+        _f("handled_frame_count", "u32", "from where it was raised to where it was caught", "count", since=5),
+        _f("reserved", "u8[36]", "zero"),
     ),
 )
 

@@ -528,6 +528,14 @@ class CrashHeader(msgspec.Struct, frozen=True, gc=False):
     device_sequence: int
     argument_count: int
     arguments_truncated: int
+    handled_how: int
+    handled_type: int
+    handled_type_nbytes: int
+    handled_message: int
+    handled_message_nbytes: int
+    handled_message_kind: int
+    handled_first_frame: int
+    handled_frame_count: int
     reserved: bytes
 
 

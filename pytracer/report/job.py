@@ -361,6 +361,7 @@ class ProcessReport(Part, frozen=True):
     registers: dict[str, str] | None = None
     exception: ExceptionReport | None = None
     thread_exceptions: list[ThreadExceptionReport] | None = None  #: oldest first
+    handled_exception: HandledExceptionReport | None = None  #: by the crashed thread or the main one, at its end
     step: int | None = None
     autograd_node: AutogradNode | None = None
     last_op: LastOp | None = None

@@ -15,7 +15,9 @@ constexpr PythonOffsets kRows[] = {
 #include "crashsafe/python/python_offsets.inc"
 };
 constexpr int kInterpreters = 8, kThreads = 1024, kOwnFrames = 192, kOtherFrames = 24;
+constexpr int kHandled = 8, kTraceback = 64;
 constexpr uint32_t kUnreadable = ~0u, kLongestText = 300, kLongestTable = 8192;
+constexpr uint64_t kIsException = 1ull << 30;  // Py_TPFLAGS_BASE_EXC_SUBCLASS of a type
 
 const PythonOffsets* py = nullptr;
 uint64_t runtime_addr = 0, code_type = 0;
@@ -127,6 +129,59 @@ void each_thread(Visit visit) {
   }
 }
 
+uint64_t word(uint64_t addr) {
+  uint64_t value = 0;
+  read_value(value, addr);
+  return value;
+}
+
+// The innermost exception that a thread has caught and is handling: in an `except`, a `finally` or an __exit__(). 0: none.
+uint64_t handled_exception(uint64_t thread_state) {
+  uint64_t item = word(thread_state + py->ts_exc_info);
+  for (int i = 0; item != 0 && i < kHandled; i++, item = word(item + py->exc_previous)) {
+    uint64_t value = word(item + py->exc_value), flags = 0;
+    if (value != 0 && read_value(flags, word(value + py->ob_type) + py->type_flags) && (flags & kIsException) != 0) return value;
+  }
+  return 0;
+}
+
+void keep_name(uint64_t type, uint32_t& at, uint32_t& nbytes) {
+  char name[kLongestText];
+  uint64_t text = word(type + py->type_name);
+  uint32_t n = 0;
+  while (n < sizeof name && read_bytes(name + n, text + n, 1) && name[n] != 0) n++;
+  at = keep(text, n);
+  nbytes = at != kUnreadable ? n : 0;
+}
+
+// From where it was raised to where it was caught, innermost first as all stacks.
+void keep_traceback(uint64_t first) {
+  FrameView views[kTraceback];
+  uint32_t count = 0;
+  for (uint64_t at = first; at != 0 && count < 1024; at = word(at + py->tb_next)) {
+    int32_t offset = 0;
+    uint64_t frame = word(at + py->tb_frame);
+    if (py->frame_object_frame >= 0) frame = word(frame + py->frame_object_frame);
+    uint64_t code = py->minor == 10 ? word(frame + py->f_code) : untagged(word(frame + py->f_code));
+    if (!read_value(offset, at + py->tb_lasti) || !is_code(code)) break;
+    views[count++ % kTraceback] = {code, offset, frame};
+  }
+  for (uint32_t i = 0; i < count && i < kTraceback; i++) keep_frame(views[(count - 1 - i) % kTraceback]);
+}
+
+void keep_handled(uint64_t exception, bool of_main) {
+  auto& crash = *g_box.crash.data;
+  uint64_t args = word(exception + py->exc_args), count = 0;
+  keep_name(word(exception + py->ob_type), crash.handled_type, crash.handled_type_nbytes);
+  crash.handled_message = kUnreadable;
+  if (args != 0 && read_value(count, args + py->tuple_size) && count > 0)
+    keep_text(word(args + py->tuple_items), crash.handled_message, crash.handled_message_nbytes, crash.handled_message_kind);
+  crash.handled_first_frame = crash.python_frame_count;
+  keep_traceback(word(exception + py->exc_traceback));
+  crash.handled_frame_count = crash.python_frame_count - crash.handled_first_frame;
+  crash.handled_how = of_main ? 2 : 1;
+}
+
 }  // namespace
 
 bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept {
@@ -148,7 +203,7 @@ bool python_text(uint64_t object, PythonText& out) noexcept {
   bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
   if (!compact || (kind != 1 && kind != 2 && kind != 4)) return false;
   uint64_t data = object + (ascii ? py->str_ascii : py->str_compact);
-  if (length > kLongestText) {  // the end of a long path is more useful than its beginning
+  if (length > kLongestText) {
     data += (length - kLongestText) * kind;
     length = kLongestText;
   }
@@ -186,7 +241,7 @@ bool code_is_named(uint64_t code, const char* name) noexcept {
 void write_python_stacks() noexcept {
   if (py == nullptr) return;
   auto& crash = *g_box.crash.data;
-  uint64_t self = static_cast<uint64_t>(pthread_self()), main = 0;
+  uint64_t self = static_cast<uint64_t>(pthread_self()), main = 0, handled[2] = {};
   each_thread([&](uint64_t, uint64_t id) {  // lists begin with the newest thread: the last one is the oldest
     main = id;
     return true;
@@ -210,8 +265,10 @@ void write_python_stacks() noexcept {
       thread.frame_count = crash.python_frame_count - thread.first_frame;
       crash.python_thread_count++;
       if (pass == 0) crash.python_matched = 1;
+      if (pass < 2) handled[pass] = handled_exception(state);
       return true;
     });
+  if (handled[0] != 0 || handled[1] != 0) keep_handled(handled[0] != 0 ? handled[0] : handled[1], handled[0] == 0 || self == main);
 }
 
 }  // namespace pytracer::crashsafe

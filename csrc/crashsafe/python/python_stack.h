@@ -9,7 +9,8 @@ struct PythonOffsets {
   int minor;
   long rt_interp, interp_next, interp_threads, ts_next, ts_thread_id, ts_frame, cframe_frame, f_code, f_instr, f_back, f_owner, generator_owner,
       co_firsttraceable, co_code, co_qualname, first_shim_owner, co_filename, co_firstlineno, co_linetable, ob_type, bytes_size, bytes_data, str_len,
-      str_state, str_ascii, str_compact;
+      str_state, str_ascii, str_compact, ts_exc_info, exc_value, exc_previous, exc_args, exc_traceback, tb_next, tb_frame, tb_lasti,
+      frame_object_frame, tuple_size, tuple_items, type_name, type_flags;
 };
 
 /// The object of a reference in a frame, 0 for none: 3.14 keeps tags in the lowest bits. Objects of every CPython are aligned to more.
@@ -42,13 +43,13 @@ struct PythonText {
   uint32_t nbytes, kind;  ///< kind: bytes per character
 };
 
-/// False when it is not a str, or not readable. Only the end of a long one.
+/// False when it is not a str, or not readable. Of a long one only the end: that of a path is more useful than its beginning.
 bool python_text(uint64_t object, PythonText& out) noexcept;
 
 /// Compares the name of a code object with ASCII text.
 bool code_is_named(uint64_t code, const char* name) noexcept;
 
-/// Crash step: writes PYTHON_THREADS and PYTHON_FRAMES, the crashed thread first.
+/// Crash step: writes PYTHON_THREADS and PYTHON_FRAMES, the crashed thread first, and what that thread or the main one was handling.
 void write_python_stacks() noexcept;
 
 }  // namespace pytracer::crashsafe

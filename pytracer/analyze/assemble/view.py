@@ -37,7 +37,7 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
-from pytracer.decode.types.journal import CppException, Fact, ThreadException
+from pytracer.decode.types.journal import CppException, Fact, HandledException, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame
 from pytracer.report import job as r
 
@@ -79,6 +79,7 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
         guard=guard_report(snapshot.guard, storages),
         senders=senders,
         thread_exceptions=_thread_exceptions(process, storages.clock),
+        handled=_handled(_end(process, crash, exception)),
     )
 
 
@@ -89,17 +90,29 @@ def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport 
     """The Python and the native stack of the end: of the crash, of the exception, of an exit in mid-work, or of where a
     signal from outside met the process.
     """
-    if crash is not None:
-        return _frames(crash.python_stack, crash.native_stack)
-    if exception is not None:
-        return exception.python_stack, None
+    end = _end(process, crash, exception)
+    if end is not None:
+        return _frames(end.python_stack, end.native_stack)
+    return (exception.python_stack, None) if exception is not None else (None, None)
+
+
+def _end(process: Process, crash: Crash | None, exception: r.ExceptionReport | None) -> Crash | None:
+    """What was written of the moment that these stacks are of; None after an exception, whose own stack counts."""
+    if crash is not None or exception is not None:
+        return crash
     killed = process.status_kind in ("signaled", "vanished")
     ending = process.snapshot.ending if killed else ending_in_mid_work(process.snapshot.ending)
-    if ending is None and killed:
-        ending = stopped_at(process)
-    if ending is None:
-        return None, None
-    return _frames(ending.python_stack, ending.native_stack)
+    return stopped_at(process) if ending is None and killed else ending
+
+
+def _handled(end: Crash | None) -> r.HandledExceptionReport | None:
+    data = end.handled if end is not None else None
+    return _handled_report(data) if data is not None else None
+
+
+def _handled_report(data: HandledException) -> r.HandledExceptionReport:
+    stack = [python_frame(frame) for frame in data.python_stack]
+    return r.HandledExceptionReport(type=data.type, message=data.message, python_stack=stack)
 
 
 def stopped_at(process: Process) -> Crash | None:
@@ -237,13 +250,7 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
         message=data.message or "",
         python_stack=[python_frame(frame) for frame in data.python_stack],
         language="Python",
-        context=[
-            r.HandledExceptionReport(
-                type=item.type, message=item.message, python_stack=[python_frame(frame) for frame in item.python_stack]
-            )
-            for item in data.context
-        ]
-        or None,
+        context=[_handled_report(item) for item in data.context] or None,
         remote_traceback=data.remote_traceback,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytracer._text import message_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -39,7 +39,7 @@ class Handled:
         """That it was being handled."""
         return Evidence(
             "exception",
-            f"rank {self.view.process.rank} was handling {self.words}",
+            f"{name_words([self.view])} was handling {self.words}",
             rank=self.view.process.rank,
             pid=self.view.process.snapshot.pid,
             exception=self.report.type,
@@ -49,21 +49,32 @@ class Handled:
 
 
 def handled_in(view: ProcessView, call: Collective) -> Handled | None:
-    """What the program was handling when it made a call that then failed."""
+    """What the program was handling in a call that then failed, or in which it stood until its end."""
     site = site_of(call)
-    frames = [(frame.file, frame.function, frame.line) for frame in view.exception_stack]
-    return handled_at_end(view) if site is not None and site in frames else None
+    return handled_at_end(view) if site is not None and site in _frames(view) else None
 
 
 def handled_at_end(view: ProcessView) -> Handled | None:
-    """What the program was handling when its communication failed: the exception of that has it as its context.
+    """What the program was handling when its communication failed, or when it was ended.
 
     Not what a library caught for itself, nor a lost peer: that is no reason.
     """
     exception = view.exception
-    if not view.raised or exception is None or not mentions_lost_peer(view):
-        return None
-    return next((Handled(view, item) for item in exception.context or () if _is_of_program(item)), None)
+    if view.raised and exception is not None:
+        found = (exception.context or []) if mentions_lost_peer(view) else []
+    else:
+        found = [view.handled] if view.handled is not None else []
+    return next((Handled(view, item) for item in found if _is_of_program(item)), None)
+
+
+def _frames(view: ProcessView) -> set[tuple[str | None, str | None, int | None]]:
+    """Where the exception was raised, or where all threads were at the end: a watchdog ends the process on its own."""
+    if view.raised:
+        return {(frame.file, frame.function, frame.line) for frame in view.exception_stack}
+    snapshot = view.process.snapshot
+    ends = [end for end in (view.crash, snapshot.ending, snapshot.live) if end is not None]
+    threads = ends[0].python_threads if ends else ()
+    return {(frame.file, frame.function, frame.line) for _, frames in threads for frame in frames}
 
 
 def _is_of_program(item: HandledExceptionReport) -> bool:

@@ -154,7 +154,11 @@ def _roots(report: r.Report) -> tuple[str, ...]:
 def _files(report: r.Report) -> Iterator[str]:
     """Files of all Python frames."""
     for process in report.processes or ():
-        raised = [item for item in (process.exception, *(process.thread_exceptions or ())) if item is not None]
+        raised = [
+            item
+            for item in (process.exception, process.handled_exception, *(process.thread_exceptions or ()))
+            if item is not None
+        ]
         raised += (process.exception.context or ()) if process.exception else ()
         stacks = [process.python_stack, *(item.python_stack for item in (*raised, *(process.threads or ())))]
         yield from (f.file for stack in stacks for f in stack or () if f.file and f.file.startswith("/"))

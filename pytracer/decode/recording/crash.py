@@ -17,6 +17,7 @@ from pytracer.decode.recording.storages import Storages
 from pytracer.decode.recording.torch_numbers import DEVICES, DTYPES
 from pytracer.decode.symbols.demangle import node_name
 from pytracer.decode.symbols.line_table import line_of
+from pytracer.decode.types.journal import HandledException
 from pytracer.decode.types.snapshot import (
     AlsoCrashed,
     Argument,
@@ -100,7 +101,8 @@ class CrashReader:
         mappings = self._mappings()
         images = tuple(self._images())
         places = Places(images, mappings)
-        threads = self._python_threads()
+        frames = self._python_frames()
+        threads = self._python_threads(frames)
         memory = tuple(self._memory())
         node = head.node_name if head.node_found else None
         shown = head.native_count + head.native_tail
@@ -125,6 +127,7 @@ class CrashReader:
             python_matched=bool(head.python_matched),
             python_stack=self._own_stack(threads),
             python_threads=threads,
+            handled=self._handled(frames),
             native_stack=tuple(self._native(images, places)),
             native_total=head.native_total,
             native_gap=max(0, head.native_total - shown),
@@ -178,11 +181,26 @@ class CrashReader:
 
     # Python
 
-    def _python_threads(self) -> tuple[tuple[int, tuple[PythonFrame, ...]], ...]:
-        items = self._box.items
-        frames = [self._frame(f) for f in items(Region.PYTHON_FRAMES, raw.PythonFrame, self._head.python_frame_count)]
+    def _python_frames(self) -> list[PythonFrame]:
+        count = self._head.python_frame_count
+        return [self._frame(f) for f in self._box.items(Region.PYTHON_FRAMES, raw.PythonFrame, count)]
+
+    def _handled(self, frames: Sequence[PythonFrame]) -> HandledException | None:
+        """What the crashed thread, or else the main one, was handling."""
+        head = self._head
+        if not head.handled_how:
+            return None
+        first = head.handled_first_frame
+        message = self._bytes(head.handled_message, min(head.handled_message_nbytes, _LONGEST_TEXT))
+        return HandledException(
+            type=self._text(head.handled_type, head.handled_type_nbytes),
+            message=text_of_kind(message, head.handled_message_kind) or None,
+            python_stack=tuple(frames[first : first + head.handled_frame_count]),
+        )
+
+    def _python_threads(self, frames: Sequence[PythonFrame]) -> tuple[tuple[int, tuple[PythonFrame, ...]], ...]:
         threads = []
-        for thread in items(Region.PYTHON_THREADS, raw.PythonThread, self._head.python_thread_count):
+        for thread in self._box.items(Region.PYTHON_THREADS, raw.PythonThread, self._head.python_thread_count):
             first = thread.first_frame
             threads.append((thread.pthread, tuple(frames[first : first + thread.frame_count])))
         return tuple(threads)

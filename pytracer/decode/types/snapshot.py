@@ -21,7 +21,17 @@ from pytracer.decode.types.devices import (
     OutOfMemory,
 )
 from pytracer.decode.types.host_counters import Usage, Witness
-from pytracer.decode.types.journal import AnyFact, Fact, Note, P, Rank, UncaughtException, Versions, Wait
+from pytracer.decode.types.journal import (
+    AnyFact,
+    Fact,
+    HandledException,
+    Note,
+    P,
+    Rank,
+    UncaughtException,
+    Versions,
+    Wait,
+)
 from pytracer.decode.types.records import Record
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import CallSite as CallSite
@@ -457,6 +467,9 @@ class Crash:
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on
     arguments_truncated: bool = False
+    handled: HandledException | None = (
+        None  # of the crashed thread, else of the main one: it was in an `except` or the like
+    )
 
 
 @dataclass(frozen=True)

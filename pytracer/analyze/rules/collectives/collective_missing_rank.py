@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, la
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
 from pytracer.analyze.evidence.waits import WAITED, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words, samples_words
@@ -61,11 +62,15 @@ class CollectiveMissingRank:
         why += f": {thread.words}" if thread is not None else ""
         if worker is None and thread is None:
             why = _last_place(item, ranks)
+        handled = handled_at_end(item.views[0]) if len(item.views) == 1 and worker is None and thread is None else None
+        if handled is not None:
+            why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
             [
                 *(last_seen(view) for view in item.views[:_LISTED]),
                 *(fact for view in item.views[:_LISTED] for fact in ended_thread_evidence(view)),
+                handled.evidence if handled is not None else None,
                 paired_before(job, item),
                 *symptom_evidence(job),
             ],

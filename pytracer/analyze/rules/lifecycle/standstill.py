@@ -3,7 +3,8 @@
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
 notice that does not come. A program that has come to its end waits for its threads that are no daemons. An exception
-that ended a thread of the same process before is named: the thread may be the one that is waited for.
+that ended a thread of the same process before is named: the thread may be the one that is waited for. So is the
+exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits import WAITED, ProcessWait, WaitKind, lacks_receiver, wait_of
@@ -92,6 +94,7 @@ class _Standstill:
     waiting: tuple[tuple[ProcessView, ProcessWait], ...]
     ended: ProcessView
     thread: EndedThread | None = None
+    handled: Handled | None = None
     receiver_ended: bool = False
     """Whether a pool's thread that receives results is missing."""
 
@@ -122,7 +125,8 @@ class Standstill:
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
             receiver_ended = wait.kind == "pool" and lacks_receiver(view)
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread_behind(view, wait), receiver_ended)
+            thread = thread_behind(view, wait)
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled_at_end(view), receiver_ended)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or (found.thread is not None and found.thread.sure)
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
@@ -140,7 +144,11 @@ class Standstill:
         waited = f"{WAITED[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
-            [*(_evidence(item, wait) for item, wait in found.waiting), *ended_thread_evidence(view)],
+            [
+                *(_evidence(item, wait) for item, wait in found.waiting),
+                *ended_thread_evidence(view),
+                found.handled.evidence if found.handled is not None else None,
+            ],
             _advice(found),
             []
             if found.wait.kind == "forked-openmp"
@@ -155,13 +163,16 @@ def _unread(found: _Standstill) -> str:
 def _died(found: _Standstill) -> str:
     if found.thread is not None:
         return f"; {found.thread.words}"
+    if found.handled is not None:
+        return f"; it was handling {found.handled.words}"
     return "; the pool's thread that receives results had ended" if found.receiver_ended else ""
 
 
 def _advice(found: _Standstill) -> str:
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
-        return _ADVICE[kind]
+        handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
+        return handled + _ADVICE[kind]
     return f"{found.thread.advice} {_LIMIT.get(kind, _ADVICE[kind]) if found.thread.sure else _ADVICE[kind]}"
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.journal import HandledException
+from pytracer.decode.types.snapshot import Job, PythonFrame
 from pytracer.render.text import render_text
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
@@ -635,3 +637,52 @@ def test_exception_handled_at_another_line_is_not_why_the_call_was_made(run: Pat
     """The look-alike: the call that failed is not the one that differs."""
     report = saves(run, [VALUE_ERROR], [SAVE[0], ("close", SCRIPT, 90)])
     assert "handling" not in summary(report)
+
+
+def test_exception_handled_in_a_call_that_stood_until_the_end_is_why_it_was_made(run: Path) -> None:
+    """No call failed: a time limit, or NCCL's watchdog, ended the ranks."""
+    report = build_report(stood(run, [SAVE[1]]))
+    assert summary(report).endswith(", where it was handling ValueError: dimensions differ at train.py:21 in train.")
+
+
+def test_exception_handled_beside_the_call_is_not_why_it_was_made(run: Path) -> None:
+    """The look-alike: no thread was in that call any more."""
+    assert "handling" not in summary(build_report(stood(run, [("close", SCRIPT, 90)])))
+
+
+def stood(run: Path, stack: Sequence[Frame]) -> Job:
+    """As `saves`, and SIGTERM ends both; rank 1 is below `stack` then."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started", line=22), first=2)
+    job.calls(1, call("broadcast_", state="started", root=0, line=14), first=2)
+    job.terminated(0, 1)
+    job.boxes[1].at(60_000).crash(0, code=0, state=6, python=stack, native=[("/usr/lib/libc.so.6", 0x10)])
+    return handling(job.job(run, ended_at=60_000))
+
+
+def test_absent_rank_that_handled_an_exception_names_it(run: Path) -> None:
+    """`except: upload_logs()` takes longer than the others' time-out."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    job.raised(0, at=7000)
+    job.terminated(1)
+    job.boxes[1].crash(0, code=0, state=6, python=[("upload", SCRIPT, 41)], native=[("/usr/lib/libc.so.6", 0x10)])
+    report = build_report(handling(job.job(run)))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).endswith(
+        "rank 1 was at train.py:41 in upload, handling ValueError: dimensions differ at train.py:21 in train."
+    )
+
+
+def handling(job: Job) -> Job:
+    """Whoever was ended from outside was handling a ValueError."""
+    error = HandledException("ValueError", "dimensions differ", (PythonFrame("train", SCRIPT, 21),))
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, handled=error)))
+        if item.snapshot.ending is not None
+        else item
+        for item in job.processes
+    ]
+    return replace(job, processes=tuple(processes))

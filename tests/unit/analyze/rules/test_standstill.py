@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.journal import HandledException
 from pytracer.decode.types.snapshot import NativeFrame, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
@@ -340,3 +341,30 @@ def test_wait_that_was_given_up_names_the_thread_that_had_died(kind: str, named:
     assert verdict(report) == ("python-exception", "certain")
     assert (DIED in summary(report)) == named
     assert "had died of KeyError: 2" in evidence(report)
+
+
+def test_wait_on_the_way_out_names_the_exception(run: Path) -> None:
+    """`with Pool():` waits in __exit__() while an exception passes through."""
+    report = with_handled(run, PythonFrame("step", s.SCRIPT, 5))
+    assert verdict(report) == ("hang", "possible")
+    assert "; it was handling ValueError: no file at train.py:5 in step; SIGTERM" in summary(report)
+    assert advice(report).startswith("Look at ValueError: no file at train.py:5 in step first")
+
+
+def test_exception_that_a_library_handles_is_not_why_a_program_waits(run: Path) -> None:
+    """The look-alike: threading.py or queue.py had caught it."""
+    assert "handling" not in summary(with_handled(run, PythonFrame("get", "/usr/lib/python3.11/queue.py", 5)))
+
+
+def with_handled(run: Path, *stack: PythonFrame) -> Report:
+    """A process that waits for an Event; its main thread was handling an exception."""
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, stopped(parent(), NOTICE))
+    error = HandledException("ValueError", "no file", stack)
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, handled=error)))
+        if item.snapshot.ending is not None
+        else item
+        for item in job.processes
+    ]
+    return build_report(replace(job, processes=tuple(processes)))
