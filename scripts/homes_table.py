@@ -29,7 +29,7 @@ PAGE = """# Homes of training, and deaths in them
 
 <!-- Written by `make test-homes ARGS='--times 3 --write docs/measurements/homes.md'`. -->
 
-{homes} launchers and frameworks, each with a small job that dies in up to six ways, without a change in its code:
+{homes} launchers and frameworks, each with a small job that dies in up to seven ways, without a change in its code:
 {ways}. Expected class, culprit, line and words were
 written down before a cell was first run (`tests/homes/cells.toml`; `homes.toml` has the commands). A cell is *ok* when
 all of them are in the report; *not yet* cells are listed with the reason. A verdict that is certain and names another

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import msgspec
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 NO_RANK = -1
-DEATHS = ("fault", "kill", "exception", "desync", "hang", "worker")
+USUAL = ("fault", "kill", "exception", "desync", "hang", "worker")
+DEATHS = (*USUAL, "oom")
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,13 @@ class Home:
     environment: str | None = None
     service: str | None = None
     needs: tuple[str, ...] = ()
-    deaths: tuple[str, ...] = DEATHS
+    deaths: tuple[str, ...] = USUAL
     quick: tuple[str, ...] = ()
     healthy: bool = True
     volume: bool = False
     unlike: tuple[str, ...] = ()
     level: str = "job"
+    limit_gib: int | None = None
     variables: dict[str, str] = field(default_factory=dict, hash=False)
 
     def words(self, trace: list[str], limit: list[str], places: dict[str, str]) -> list[str]:
@@ -83,7 +85,8 @@ def _homes() -> tuple[Home, ...]:
     lists = ("needs", "deaths", "quick", "unlike")
     for entry in entries:
         entry |= {key: _tuple(entry[key]) for key in lists if key in entry}
-    return tuple(Home(**entry) for entry in entries)
+    homes = (Home(**entry) for entry in entries)
+    return tuple(replace(home, deaths=(*home.deaths, "oom")) if home.limit_gib is not None else home for home in homes)
 
 
 def _cells() -> tuple[Cell, ...]:

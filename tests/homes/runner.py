@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.homes.homes import PROGRAMS, Cell, Home
 from tests.homes.services import SERVICES
 from tests.support.crash import environment, preloaded
 from tests.support.leftovers import leftovers
+from tests.support.memory_cgroup import enter, memory_cgroup
 
 SECONDS = 150
 HANGS_SECONDS = 12  # more than it takes until a rank is said to stand still
@@ -79,13 +80,29 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
     trace = [str(python), "-m", "pytracer", "run", "-o", str(recordings), "--"] if by_launcher else []
     limit = ["timeout", "-s", "TERM", "-k", "20", str(SECONDS)] if death == "hang" else []
     command = home.words(trace, limit, places)
-    with open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
-        job = subprocess.Popen(command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    with _limited(home, death) as enters, open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
+        job = subprocess.Popen(
+            command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=enters
+        )
         status = _wait(job, work, mark["TEST_VICTIM"])
         left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
     return Outcome(status, *texts)
+
+
+@contextlib.contextmanager
+def _limited(home: Home, death: str) -> Iterator[Callable[[], None] | None]:
+    """What puts the job into a memory cgroup whose limit the OOM killer enforces.
+
+    Raises:
+        NoMemoryCgroup: it cannot be made here.
+    """
+    if death != "oom" or home.limit_gib is None:
+        yield None
+        return
+    with memory_cgroup(home.limit_gib << 30) as group:
+        yield lambda: enter(group)
 
 
 def _wait(job: subprocess.Popen[bytes], work: Path, mark: str) -> int | None:

@@ -17,8 +17,8 @@ class NoMemoryCgroup(Exception):
 
 
 @contextlib.contextmanager
-def memory_cgroup() -> Iterator[Path]:
-    """A child of this process's own memory cgroup with a limit of 200 MiB that is verified to apply.
+def memory_cgroup(limit_bytes: int = LIMIT) -> Iterator[Path]:
+    """A child of this process's own memory cgroup with a limit, by default of 200 MiB, that is verified to apply.
 
     Its kind of file system, the limit read back and the membership of a process are checked: on hybrid hosts
     /sys/fs/cgroup itself is a tmpfs, where mkdir and writes succeed and limit nothing.
@@ -38,11 +38,11 @@ def memory_cgroup() -> Iterator[Path]:
     try:
         limit = directory / ("memory.limit_in_bytes" if version == 1 else "memory.max")
         try:
-            limit.write_text(str(LIMIT))
+            limit.write_text(str(limit_bytes))
             held = int(limit.read_text())
         except (OSError, ValueError) as error:
             raise NoMemoryCgroup(f"{limit}: {error}") from None
-        if held != LIMIT or not _takes_members(directory):
+        if held != limit_bytes or not _takes_members(directory):
             raise NoMemoryCgroup(f"{directory} holds no process or no limit")
         yield directory
     finally:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 VICTIM, LAST_STEP, STEPS = 1, 3, 6
 BATCH, FEATURES, CLASSES = 4, 16, 10
+MOST_KEPT = 256  # of 16 MiB: more than any limit of the homes, and less than a machine has
 UNMAPPED_AT_ONCE = 10 << 20  # elements of float32: beyond 32 MiB glibc maps a block of its own
 
 
@@ -68,6 +69,8 @@ def die(death: str, rank: int, step: int) -> None:
         read_freed_batch()
     elif death == "kill":
         wait_for_the_killer()
+    elif death == "oom":
+        keep_batches()
     elif death == "exception":
         check_labels()
     elif death == "hang":
@@ -86,6 +89,14 @@ def wait_for_the_killer() -> None:
     """Somebody with a shell ends this process: see tests/homes/runner.py."""
     tell("victim")
     time.sleep(120)  # kill
+
+
+def keep_batches() -> None:
+    """A cache without a limit, in a memory cgroup that has one (tests/homes/runner.py)."""
+    cache = []
+    while len(cache) < MOST_KEPT:
+        cache.append(torch.ones(4 << 20))  # oom
+    raise RuntimeError("there is no limit")
 
 
 def tell(what: str) -> None:
