@@ -44,7 +44,7 @@ _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
-_QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading)\.py$")
+_QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
 # The loops of workers. multiprocessing.pool's is in a file of _QUEUE_OR_LOCK's folder.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")

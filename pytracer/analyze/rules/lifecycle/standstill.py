@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_ev
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.waits import WAITED, ProcessWait, WaitKind, lacks_receiver, wait_of
+from pytracer.analyze.evidence.waits import WAITED, ProcessWait, WaitKind, lacks_receiver, wait_of, was_asleep
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
@@ -204,9 +204,12 @@ def _from_outside(view: ProcessView) -> bool:
 
 
 def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
-    """A waiting process, then the child that it waits for, if that one waits, and so on."""
+    """A waiting process, then the child that it waits for, if that one waits, and so on.
+
+    One that looks at its children again and again, asleep in between, waits for them, too (joblib).
+    """
     seen: set[int] = set()
-    current: ProcessView | None = view
+    current: ProcessView | None = _waiting_child(job, view) if wait_of(view) is None and was_asleep(view) else view
     while current is not None and current.index not in seen:
         seen.add(current.index)
         wait = wait_of(current)

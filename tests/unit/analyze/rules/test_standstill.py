@@ -83,6 +83,8 @@ def test_idle_service_that_is_stopped_does_not_hang(by: list[str], run: Path) ->
 
 
 IDLE: list[Frame] = [
+    ("_PollLikeSelector.select", "/usr/lib/python3.11/selectors.py", 415),
+    ("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947),
     ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103),
     ("_process_worker", "/usr/lib/python3.11/concurrent/futures/process.py", 249),
     ("<module>", "<string>", 1),
@@ -94,10 +96,28 @@ RESULT: list[Frame] = [("Condition.wait", "/usr/lib/python3.11/threading.py", 32
 def test_idle_worker_of_a_pool_is_not_the_cause(waiting: bool, run: Path) -> None:
     """The other worker is, whose task waits; with idle ones alone, the process that waits for a result."""
     idle, busy = Box(pid=102, ppid=101).at(100).mark("begin"), Box(pid=103, ppid=101).at(100).mark("begin")
-    task: list[Frame] = [("Queue.get", "/usr/lib/python3.11/queue.py", 171), ("next_shard", s.SCRIPT, 30), *IDLE[1:]]
+    task: list[Frame] = [("Queue.get", "/usr/lib/python3.11/queue.py", 171), ("next_shard", s.SCRIPT, 30), *IDLE[3:]]
     report = ended(run, stopped(parent(), RESULT), stopped(idle, IDLE), stopped(busy, task if waiting else IDLE))
     assert verdict(report) == ("hang", "possible")
     assert report.verdict is not None and report.verdict.pid == (103 if waiting else 101)
+
+
+@pytest.mark.parametrize(("native", "slept"), [("time_sleep", True), ("_PyEval_EvalFrameDefault", False)])
+def test_parent_that_sleeps_between_its_looks_waits_for_its_child(native: str, slept: bool, run: Path) -> None:
+    """joblib. The look-alike: the parent works."""
+    child = Box(pid=102, ppid=101).at(100).mark("begin").at(60_400).signal_seen(15, 90, TIMEOUT)
+    child.crash(0, code=0, state=EXIT, python=GET, native=[(s.LIBC, 0x10)])  # ended after its parent
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, stopped(parent(), FOO), child)
+    (process,) = (item for item in job.processes if item.snapshot.pid == 101)
+    ending = process.snapshot.ending
+    assert ending is not None
+    frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
+    changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
+    processes = tuple(changed if item is process else item for item in job.processes)
+    report = build_report(replace(job, processes=processes))
+    assert verdict(report)[0] == ("hang" if slept else "external-kill")
+    assert ("waited for a queue at train.py:12 in main" in summary(report)) == slept
 
 
 def test_empty_queue_under_a_time_limit_is_possibly_the_cause(run: Path) -> None:
