@@ -19,11 +19,15 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _RAY = re.compile(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
 
 
+# ray.train.WorkerGroupError (2.60, train/v2/_internal/execution/worker_group/poll.py), of each rank, or of all alike.
+_RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Reraised:
     """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program.
 
-    `pid`: of the process that raised it, where the text has it.
+    `pid`, `rank`: of the process that raised it, where the text has one of them.
     """
 
     type: str
@@ -31,6 +35,7 @@ class Reraised:
     where: str
     frame: PythonFrame | None
     pid: int | None = None
+    rank: int | None = None
 
     @property
     def words(self) -> str:
@@ -55,11 +60,16 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
 
 def _by_ray(text: str) -> Reraised | None:
     """Of several tasks that failed, the one whose text comes last: an error that another one passes on comes first."""
+    snippets = _RAY_TRAIN.split(text)[1:]
+    if snippets:  # of several, only torch's text tells which is a consequence
+        if len(snippets) > 2 or not snippets[0].isdecimal():
+            return None
+        return _first(snippets[1], "in Ray Train's loop", rank=int(snippets[0]))
     task = next(reversed(list(_RAY.finditer(text))), None)
     return _first(text[task.end() :], f"in {task[1]}", int(task[2])) if task is not None else None
 
 
-def _first(traceback: str, where: str, pid: int | None = None) -> Reraised | None:
+def _first(traceback: str, where: str, pid: int | None = None, rank: int | None = None) -> Reraised | None:
     frames = list(_FRAME.finditer(traceback))
     lines = traceback[frames[-1].end() :].splitlines() if frames else []
     last = next((found for line in lines if not line.startswith(" ") and (found := _RAISED.match(line))), None)
@@ -67,4 +77,4 @@ def _first(traceback: str, where: str, pid: int | None = None) -> Reraised | Non
         return None
     own = [item for item in frames if not is_library_file(item[1])] or frames
     frame = PythonFrame(function=own[-1][3], file=own[-1][1], line=int(own[-1][2]))
-    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid)
+    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid, rank)

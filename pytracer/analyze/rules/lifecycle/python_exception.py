@@ -144,13 +144,16 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
 
 
 def _raised_first(job: JobView, view: ProcessView) -> ProcessView:
-    """The process whose number the text has; on another host, or reused, it may be any."""
+    """The process whose number or rank the text has; a number on another host, or reused, may be any."""
     first, own = reraised(view.exception), view.process.snapshot
-    found = [
-        item
-        for item in job.views
-        if first is not None and item.process.snapshot.pid == first.pid and item.process.snapshot.boot_id == own.boot_id
-    ]
+    if first is None or (first.pid is None and first.rank is None):
+        return view
+    here = [item for item in job.views if item.process.snapshot.boot_id == own.boot_id]
+    found = (
+        [item for item in here if item.process.snapshot.pid == first.pid]
+        if first.pid is not None
+        else [item for item in job.views if item.process.role == "rank" and item.process.rank == first.rank]
+    )
     return found[0] if len(found) == 1 else view
 
 

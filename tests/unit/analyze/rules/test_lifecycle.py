@@ -251,6 +251,17 @@ def test_exception_that_ray_passed_on_from_elsewhere_is_the_drivers(run: Path) -
     )
 
 
+@pytest.mark.parametrize(("ranks", "found"), [(["1"], 1), (["0", "1"], None), (["0,1"], None)])
+def test_exception_of_ray_trains_loop_is_the_ranks(ranks: list[str], found: int | None, run: Path) -> None:
+    """The look-alikes: ranks that each raised something, and ranks that raised the same."""
+    told = "\n".join(f"[Rank {rank} Error Snippet]:\n{REMOTE}" for rank in ranks)
+    driver = Box(pid=90, ppid=80).at(500)
+    driver.exception("ray.train.WorkerGroupError", f"Training failed due to worker errors:\n{told}", TRAIN).exit(1)
+    report = build_report(s.load(run, driver, s.rank(0).at(600).exit(0), s.rank(1).at(600).exit(0)))
+    assert report.verdict is not None and report.verdict.rank == found
+    assert ("at train.py:18 in decode (raised again by process 90" in summary(report)) == (found is not None)
+
+
 def test_text_like_rays_in_another_exception_is_only_a_text(run: Path) -> None:
     """The look-alike: the program prints what it caught."""
     report = ray_driver(run, s.rank(1).pid, "RuntimeError")
