@@ -84,6 +84,8 @@ def _as_death(view: ProcessView, nature: str, what: str) -> Death:
         exact = view.crash.mono_ns
     elif process.status_kind == "exited":
         exact = snapshot.exit_mono_ns
+    else:
+        exact = _killed_ns(view)
     early = exact if exact is not None else max(snapshot.created_mono_ns, snapshot.last_mono_ns or 0)
     late = exact if exact is not None else process.ended_mono_ns
     left = snapshot.left_mono_ns
@@ -98,6 +100,17 @@ def _as_death(view: ProcessView, nature: str, what: str) -> Death:
         lost_peer=mentions_lost_peer(view),
         cleanup=left is not None and left < early,
     )
+
+
+def _killed_ns(view: ProcessView) -> int | None:
+    """When SIGKILL was sent by a third process, by its note: a parent that waits for something else learns it late."""
+    snapshot = view.process.snapshot
+    sent = [
+        item.send.mono_ns
+        for item in view.senders
+        if item.sure and item.send.signal == SIGKILL and item.sender.snapshot.pid != snapshot.ppid
+    ]
+    return max(sent[0], snapshot.last_mono_ns or 0) if sent and view.process.signal == SIGKILL else None
 
 
 def _nature(view: ProcessView) -> tuple[str, str]:

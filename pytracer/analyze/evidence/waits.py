@@ -25,6 +25,7 @@ WaitKind = Literal[
     "full-queue",
     "pool",
     "notice",
+    "event-loop",
 ]
 # With "rank 1" before.
 WAITED: dict[WaitKind, str] = {
@@ -39,7 +40,12 @@ WAITED: dict[WaitKind, str] = {
     "full-queue": "waited for room in a full queue",
     "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",
+    "event-loop": "waited in the event loop of asyncio",
 }
+LET_THREAD_END = (
+    "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or start it "
+    "with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True)."
+)
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
@@ -49,6 +55,7 @@ _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
+_EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
@@ -101,6 +108,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "full-queue"
     if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
         return "pool"
+    if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
+        return "event-loop"
     if inner.function == "Condition.wait" and _THREADS_OF_PYTHON.search(inner.file or ""):
         return "notice"
     locked = any(frame.function == _LOCK for frame in native[:_NEAR])
@@ -127,8 +136,18 @@ def lacks_receiver(view: ProcessView) -> bool:
     return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
 
 
-def _last_word(frame: SnapshotFrame) -> str:
-    return frame.function.rpartition(".")[2]
+def kept_by_thread(view: ProcessView) -> ProcessWait | None:
+    """The thread that a process waited for when its main thread had ended, perhaps by an exception."""
+    ending = view.process.snapshot.ending
+    main = ending.python_stack[:_NEAR] if ending is not None else ()
+    if not any(_THREADS_OF_PYTHON.search(frame.file) and frame.function in _AT_EXIT for frame in main):
+        return None
+    name, at = _unfinished_thread(view)
+    return ProcessWait("thread-at-exit", at, name)
+
+
+def _last_word(frame: SnapshotFrame | PythonFrame) -> str:
+    return (frame.function or "").rpartition(".")[2]
 
 
 def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | None]:

@@ -34,6 +34,7 @@ from pytracer.analyze.evidence.memory_holders import (
 )
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.evidence.reraised import Reraised, reraised
+from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -66,7 +67,7 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        raised = f"{_words(view, first)}{_at(frame, first, again)}{_piled(view)}{_thread(view)}"
+        raised = f"{_words(view, first)}{_at(frame, first, again)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -88,7 +89,7 @@ class PythonException:
             if lost
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
-            else _read_it(job, first),
+            else f"{_read_it(job, first)}{f' {LET_THREAD_END}' if _kept(view) is not None else ''}",
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
 
@@ -103,6 +104,17 @@ def _thread(view: ProcessView) -> str:
     """Whom it had waited for."""
     ended = thread_behind_exception(view)
     return f"; {ended.words}" if ended is not None else ""
+
+
+def _kept(view: ProcessView) -> ProcessWait | None:
+    """Why the process was still there after the exception, when a signal ended it."""
+    return kept_by_thread(view) if view.process.status_kind == "signaled" else None
+
+
+def _kept_words(view: ProcessView) -> str:
+    kept = _kept(view)
+    at = f" at {place_words(kept.at)}" if kept is not None and kept.at is not None else ""
+    return f"; the process then waited for a thread that is no daemon{at}" if kept is not None else ""
 
 
 def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
@@ -178,9 +190,10 @@ def _signal_later(view: ProcessView) -> Evidence | None:
     signal = view.signal
     if view.process.status_kind != "signaled" or signal is None:
         return None
+    doing = "while it was shutting down" if _kept(view) is None else "while it waited for that thread"
     return Evidence(
         "signal",
-        f"{signal.name} ended the process later, while it was shutting down",
+        f"{signal.name} ended the process later, {doing}",
         signal=signal.name,
         code=signal.code,
     )

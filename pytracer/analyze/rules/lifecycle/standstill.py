@@ -2,9 +2,9 @@
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
-notice that does not come. A program that has come to its end waits for its threads that are no daemons. An exception
-that ended a thread of the same process before is named: the thread may be the one that is waited for. So is the
-exception that the program was handling: a `with` or `finally` may wait on the way out.
+notice that does not come, an event loop without work. A program that has come to its end waits for its threads that are
+no daemons. An exception that ended a thread of the same process before is named: the thread may be the one that is
+waited for. So is the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -29,7 +29,15 @@ from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_ev
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.waits import WAITED, ProcessWait, WaitKind, lacks_receiver, wait_of, was_asleep
+from pytracer.analyze.evidence.waits import (
+    LET_THREAD_END,
+    WAITED,
+    ProcessWait,
+    WaitKind,
+    lacks_receiver,
+    wait_of,
+    was_asleep,
+)
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
@@ -50,6 +58,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "full-queue": "possible",
     "pool": "possible",
     "notice": "possible",
+    "event-loop": "possible",
 }
 _LAST = ("forked-openmp", "forked-lock", "lock", "unread-queue")  # nothing else is waited for there
 _ADVICE: dict[WaitKind, str] = {
@@ -63,8 +72,7 @@ _ADVICE: dict[WaitKind, str] = {
     "`pytracer attach` shows it while it runs.",
     "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
     "multiprocessing queue is read.",
-    "thread-at-exit": "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() "
-    "it; or start it with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True).",
+    "thread-at-exit": LET_THREAD_END,
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
     "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
     "stands still itself. put(timeout=...) raises instead of waiting for ever.",
@@ -73,6 +81,9 @@ _ADVICE: dict[WaitKind, str] = {
     "raises; get(timeout=...) ends the wait.",
     "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
     "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
+    "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
+    "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
+    "add_done_callback(); asyncio.wait_for() limits a wait.",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 

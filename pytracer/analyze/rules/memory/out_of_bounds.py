@@ -16,6 +16,7 @@ difference of two pointers, of which the other one was wrong.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pytracer._text import hex_addr, size_words
@@ -24,6 +25,7 @@ from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -42,10 +44,12 @@ from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.fsdp_words import unit_evidence
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView, is_handler_frame
 from pytracer.report.job import Confidence, Evidence
 
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
+_COPY = re.compile(r"_*(memcpy|memmove|mempcpy)(_\w+)?$")  # of libc
+_TORCH = re.compile(r"lib(torch|c10)")
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
 PAGE_BYTES = 4096
 _FAR_BYTES = 1 << 30  # no wrong length or stride leads so far: an index has a wrong value
@@ -88,10 +92,22 @@ class OutOfBounds(StorageFaultRule[None]):
         )
 
 
+def _is_copy_of_program(view: ProcessView) -> bool:
+    """Whether something other than torch called memcpy() or the like: then the program passed the length."""
+    frames = [frame for frame in view.native_stack or () if not is_handler_frame(frame)][:2]
+    return (
+        len(frames) == 2
+        and bool(_COPY.match(frames[0].function or ""))
+        and not _TORCH.match(image_name(frames[1].image))
+    )
+
+
 def _advice(view: ProcessView) -> str:
     """By what is known of the index: cut off, far outside of any length, or not known."""
     if _wrapped(view) is not None:
         return _ADVICE_32
+    if _is_copy_of_program(view):
+        return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
     count = _count(view)
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
         return _ADVICE

@@ -296,3 +296,27 @@ def test_process_that_its_parent_ended_after_it_had_raised_is_no_news(after: boo
     assert report.verdict is not None
     assert report.verdict.pid == 100
     assert primary(report)[101] is (None if after else False), primary(report)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_child_that_was_killed_before_its_parent_ended_is_the_cause(noted: bool, run: Path) -> None:
+    """Its parent waited in a queue and never looked after it, so that it was reaped after its parent's end. The
+    look-alike: nobody noted when it was killed.
+    """
+    root = Box(pid=99, ppid=98, argv=["timeout", "25", "python", "serve.py"]).at(25_010).wait(101, signal=15).exit(124)
+    parent = Box(pid=101, ppid=99).versions(torch="2.13.0").at(25_000).signal_seen(15, 99, ["timeout", "25"])
+    parent.crash(0, code=0, state=6, python=[("main", s.SCRIPT, 7)], native=[(s.LIBC, 0x10)])
+    child = Box(pid=102, ppid=101, argv=["engine"]).at(900).mark("step")
+    job = s.load(run, root, parent, child, Box(pid=98, ppid=1, argv=["sh"]).at(31_000).wait(102, signal=9).exit(124))
+    sent = SignalSend(
+        signal=9, target=102, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=101,
+        mono_ns=parent.created_ns + 5_000 * MS,
+    )  # fmt: skip
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, sends=(sent,) if noted else ()))
+        if item.snapshot.pid == 98
+        else item
+        for item in job.processes
+    )
+    report = build_report(replace(job, processes=processes))
+    assert (primary(report)[102] is True) == noted, report.verdict

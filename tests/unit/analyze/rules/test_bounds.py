@@ -11,6 +11,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
+from tests.support.deaths import died
 from tests.support.synth import Box
 
 pytestmark = needs_capstone
@@ -95,3 +96,13 @@ def test_neighbour_that_was_hit_is_named(tmp_path: Path, freed: bool) -> None:
     assert "the next storage behind the address is 64 bytes at 0x7f5000003000 (buffer b)" in evidence
     said = "where it went, there had been a storage of 8192 bytes, freed at train.py:9 in drop"
     assert (said in evidence) == freed
+
+
+@pytest.mark.parametrize(("caller", "says"), [("/lib/libffi.so.8", True), ("/opt/torch/lib/libtorch_cpu.so", False)])
+def test_length_of_a_copy_is_what_the_program_passed(caller: str, says: bool, run: Path) -> None:
+    """memcpy() by ctypes or an extension. The look-alike: torch copies, and the program passes it no length."""
+    box = Box(pid=101, ppid=99).alloc(BASE, 4096)
+    stack = [("/lib/libc.so.6", "__memmove_avx512_unaligned_erms"), (caller, "call")]
+    report = died(run, box=box, addr=BASE + 8192, registers={"rdi": BASE + 8192}, stack_of=stack, mappings=[])
+    assert report.verdict is not None and report.verdict.class_ == "out-of-bounds"
+    assert ("Compare the length" in (report.verdict.advice or "")) == says

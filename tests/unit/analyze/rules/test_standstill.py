@@ -388,3 +388,46 @@ def with_handled(run: Path, *stack: PythonFrame) -> Report:
         for item in job.processes
     ]
     return build_report(replace(job, processes=tuple(processes)))
+
+
+LOOP: list[Frame] = [
+    ("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468),
+    ("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884),
+    ("run", "/usr/lib/python3.11/asyncio/runners.py", 190),
+    ("<module>", s.SCRIPT, 34),
+]
+
+
+def test_event_loop_without_work_is_possibly_the_cause(run: Path) -> None:
+    """A task that failed is silent, and whoever awaits its answer waits for ever."""
+    report = ended(run, stopped(parent(), LOOP))
+    assert verdict(report) == ("hang", "possible")
+    assert "waited in the event loop of asyncio at train.py:34 in <module>" in summary(report)
+
+
+def test_server_that_is_stopped_does_not_hang(run: Path) -> None:
+    """The look-alike: waiting for requests is what it does, and no time limit ended it."""
+    report = ended(run, stopped(parent(), LOOP, by=["kubelet"]), by=["kubelet"])
+    assert verdict(report)[0] == "external-kill"
+
+
+def test_task_that_computes_is_no_wait_of_its_loop(run: Path) -> None:
+    """The look-alike: the loop runs a callback."""
+    report = ended(run, stopped(parent(), [("step", s.SCRIPT, 12), *LOOP[1:]]))
+    assert verdict(report)[0] == "external-kill"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_error_after_which_a_thread_kept_the_process_names_both(kept: bool, run: Path) -> None:
+    """The exception is the cause; the process was still there for a thread that is no daemon. The look-alike: it was
+    stopped on its way out.
+    """
+    box = parent().at(500).exception("ValueError", "no file", [("fit", s.SCRIPT, 22)])
+    stack = AT_EXIT if kept else [("close", "/usr/lib/python3.11/logging/__init__.py", 9)]
+    box = box.at(60_000).signal_seen(15, 90, TIMEOUT)
+    box.crash(0, code=0, state=EXIT, python=stack, other_python={7: [("report", s.SCRIPT, 10)]}, native=[(s.LIBC, 16)])
+    report = ended(run, box)
+    assert verdict(report) == ("python-exception", "certain")
+    words = "; the process then waited for a thread that is no daemon at train.py:10 in report."
+    assert summary(report).endswith(words) == kept
+    assert ("daemon=True" in advice(report)) == kept
