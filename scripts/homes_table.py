@@ -32,7 +32,7 @@ PAGE = """# Homes of training, and deaths in them
 {homes} launchers and frameworks, each with a small job that dies in up to seven ways, without a change in its code:
 {ways}. Expected class, culprit, line and words were
 written down before a cell was first run (`tests/homes/cells.toml`; `homes.toml` has the commands). A cell is *ok* when
-all of them are in the report; *not yet* cells are listed with the reason. A verdict that is certain and names another
+all of them are in the report; *not yet* cells are listed with the reason, *FAIL* ones with what is wrong. A verdict that is certain and names another
 class or another rank fails the test in any case.
 
 {verdict} On {machine}.
@@ -40,6 +40,8 @@ class or another rank fails the test in any case.
 | home | {deaths} | healthy |
 |---|{rule}---|
 {overview}
+
+*oom* is a death at the limit of a real memory cgroup around the whole job, by the kernel's OOM killer.
 
 *Healthy* counts runs whose standard output and exit status were those of the untraced run. *-* does not apply or was
 not run.
@@ -124,7 +126,9 @@ class Table:
                 if seen.mark == "not yet":
                     headline += f"<br>Not yet: {cell.xfail}."
                 elif seen.mark == "FAIL":
-                    headline += f"<br>{_text('; '.join(seen.known.get('problems', [])))}"
+                    headline += (
+                        f"{'<br>' if headline else ''}Failed: {_text('; '.join(seen.known.get('problems', [])))}."
+                    )
                 lines.append(f"| {cell.death} | {seen.mark} | {seen.known.get('class', '')} | {headline} |")
         return lines[1:]
 

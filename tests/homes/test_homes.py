@@ -42,6 +42,8 @@ def test_death_is_explained(
     if reason := missing(cell.home):
         pytest.skip(reason)
     recordings = (work if cell.home.volume else tmp_path) / "run"
+    record_property("problems", ["the job did not end in time: there is no report"])
+    record_property("wrong", False)
     try:
         outcome = run(cell.home, cell.death, work, recordings)
     except NoMemoryCgroup as why:
