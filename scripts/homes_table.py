@@ -32,8 +32,8 @@ PAGE = """# Homes of training, and deaths in them
 {homes} launchers and frameworks, each with a small job that dies in up to seven ways, without a change in its code:
 {ways}. Expected class, culprit, line and words were
 written down before a cell was first run (`tests/homes/cells.toml`; `homes.toml` has the commands). A cell is *ok* when
-all of them are in the report; *not yet* cells are listed with the reason, *FAIL* ones with what is wrong. A verdict that is certain and names another
-class or another rank fails the test in any case.
+all of them are in the report; *not yet* cells are listed with the reason, *FAIL* ones with what is wrong. A verdict
+that is certain and names another class or another rank fails the test in any case.
 
 {verdict} On {machine}.
 

@@ -102,7 +102,15 @@ def _leading(concluded: dict[int | None, Concluded], failed: Sequence[int], besi
     last = next(reversed(concluded))
     if not _has_failed(concluded[last]):
         return next((number for number in beside if number in concluded and _has_failed(concluded[number])), last)
-    return next((number for number in failed if _has_cause(_verdict(concluded[number], number))), last)
+    told = next((number for number in failed if _has_cause(_verdict(concluded[number], number))), None)
+    if told is None and not _is_sure(concluded[last], last):
+        told = next((number for number in failed if _is_sure(concluded[number], number)), None)
+    return told if told is not None else last
+
+
+def _is_sure(concluded: Concluded, number: int | None) -> bool:
+    """Whether it is known how the attempt ended: a `kill -9`, against a connection that was refused after a restart."""
+    return _verdict(concluded, number).confidence in ("certain", "likely")
 
 
 def _has_failed(concluded: Concluded) -> bool:

@@ -134,6 +134,18 @@ def test_attempt_without_a_cause_does_not_lead(run: Path) -> None:
     assert verdict(report)[0] == "python-exception"
 
 
+def test_attempt_that_was_ended_from_outside_leads_a_connection_that_was_refused_after_it(run: Path) -> None:
+    """After a restart a rank finds no peer: nothing is known of the reason, but of the attempt before."""
+    ended = worker(0).at(100).signal_seen(15, 7, ["kill"])
+    refused = raised(
+        worker(1), "Gloo connectFullMesh failed with [/gloo/transport/tcp/pair.cc:152] SO_ERROR: Connection refused"
+    )
+    agent = s.agent((200, {"signal": 15}), (201, {"exit_code": 1}), at=500_000)
+    report = build_report(s.load(run, agent, ended, refused))
+    assert report.verdict is not None and report.verdict.attempt == 0
+    assert verdict(report) == ("external-kill", "certain")
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_job_that_failed_beside_another_one_leads(at_once: bool, run: Path) -> None:
     """Two jobs with one PYTRACER_DIR; in turn, the last one counts."""
