@@ -11,6 +11,7 @@ from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.ending import ended_while_awaited
+from pytracer.analyze.evidence.sent_signals import last_request
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
@@ -74,6 +75,7 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     if death is None or is_symptom(death) or (leaving and death.nature in ("sent", "left", "interrupt")):
         return "left" if leaving else "late"
     ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
+    ended = ended or (death.nature == "vanished" and last_request(view) is not None)  # its framework handles SIGTERM
     return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import records_collectives
 from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom
-from pytracer.analyze.evidence.sent_signals import obeyed
+from pytracer.analyze.evidence.sent_signals import last_request, obeyed
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import F, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
@@ -68,5 +68,7 @@ def _is_settled(job: JobView) -> bool:
 
 def _from_outside(death: Death) -> bool:
     if death.nature == "exit" and obeyed(death.view):
+        return True
+    if death.nature == "vanished" and last_request(death.view) is not None:
         return True
     return death.nature == "interrupt" or (death.nature == "sent" and death.view.process.signal in _OUTSIDE)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import HandledException
 from pytracer.decode.types.snapshot import Job, PythonFrame
 from pytracer.render.text import render_text
@@ -18,7 +19,7 @@ from tests.support import scenarios as s
 from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
 from tests.support.scenarios import SCRIPT, TORCH
-from tests.support.synth import Box, Frame
+from tests.support.synth import Box, Frame, write_run
 
 DONE = call()
 OPEN = call(state="failed")
@@ -283,6 +284,21 @@ def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
     report = build_report(job.job(run))
     assert verdict(report) == ("missing-rank", 1)
     assert finding(report, "ended-itself") is None
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_ranks_that_handled_a_request_to_end_and_vanished_are_not_the_cause(asked: bool, run: Path) -> None:
+    """SIGKILL follows unseen, as after Lightning's and Ray's handlers. The look-alike: nobody asked them."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    for box in job.boxes:
+        box.at(60_000).mark("waits")
+        if asked:
+            box.signal_seen(15, 99, ["timeout", "60", "python"], handled=True)
+    write_run(run, *job.boxes)
+    report = build_report(load_job(run, symbols=False))
+    assert (verdict(report) == ("missing-rank", 1)) == asked, summary(report)
 
 
 def test_late_rank_that_raised_is_not_named_with_a_place(run: Path) -> None:
