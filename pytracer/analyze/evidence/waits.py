@@ -51,7 +51,7 @@ _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
 _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
-# The loops of workers. multiprocessing.pool's is in a file of _QUEUE_OR_LOCK's folder.
+# The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
@@ -120,6 +120,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
 
 def _is_idle(stack: Sequence[PythonFrame]) -> bool:
     """Whether a worker waits for its next task: what asked the queue is the loop of a pool or a DataLoader."""
+    if any(_POOL.search(frame.file or "") and _last_word(frame) == "worker" for frame in stack[:_NEAR]):
+        return True
     asked = next((frame for frame in stack if not _QUEUE_OR_LOCK.search(frame.file or "")), None)
     return asked is not None and _IDLE.search(asked.file or "") is not None
 

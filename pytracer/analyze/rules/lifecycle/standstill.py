@@ -21,7 +21,7 @@ chance; a service is idle by design. So all but OpenMP counts only where a time 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.deaths.order import is_interrupt
@@ -42,7 +42,7 @@ from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.report.job import Confidence, Evidence
 
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
@@ -126,7 +126,7 @@ class Standstill:
         suspects = [death for death in job.deaths if death.primary is not False]
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
-        for death in suspects:
+        for death in (*suspects, *_parents_ended_with(job, suspects)):
             chain = list(_chain(job, death.view))
             if not chain:
                 continue
@@ -212,6 +212,22 @@ def _from_outside(view: ProcessView) -> bool:
     sent = deadly_signal(view)
     own = sent is not None and sent.sender_pid == view.process.snapshot.pid
     return view.process.signal in _OUTSIDE and not view.raised and not own and not is_interrupt(view)
+
+
+def _parents_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
+    """Parents that the same sender's signal ended, and that a child was faster to obey: `timeout` sends it to all."""
+    sent = {(death.view.process.snapshot.ppid, _sender(death.view)) for death in suspects}
+    return [
+        death
+        for death in job.deaths
+        if death.primary is False and _from_outside(death.view)
+        if (death.view.process.snapshot.pid, _sender(death.view)) in sent and _sender(death.view)
+    ]
+
+
+def _sender(view: ProcessView) -> int:
+    sent = deadly_signal(view)
+    return sent.sender_pid if sent is not None else 0
 
 
 def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:

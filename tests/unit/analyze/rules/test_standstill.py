@@ -431,3 +431,21 @@ def test_error_after_which_a_thread_kept_the_process_names_both(kept: bool, run:
     words = "; the process then waited for a thread that is no daemon at train.py:10 in report."
     assert summary(report).endswith(words) == kept
     assert ("daemon=True" in advice(report)) == kept
+
+
+@pytest.mark.parametrize(
+    ("stack", "says"), [(POOL, "Process 101 (train.py) waited for the result of a pool's task"), (FOO, "was ended by")]
+)
+def test_worker_of_a_pool_that_waits_for_its_next_task_is_idle(stack: list[Frame], says: str, run: Path) -> None:
+    """The look-alike: its parent computes, or waits for a result that is lost; then that is the wait."""
+    folder = "/usr/lib/python3.11/multiprocessing"
+    idle: list[Frame] = [
+        ("Connection._recv", f"{folder}/connection.py", 395),
+        ("SimpleQueue.get", f"{folder}/queues.py", 367),
+        ("worker", f"{folder}/pool.py", 114),
+        ("BaseProcess.run", f"{folder}/process.py", 108),
+    ]
+    worker = Box(pid=102, ppid=101).at(100).mark("begin").at(59_000).signal_seen(15, 90, TIMEOUT)
+    worker.crash(0, code=0, state=EXIT, python=idle, native=[(s.LIBC, 0x10)])
+    report = ended(run, worker, stopped(parent(), stack))
+    assert says in summary(report) and "waited for a queue" not in summary(report)
