@@ -4,7 +4,8 @@
 after 1, 2, 4 ... seconds and then twice a minute, so that a process of a few seconds may be missed.
 
 A process that ends, or that replaces itself by exec(), shows for a moment neither libraries nor environment. What looks
-unseen is looked at again half a second later, and only what looks the same then is told.
+unseen is looked at again half a second later, and only what looks the same then is told. Our own commands are no part
+of the job.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pytracer.launcher.json_object import JsonObject
 
 _CORE = b"libpytracer_core.so"
 _TORCH = re.compile(rb"/libtorch(_cpu)?\.so|/libc10\.so")
+_OWN = re.compile(r"(.*/bin/|)pytracer|.*/pytracer/decode/symbols/\w+\.py")  # also as -m pytracer; and what it starts
 _PYTHON = re.compile(r"(.*/)?(python|pypy)[\d.]*")
 _YOUNGEST_SECONDS = 1.0
 _MOST_SECONDS = 30.0
@@ -106,6 +108,8 @@ def _examine(pid: int) -> JsonObject | None:
         words = [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
     except OSError:
         return None
+    if any(_OWN.fullmatch(word) for word in words[1:_WORDS]):
+        return None  # a report that torchrun's agent wants, not a part of the job
     python = bool(words) and _PYTHON.fullmatch(words[0]) is not None
     command = redact_words(words)[0][:_WORDS]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -80,3 +81,17 @@ def test_only_what_looks_unseen_twice_is_told(tmp_path: Path, recorded: bool) ->
         told = [(item["pid"], item["lacks"]) for item in unseen.as_list()]
         process.stdin.close()
     assert told == ([] if recorded else [(process.pid, ["LD_PRELOAD", "PYTRACER_DIR"])])
+
+
+def test_report_that_a_process_of_the_job_asks_for_is_not_told() -> None:
+    """torchrun's agent does, without the recorder; and it may take a while."""
+    with subprocess.Popen([sys.executable, "-m", "pytracer", "inspect", "none"], env={}) as process:
+        process.send_signal(signal.SIGSTOP)
+        unseen = Unseen()
+        unseen.child = process.pid
+        for _ in range(2):
+            time.sleep(1.2)
+            unseen.look()
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert unseen.as_list() == []
