@@ -160,6 +160,9 @@ class Followers:
         self._by_index = {death.view.index: death for death in deaths}
         # Who may be the reason of something else, the earliest first; whatever follows is taken out, step by step.
         self._deaths = sorted(deaths, key=lambda death: (death.last_ns, death.view.index))
+        # Whom others may have lost: of thousands of ranks most only report that, and few are asked about.
+        peers = (death for death in self._deaths if death.view.process.role == "rank" and not death.lost_peer)
+        self._peers = [death for death in peers if death.nature != "interrupt"]
         self.found: dict[int, Following] = {}
         self.came_first: dict[int, Absence] = {}
         self._judge(self._passes_on)
@@ -292,8 +295,8 @@ class Followers:
             return None
         missing = next((self._by_index[i] for i, a in self.came_first.items() if death.view.index in a.waiting), None)
         if missing is None:
-            others = (o for o in self._others(death) if o.view.process.role == "rank" and not o.lost_peer)
-            reasons = (o for o in others if o.nature != "interrupt")
+            others = (o for o in self._peers if o.view.index != death.view.index)
+            reasons = (o for o in others if o.view.index not in self.found)
             missing = next((o for o in reasons if o.maybe_before(death) or _failed_together(o, death)), None)
         if missing is None:
             return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from pytracer.decode.types.snapshot import Storage
@@ -20,16 +21,21 @@ class ByAddress(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[int, T]]) -> None:
         """`items`: in the order of the recording."""
-        pairs = list(items)
-        self._items = [item for _, item in pairs]
-        self._order = sorted(range(len(pairs)), key=lambda number: pairs[number][0])
-        self._addrs = [pairs[number][0] for number in self._order]
+        self._given = items
+
+    @cached_property
+    def _index(self) -> tuple[list[T], list[int], list[int]]:
+        """Items, their numbers by address, and the addresses; made for the first question: of most ranks there is none."""
+        pairs = list(self._given)
+        order = sorted(range(len(pairs)), key=lambda number: pairs[number][0])
+        return [item for _, item in pairs], order, [pairs[number][0] for number in order]
 
     def within(self, storage: Storage) -> list[T]:
         """The items whose addresses lie in a storage, in the order of the recording; without bytes it has its base."""
-        begin = bisect_left(self._addrs, storage.base)
-        end = bisect_left(self._addrs, storage.base + max(storage.nbytes, 1), begin)
-        return [self._items[number] for number in sorted(self._order[begin:end])]
+        items, order, addrs = self._index
+        begin = bisect_left(addrs, storage.base)
+        end = bisect_left(addrs, storage.base + max(storage.nbytes, 1), begin)
+        return [items[number] for number in sorted(order[begin:end])]
 
 
 class Lives:

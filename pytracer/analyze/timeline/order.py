@@ -20,7 +20,9 @@ _NO_BOUND = float("inf")
 # No rank completes these before all have called them.
 _MEETINGS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 OPEN = ("scheduled", "started", "failed")
-_Meeting = tuple[object, ...]  # attempt, group, its ranks, number and op: what the ranks of a group have in common
+# What the ranks of a group have in common: attempt, its name and ranks; and of one collective its number and op.
+_Gathering = tuple[int | None, str | None, tuple[int, ...] | None]
+_Number = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -69,21 +71,24 @@ def _wall_offsets(job: Job) -> dict[str, float]:
 class _Met:
     """One collective on one host: when its last rank entered, and when its first one was done."""
 
-    came_ns: int = 0
-    done_ns: float = _NO_BOUND
+    came_ns: int
+    done_ns: int
 
 
 def _bounds(job: Job) -> dict[tuple[str, str], float]:
     """For two boots (a, b): an upper bound of clock b's offset minus clock a's."""
-    meetings: dict[_Meeting, dict[str, _Met]] = {}
+    meetings: dict[_Gathering, dict[_Number, dict[str, _Met]]] = {}
     latest: dict[str, int] = {}
     for process in job.processes:
         boot = process.snapshot.boot_id
         last = latest.get(boot, 0)
-        for called_ns, done_ns, key in _completed_meetings(process):
-            hosts = meetings.get(key)
-            if hosts is None:
-                hosts = meetings[key] = {}
+        of_group: dict[str, dict[_Number, dict[str, _Met]]] = {}
+        for item in _completed_meetings(process):
+            calls = of_group.get(item.group or "")
+            if calls is None:
+                calls = of_group[item.group or ""] = meetings.setdefault(_gathering(process, item.group), {})
+            called_ns, done_ns = item.scheduled_ns or 0, item.completed_ns or 0
+            hosts = calls.setdefault((item.sequence_nr, item.op), {})
             met = hosts.get(boot)
             if met is None:
                 hosts[boot] = _Met(called_ns, done_ns)
@@ -94,7 +99,7 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
         if last:
             latest[boot] = last
     bounds: dict[tuple[str, str], float] = {}
-    for hosts in meetings.values():
+    for hosts in (hosts for calls in meetings.values() for hosts in calls.values()):
         hub, *others = sorted(hosts)
         for other in others:
             for a, b in ((hub, other), (other, hub)):
@@ -105,15 +110,17 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
     return bounds
 
 
-def _completed_meetings(process: Process) -> Iterator[tuple[int, int, _Meeting]]:
-    """When this process called and completed each of them."""
-    ranks = {group.name: group.ranks for group in process.snapshot.groups}
+def _gathering(process: Process, name: str | None) -> _Gathering:
+    ranks = next((group.ranks for group in reversed(process.snapshot.groups) if group.name == name), None)
+    return process.attempt, name, ranks
+
+
+def _completed_meetings(process: Process) -> Iterator[Collective]:
     for item in process.snapshot.collectives:
         if item.state != "completed" or item.group is None or not item.scheduled_ns or not item.completed_ns:
             continue
         if item.op.startswith(_MEETINGS) and not item.point_to_point:
-            key = (process.attempt, item.group, ranks.get(item.group), item.sequence_nr, item.op)
-            yield item.scheduled_ns, item.completed_ns, key
+            yield item
 
 
 def _closed(bounds: Mapping[tuple[str, str], float], reference: str) -> dict[str, tuple[float, float]]:

@@ -79,7 +79,7 @@ _OWN_SHAPES: dict[str, Any] = {
     "facts": list[_TaggedFact],
     "events": list[_TaggedEvent],
     "collectives": list[_Call],
-    "groups": list[tuple[Group, int | None]],
+    "groups": list[tuple[int, int]],
     "storages": list[Storage],
 }
 
@@ -115,6 +115,7 @@ class _Digest(msgspec.Struct, kw_only=True, omit_defaults=True):
     left_out: int = 0
     members: list[list[tuple[int, int, int]]] = []  # of groups: runs of ranks, as (first, step, count)
     templates: list[Collective] = []
+    groups: list[tuple[Group, int | None]] = []  # each, and its members; snapshots have ranges of them
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -147,6 +148,7 @@ def encode_digest(digest: Digest) -> bytes:
         left_out=digest.left_out,
         members=[_runs(ranks) for ranks in shared.members],
         templates=[Collective(*values) for values in shared.templates],
+        groups=list(shared.groups),
     )
     content = _encoder.encode(body)
     packed = zlib.compress(content, 9)
@@ -198,9 +200,19 @@ class _Shared:
     def __init__(self) -> None:
         self.members: dict[tuple[int, ...], int] = {}
         self.templates: dict[tuple[Any, ...], int] = {}
+        self.groups: dict[tuple[Group, int | None], int] = {}
 
-    def member_list(self, ranks: tuple[int, ...] | None) -> int | None:
-        return None if ranks is None else self.members.setdefault(ranks, len(self.members))
+    def group_ranges(self, groups: Iterable[Group]) -> list[tuple[int, int]]:
+        """A rank records all groups that it helped to make, thousands of which are those of the other ranks."""
+        found: list[tuple[int, int]] = []
+        for group in groups:
+            members = None if group.ranks is None else self.members.setdefault(group.ranks, len(self.members))
+            number = self.groups.setdefault((dataclasses.replace(group, ranks=None), members), len(self.groups))
+            if found and sum(found[-1]) == number:
+                found[-1] = (found[-1][0], found[-1][1] + 1)
+            else:
+                found.append((number, 1))
+        return found
 
     def call(self, item: Collective) -> _Call:
         values = [getattr(item, name) for name in _FIELDS]
@@ -235,7 +247,7 @@ def _snapshot(snapshot: Snapshot, shared: _Shared) -> Any:
         if not isinstance(event.data, Collective)
     ]
     values["collectives"] = [shared.call(item) for item in snapshot.collectives]
-    values["groups"] = [(dataclasses.replace(g, ranks=None), shared.member_list(g.ranks)) for g in snapshot.groups]
+    values["groups"] = shared.group_ranges(snapshot.groups)
     values["storages"] = list(snapshot.storages)
     return _Snapshot(**values)
 
@@ -264,10 +276,14 @@ def _runs(ranks: Iterable[int]) -> list[tuple[int, int, int]]:
 def _restored(body: _Digest) -> Digest:
     members = [Members(_expanded(runs)) for runs in body.members]
     templates = [[getattr(item, name) for name in _FIELDS] for item in body.templates]
+    groups = [
+        dataclasses.replace(group, ranks=members[number]) if number is not None else group
+        for group, number in body.groups
+    ]
     processes = []
     for item in body.processes:
         values = {name: getattr(item, name) for name in item.__struct_fields__}
-        values["snapshot"] = _restored_snapshot(item.snapshot, members, templates)
+        values["snapshot"] = _restored_snapshot(item.snapshot, groups, templates)
         processes.append(Process(**values))
     job = Job(
         body.directory,
@@ -289,7 +305,7 @@ def _expanded(runs: Iterable[tuple[int, int, int]]) -> list[int]:
     return ranks
 
 
-def _restored_snapshot(item: Any, members: list[Members], templates: list[list[Any]]) -> Snapshot:
+def _restored_snapshot(item: Any, groups: list[Group], templates: list[list[Any]]) -> Snapshot:
     values = {name: getattr(item, name) for name in item.__struct_fields__}
     values["facts"] = tuple(
         Fact(mono_ns, epoch, kind, _payload(tag, raw)) for mono_ns, epoch, kind, tag, raw in item.facts
@@ -298,10 +314,7 @@ def _restored_snapshot(item: Any, members: list[Members], templates: list[list[A
         Event(mono_ns, tid, thread, kind, _payload(tag, raw)) for mono_ns, tid, thread, kind, tag, raw in item.events
     )
     values["collectives"] = tuple(_collective(call, templates) for call in item.collectives)
-    values["groups"] = tuple(
-        dataclasses.replace(group, ranks=members[number]) if number is not None else group
-        for group, number in item.groups
-    )
+    values["groups"] = tuple(group for first, count in item.groups for group in groups[first : first + count])
     values["storages"] = StorageTable.of(*item.storages)
     return Snapshot(**values)
 

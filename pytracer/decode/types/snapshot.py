@@ -70,7 +70,7 @@ class SourceLine:
     line: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NativeFrame:
     """One native frame. `pc` already points into the call; `offset` is the ELF virtual address in the image.
 

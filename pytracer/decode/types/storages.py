@@ -10,7 +10,7 @@ Pool = tuple[int, int]  # torch's pool id: (0, 0) is the default pool, (n, 0) a 
 DEFAULT_POOL: Pool = (0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PythonFrame:
     """One Python frame; `line` is None when its table could not be read."""
 
