@@ -25,7 +25,7 @@ class ByAddress(Generic[T]):
 
     @cached_property
     def _index(self) -> tuple[list[T], list[int], list[int]]:
-        """Items, their numbers by address, and the addresses; made for the first question: of most ranks there is none."""
+        """Items, their numbers by address, and the addresses; made for the first question: most ranks have none."""
         pairs = list(self._given)
         order = sorted(range(len(pairs)), key=lambda number: pairs[number][0])
         return [item for _, item in pairs], order, [pairs[number][0] for number in order]
