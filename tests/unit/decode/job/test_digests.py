@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pytest
 from pytracer._errors import InputError
 from pytracer.analyze.digest import BYTES_PER_RANK, digest_name, make_digest
 from pytracer.analyze.engine import build_report
-from pytracer.cli.background import Background
 from pytracer.decode.formats.digest import Digest, decode_digest, encode_digest
 from pytracer.decode.job.digests import are_digests, load_digests
 from pytracer.decode.job.load import load_runs
@@ -24,7 +23,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Report
 from tests.conditions import needs_core
 from tests.support import scenarios as s
-from tests.support.cli import only_line, pytracer
+from tests.support.cli import ROOT, only_line, pytracer
 from tests.support.synth import Box, write_run
 
 SIZE = 4
@@ -251,6 +250,9 @@ def test_launcher_writes_a_digest_and_the_status_stays(tmp_path: Path) -> None:
 
 def test_writer_that_takes_too_long_is_ended() -> None:
     """As one whose store does not answer."""
-    writer = Background(set(), "no digest")
-    assert writer.start(lambda: time.sleep(600)) and not writer.finish(0.1)
-    assert writer.start(lambda: None) and writer.finish(60)
+    program = (
+        "import time; from pytracer.cli.background import Background; writer = Background(set(), 'no digest'); "
+        "print(writer.start(lambda: time.sleep(600)), writer.finish(0.1), writer.start(lambda: None), writer.finish(60))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True False True True\n", done.stderr
