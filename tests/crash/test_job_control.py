@@ -191,7 +191,8 @@ def test_job_that_is_stopped_and_continued_by_its_number_goes_on(
         assert eventually(lambda: state(child_of_the_shell) != "T")
         os.kill(job, signal.SIGTERM)
         terminal.expect("[SIGTERM]")
-        terminal.type("wait %1; echo status=$?\n")
+        # Until the shell has heard that the job goes on, it does not wait for it: status 128 + SIGSTOP or SIGTSTP.
+        terminal.type("until wait %1; s=$?; [ $s -lt 128 ]; do sleep 0.1; done; echo status=$s\n")
         terminal.expect("status=5")
 
 
