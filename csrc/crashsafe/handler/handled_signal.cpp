@@ -24,7 +24,7 @@ namespace {
 
 using namespace blackbox;
 
-constexpr int kMostMoments = 200;  // of 0.1 ms
+constexpr int kMostMoments = 200;                // of 0.1 ms
 constexpr uint64_t kDeepestHandler = 256 << 10;  // further down lies another stack, to which a coroutine's switch led
 
 std::atomic<int> repairs{0};  // faults that the program's handlers repaired
