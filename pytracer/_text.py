@@ -74,8 +74,8 @@ def message_words(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
 
 
 def count_words(count: int, noun: str) -> str:
-    """`1 parameter`, `2 parameters`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """`1 parameter`, `2 parameters`, `3 processes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def list_words(items: Sequence[str], limit: int = 3) -> str:
