@@ -145,9 +145,10 @@ def _that_matter(deaths: list[Death], tree: Tree) -> list[Death]:
 
 def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     """Whether this end is news: always for ranks, roots and crashes, else only if the parent failed as well."""
-    if death.nature in PROMPT or death.view.process.role in ("rank", "launcher"):
-        return True
     parent = tree.parent[death.view.index]
+    role = death.view.process.role
+    if death.nature in PROMPT or role == "rank" or (role == "launcher" and not _was_dismissed(death, parent)):
+        return True
     if parent is None:
         return death.nature != "vanished" or len(deaths) == 1
     if death.nature == "vanished":
@@ -156,6 +157,15 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     if failed is None:
         return _was_submitted(death, deaths, tree)
     return not _was_only_a_helper(death, failed) and not _was_cleaned_up(death, failed)
+
+
+def _was_dismissed(death: Death, parent: ProcessView | None) -> bool:
+    """Whether a parent that ended well had asked it to end: Jupyter its kernel. Ranks below it speak for themselves."""
+    if parent is None or not ended_well(parent) or death.nature != "sent" or death.view.process.signal == SIGKILL:
+        return False
+    crash, pid = death.view.crash, parent.process.snapshot.pid
+    noted = any(item.sender.snapshot.pid == pid for item in death.view.senders)
+    return noted or (crash is not None and crash.sender_pid == pid)
 
 
 def _was_submitted(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:

@@ -320,3 +320,25 @@ def test_child_that_was_killed_before_its_parent_ended_is_the_cause(noted: bool,
     )
     report = build_report(replace(job, processes=processes))
     assert (primary(report)[102] is True) == noted, report.verdict
+
+
+@pytest.mark.parametrize("how", ["dismissed", "by another", "parent failed", "rank died"])
+def test_launcher_that_its_parent_ended_on_its_own_way_out_is_no_news(how: str, run: Path) -> None:
+    """Jupyter ends a kernel whose ranks have all ended well. The look-alikes are deaths."""
+    failed = how == "parent failed"
+    root = Box(pid=90, ppid=80, argv=["jupyter-execute", "job.ipynb"]).at(3000).wait(91, signal=15)
+    root.at(3100).exit(1 if failed else 0)
+    kernel = Box(pid=91, ppid=90, argv=["python", "-m", "ipykernel_launcher"]).at(2000)
+    kernel.wait(92, signal=11) if how == "rank died" else kernel.wait(92, exit_code=0)
+    kernel.wait(93, exit_code=0)
+    kernel.at(2500).crash(signal=15, code=0, sender_pid=77 if how == "by another" else 90, python=LOAD, native=())
+    ranks = [Box(pid=92 + n, ppid=91, rank=n).at(1000) for n in (0, 1)]
+    for box in ranks:
+        if how == "rank died" and box is ranks[0]:
+            box.crash(addr=0, python=LOAD, native=s.NATIVE[:1])
+        else:
+            box.exit(0)
+    report = build_report(s.load(run, root, kernel, *ranks))
+    assert {p.pid: p.role for p in report.processes or ()}[91] == "launcher"
+    expected = {"dismissed": "clean", "rank died": "null-dereference"}.get(how, "external-kill")
+    assert verdict(report)[0] == expected, summary(report)
