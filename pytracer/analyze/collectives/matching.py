@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer.decode.types.snapshot import Collective, Group, Job, Process
+from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.decode.types.snapshot import Collective, Group, Job, Process, Snapshot
 
 UNFINISHED = ("scheduled", "started", "failed")
 FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")
@@ -20,6 +21,7 @@ _UNEVEN = ("all_to_all", "all_to_all_single", "gather", "scatter")  # ranks may 
 _BARRIERS = ("barrier", "monitored_barrier")
 _LISTS = ("all_gather", "reduce_scatter")  # a list on one side: uneven sizes may be meant
 _PEER_ERROR_NS = 50_000_000
+_STOOD_NS = 10_000_000_000
 
 Fingerprint = tuple[object, ...]
 GroupKey = tuple[str | None, tuple[int, ...] | None]
@@ -138,8 +140,9 @@ class Matcher:
         for group in snapshot.groups:
             if group.name is not None and (group.own_rank is not None or rank in (group.ranks or (rank,))):
                 by_name[group.name] = self._group(group, process)
+        roused = _roused_ns(snapshot)
         for item in snapshot.collectives:
-            if item.point_to_point or item.group is None:
+            if item.point_to_point or item.group is None or _is_after(item, roused):
                 continue
             match = by_name.get(item.group)
             if match is None:
@@ -185,6 +188,28 @@ def records_collectives(process: Process) -> bool:
     snapshot = process.snapshot
     seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
     return (seen or bool(snapshot.versions.torch)) and not snapshot.lacks_collectives and not snapshot.damage
+
+
+def _roused_ns(snapshot: Snapshot) -> int | None:
+    """When a process that had called no collective for a while handled a request to end.
+
+    What it calls then, as Lightning's handler does, is not what the others waited for.
+    """
+    requests = [sent.mono_ns for sent in sent_signals(snapshot) if sent.handled]
+    if not requests:
+        return None
+    begun = [(_begun(item), item) for item in snapshot.collectives]
+    before = [max(at, item.completed_ns or 0) for at, item in begun if at is not None and at < requests[0]]
+    return requests[0] if before and requests[0] - max(before) >= _STOOD_NS else None
+
+
+def _is_after(item: Collective, roused_ns: int | None) -> bool:
+    begun = _begun(item)
+    return roused_ns is not None and item.state in UNFINISHED and begun is not None and begun >= roused_ns
+
+
+def _begun(item: Collective) -> int | None:
+    return item.started_ns if item.scheduled_ns is None else item.scheduled_ns
 
 
 def ended_by_peer_error(process: Process, item: Collective) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.cuda_errors import cuda_error
+from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
@@ -97,8 +98,10 @@ def waited_ns(view: ProcessView, item: Collective) -> int:
 
 
 def _since(view: ProcessView, start_ns: int, end_ns: int | None = None) -> int:
-    """Until `end_ns`, or the end of the process, or its last record."""
+    """Until `end_ns`, or the end of the process, or its last record, or the last request to end that it handled."""
+    snapshot = view.process.snapshot
     until = end_ns or view.process.ended_mono_ns
-    if until is None and view.process.snapshot.events:
-        until = view.process.snapshot.events[-1].mono_ns
+    if until is None:
+        seen = [event.mono_ns for event in snapshot.events[-1:]] + [sent.mono_ns for sent in sent_signals(snapshot)]
+        until = max(seen, default=None)
     return max(0, until - start_ns) if until is not None else 0

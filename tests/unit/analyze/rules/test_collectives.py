@@ -301,6 +301,26 @@ def test_ranks_that_handled_a_request_to_end_and_vanished_are_not_the_cause(aske
     assert (verdict(report) == ("missing-rank", 1)) == asked, summary(report)
 
 
+@pytest.mark.parametrize("seconds", [60, 4])
+def test_collective_that_a_signal_handler_called_is_not_what_the_others_waited_for(seconds: int, run: Path) -> None:
+    """Lightning's handler of SIGTERM broadcasts. The look-alike: a job at work that saves what it has when asked to."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    for box in job.boxes:
+        box.at(1000 * seconds).signal_seen(15, 99, ["timeout", "60", "python"], handled=True)
+    job.boxes[1].at(1000 * seconds + 10)
+    job.calls(1, call("broadcast_", state="started", root=0, line=90), first=2)
+    write_run(run, *job.boxes, Box(pid=99, ppid=98, argv=["python", "main.py"]).at(70_000).exit(0))
+    report = build_report(load_job(run, symbols=False))
+    groups = (report.collectives.groups if report.collectives is not None else None) or []
+    if seconds == 60:
+        assert verdict(report) == ("missing-rank", 1), summary(report)
+        assert groups[0].mismatch is None
+    else:
+        assert groups[0].mismatch is not None and groups[0].mismatch.field == "op"
+
+
 def test_late_rank_that_raised_is_not_named_with_a_place(run: Path) -> None:
     """The look-alike: its exception came of its peers' end."""
     job = late()
