@@ -4,8 +4,8 @@
 after 1, 2, 4 ... seconds and then twice a minute, so that a process of a few seconds may be missed.
 
 A process that ends, or that replaces itself by exec(), shows for a moment neither libraries nor environment. What looks
-unseen is looked at again half a second later, and only what looks the same then is told. Our own commands are no part
-of the job.
+unseen is looked at again at the launcher's next poll, and told only if it still does. Our own commands are no part of
+the job.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Unseen:
             if identity in self._known or ticks / _TICK > young or len(self._found) >= _MOST:
                 continue
             found = _examine(pid)
-            if found is not None and earlier.get(identity) != found:
+            if found is not None and earlier.get(identity, {}).get("lacks", ()) != found["lacks"]:
                 self._suspects[identity] = found
                 continue
             self._known.add(identity)

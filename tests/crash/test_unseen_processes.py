@@ -17,7 +17,7 @@ from tests.support.crash import CORE, Ended, traced_run
 
 pytestmark = [needs_native]
 
-WORKER = "import torch, time; torch.ones(3); time.sleep(5)"
+WORKER = "import torch, time; torch.ones(3); time.sleep(8)"
 LATER = (sys.executable, "-c", "print('now', flush=True); input()")
 
 

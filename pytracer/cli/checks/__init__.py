@@ -42,6 +42,7 @@ ENVIRONMENT: Sequence[Callable[[], Check]] = (
     environment.check_html,
     environment.check_services,
     environment.check_history,
+    environment.check_urls,
     environment.check_engines,
 )
 # Each starts children that import torch: 9 s in all on a machine that does nothing else.

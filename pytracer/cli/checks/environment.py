@@ -127,6 +127,11 @@ def check_history() -> Check:
     return _extra("history", "duckdb", "history", "`pytracer history` answers nothing")
 
 
+def check_urls() -> Check:
+    """fsspec: files that are not on this machine."""
+    return _extra("urls", "fsspec", "digest", "`digest` and `inspect` take paths only, no s3://")
+
+
 def check_services() -> Check:
     """The libraries of services that `pytracer notify` sends a report to."""
     return _those("services", _SERVICES, "`notify` cannot send to")

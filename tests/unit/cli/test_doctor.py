@@ -60,7 +60,7 @@ def test_every_extra_for_users_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     extras = set(re.findall(r"^(\w+) =", section, re.MULTILINE)) - {"bench", "test", "peers", "lint", "dev"}
     checks_of_extras = (
         environment.check_symbols, environment.check_disassembler, environment.check_html, environment.check_stacks,
-        environment.check_services, environment.check_history, environment.check_engines,
+        environment.check_services, environment.check_history, environment.check_engines, environment.check_urls,
     )  # fmt: skip
     assert set(checks_of_extras) <= set(checks.ENVIRONMENT)
     named = " ".join(check().next or "" for check in checks_of_extras)
