@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -43,7 +43,11 @@ def command(runs: tuple[Path, ...], output: str) -> None:
 
 
 def write_digest(
-    runs: Sequence[Path], place: str, *, as_folder: bool = False, progress: object = None
+    runs: Sequence[Path],
+    place: str,
+    *,
+    as_folder: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[str, int, int]:
     """Writes the digest of run directories; the place, its bytes, and the number of ranks in it.
 
@@ -62,7 +66,7 @@ def write_digest(
     from pytracer.decode.formats.digest import SUFFIX
     from pytracer.decode.job.load import load_runs
 
-    job = load_runs(runs, (), progress, light=True)  # type: ignore[arg-type]
+    job = load_runs(runs, (), progress, light=True)
     content = make_digest(job)
     if as_folder or not place.endswith(SUFFIX):
         place = joined(place, digest_name(job))
