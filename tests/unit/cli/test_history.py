@@ -147,15 +147,32 @@ def test_store_comes_from_option_variable_or_settings(store: Path) -> None:
     assert pytracer("history", "compact", cwd=store.parent).stdout == f"{store}: 2 files became 1\n"
 
 
-def test_library_that_is_missing_is_named_with_its_extra(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [("duckdb", (), "history"), ("ray", ("add", "none", "--engine", "ray"), "ray")],
+)
+def test_library_that_is_missing_is_named_with_its_extra(
+    module: str, arguments: tuple[str, ...], extra: str, store: Path, tmp_path: Path
+) -> None:
     """As on an installation without it."""
     shadow = tmp_path / "shadow"
     shadow.mkdir()
-    (shadow / "duckdb.py").write_text("raise ModuleNotFoundError(name='duckdb')")
-    env = clean_environment()
+    (shadow / f"{module}.py").write_text(f"raise ModuleNotFoundError(name={module!r})")
+    env = clean_environment(PYTRACER_HISTORY=str(store))
     env["PYTHONPATH"] = f"{shadow}:{env['PYTHONPATH']}"
-    done = pytracer("history", "--store", store, cwd=store, env=env)
-    assert only_line(done) == 'pytracer: duckdb is not installed here; pip install "pytracer[history]"'
+    done = pytracer("history", *arguments, cwd=store, env=env)
+    assert only_line(done) == f'pytracer: {module} is not installed here; pip install "pytracer[{extra}]"'
+
+
+def test_runs_are_named_by_stdin(store: Path, tmp_path: Path) -> None:
+    """More than a command line holds; an empty list is a mistake."""
+    names = tmp_path / "names"
+    names.write_text("one\n\ntwo\n")
+    at = ["history", "add", "-", "--store", str(store)]
+    with names.open() as stdin:
+        done = pytracer(*at, cwd=tmp_path, stdin=stdin)
+    assert done.returncode == 1 and done.stdout == f"{store}: 0 added, 2 not readable\n", done.stderr
+    assert only_line(pytracer(*at, cwd=tmp_path)).startswith("pytracer: stdin names no run; ")
 
 
 def test_forgetting_by_age_and_key(store: Path) -> None:
