@@ -102,7 +102,7 @@ def _end(process: Process, crash: Crash | None, exception: r.ExceptionReport | N
         return crash
     killed = process.status_kind in ("signaled", "vanished")
     ending = process.snapshot.ending if killed else ending_in_mid_work(process.snapshot.ending)
-    return stopped_at(process) if ending is None and killed else ending
+    return stopped_at(process) if ending is None and (killed or process.status_kind == "running") else ending
 
 
 def _handled(end: Crash | None) -> r.HandledExceptionReport | None:

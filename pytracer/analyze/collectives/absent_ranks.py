@@ -108,7 +108,7 @@ def last_seen(view: ProcessView) -> Evidence:
         words = f"rank {rank} was last seen in {_name(items[-1])}{at_place(items[-1])}, {items[-1].state}"
     frame = view.python_frame
     if frame is not None:
-        words += f"; when it ended, its Python code was at {place_words(frame)}"
+        words += f"; {at_its_end(view)}, its Python code was at {place_words(frame)}"
     last = items[-1] if items else None
     return Evidence(
         "rank-state",
@@ -121,6 +121,11 @@ def last_seen(view: ProcessView) -> Evidence:
         state=last.state if last is not None else None,
         python=frame,
     )
+
+
+def at_its_end(view: ProcessView) -> str:
+    """The moment that its stacks are of: one that still runs has handled a request to end."""
+    return "when it was asked to end" if view.process.status_kind == "running" else "when it ended"
 
 
 def paired_before(job: JobView, item: Absence) -> Evidence | None:

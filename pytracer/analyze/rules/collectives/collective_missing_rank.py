@@ -15,7 +15,7 @@ that is named is where it became visible. Ranks without a readable record are un
 from __future__ import annotations
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
+from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
@@ -91,7 +91,7 @@ def _last_place(item: Absence, ranks: str) -> str:
         return ""
     wait = wait_of(view)
     was = WAITED[wait.kind] if wait is not None else "slept" if was_asleep(view) else "was"
-    return f"; when it ended, {ranks} {was} at {place_words(frame)}"
+    return f"; {at_its_end(view)}, {ranks} {was} at {place_words(frame)}"
 
 
 def _advice(item: Absence, ranks: str) -> str:

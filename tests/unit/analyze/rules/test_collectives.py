@@ -272,6 +272,24 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
 
 
+def test_late_rank_that_goes_on_is_named_with_what_it_did_when_it_was_asked_to_end(run: Path) -> None:
+    """Lightning handles SIGTERM and stays."""
+    job = late()
+    stack: list[Frame] = [("next_shard", s.SCRIPT, 19)]
+    job.boxes[1].at(7900).signal_seen(15, 99, handled=True)
+    job.boxes[1].crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x1000)])
+    loaded = job.job(run)
+    rank = next(item for item in loaded.processes if item.rank == 1)
+    ending = rank.snapshot.ending
+    assert ending is not None
+    snapshot = replace(rank.snapshot, ending=None, live=replace(ending, signal=15))
+    alive = replace(rank, snapshot=snapshot, status_kind="running", exit_code=None, signal=None)
+    processes = tuple(alive if item is rank else item for item in loaded.processes)
+    report = build_report(replace(loaded, processes=processes))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).endswith("; when it was asked to end, rank 1 was at train.py:19 in next_shard.")
+
+
 def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
     """Ray's driver ends its services, too: their exit statuses are no causes."""
     job = late()
