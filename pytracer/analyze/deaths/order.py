@@ -62,10 +62,14 @@ def ended_well(view: ProcessView) -> bool:
 
 
 def is_interrupt(view: ProcessView) -> bool:
-    """Whether the user interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent."""
+    """Whether the user interrupted the process: SIGINT, KeyboardInterrupt, or a signal to torchrun's agent.
+
+    Also by an exception that was raised while that one was on its way: a `with` meets a lock in a state of the moment.
+    """
     exception = view.exception
-    type_name = (exception.type or "") if exception else ""
-    return view.process.signal == SIGINT or type_name.rsplit(".", 1)[-1] in _INTERRUPTS
+    raised = [exception.type, *(item.type for item in (exception.context or [])[:1])] if exception else []
+    names = [(name or "").rsplit(".", 1)[-1] for name in raised]
+    return view.process.signal == SIGINT or any(name in _INTERRUPTS for name in names)
 
 
 def _death(view: ProcessView) -> Death | None:

@@ -67,7 +67,7 @@ def _is_settled(job: JobView) -> bool:
 
 
 def _from_outside(death: Death) -> bool:
-    if death.nature == "exit" and obeyed(death.view):
+    if death.nature in ("exit", "abort") and obeyed(death.view):  # Ray's driver aborts on its way out
         return True
     if death.nature == "vanished" and last_request(death.view) is not None:
         return True

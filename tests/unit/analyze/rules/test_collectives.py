@@ -305,6 +305,23 @@ def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
+def test_driver_that_aborts_on_its_way_out_is_not_the_cause(asked: bool, run: Path) -> None:
+    """Ray's, after SIGTERM. The look-alike: nobody asked it to end."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    for box in job.boxes:
+        box.at(60_000).signal_seen(15, 99, ["timeout", "60", "python"], handled=True)
+    driver = Box(pid=300, ppid=100, argv=["python", "driver.py"]).at(60_000)
+    if asked:
+        driver.signal_seen(15, 99, ["timeout", "60", "python"], handled=True)
+    driver.at(61_000).crash(signal=6, code=-6, sender_pid=300, python=[("shutdown", s.SCRIPT, 5)], native=[(s.LIBC, 1)])
+    write_run(run, *job.boxes, driver)
+    report = build_report(load_job(run, symbols=False))
+    assert (verdict(report) == ("missing-rank", 1)) == asked, summary(report)
+
+
+@pytest.mark.parametrize("asked", [True, False])
 def test_ranks_that_handled_a_request_to_end_and_vanished_are_not_the_cause(asked: bool, run: Path) -> None:
     """SIGKILL follows unseen, as after Lightning's and Ray's handlers. The look-alike: nobody asked them."""
     job = Ranks(2)

@@ -356,6 +356,19 @@ def test_interruption_is_not_an_exception_of_the_program(run: Path) -> None:
     assert report.verdict is not None and "interrupted" in (report.verdict.summary or "")
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"), [("KeyboardInterrupt", "external-kill"), ("KeyError", "python-exception")]
+)
+def test_exception_that_an_interruption_met_on_its_way_is_the_interruption(
+    before: str, expected: str, run: Path
+) -> None:
+    """Ctrl-C in Condition.wait(): its `with` releases a lock that it lacks. Another exception before it is none."""
+    context = [{"type": before, "message": "", "python_stack": []}]
+    error = ("RuntimeError", "release unlocked lock", [("next_shard", s.SCRIPT, 12)])
+    report = build_report(s.load(run, Box(pid=101, ppid=99).exception(*error, context=context).exit(1)))
+    assert verdict(report)[0] == expected
+
+
 # everything else
 
 
