@@ -7,7 +7,8 @@ Why it happens: see each sentence.
 
 What to do: see each sentence.
 
-How it can be wrong: a signal's number alone is not a cause.
+How it can be wrong: a signal's number alone is not a cause. A time limit ends what stands still: that it ended a helper
+while ranks waited for each other is never certain to be all.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.evidence.signal_senders import (
     chain_words,
     command_evidence,
+    from_time_limit,
     knows_sender,
     lost_terminal,
     noted_evidence,
@@ -144,7 +146,7 @@ class OtherDeath:
 
     def check(self, job: JobView) -> tuple[Judgement[_How], ...] | NoFinding:
         """One judgement per group of processes that died alike."""
-        rest = (_judge(view) for view in job.suspects if view.index not in job.explained)
+        rest = (_judge(job, view) for view in job.suspects if view.index not in job.explained)
         return merge_alike(rest, _kind) or not_found("every death is explained by another rule")
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
@@ -171,15 +173,20 @@ class OtherDeath:
         return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
 
 
-def _judge(view: ProcessView) -> Judgement[_How]:
+def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     how = _how(view)
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
-    if how == "sent" and not sender_is_sure(view):
+    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view)):
         confidence = "likely"
     if how == "by-default":
         verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
         confidence = "likely" if verdict_class != "unknown" else "unknown"
     return Judgement(verdict_class, confidence, (view,), how)
+
+
+def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:
+    """Whether a time limit ended a helper of a job whose ranks waited for each other: of Ray's workers it is silent."""
+    return view.process.role not in ("rank", "launcher") and bool(job.waiting.waits) and from_time_limit(job, view)
 
 
 def _kind(judgement: Judgement[_How]) -> object:

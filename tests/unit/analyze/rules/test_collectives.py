@@ -304,6 +304,23 @@ def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
     assert finding(report, "ended-itself") is None
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_helper_that_a_time_limit_ended_is_never_certain_while_ranks_wait(waits: bool, run: Path) -> None:
+    """Ray's raylet ends its workers without a word. The look-alike: no rank waited for another one."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    if waits:
+        job.calls(0, call(state="started"), first=2)
+    limit = Box(pid=99, ppid=98, argv=["timeout", "60", "python", "driver.py"]).at(61_000).exit(124)
+    helper = Box(pid=300, ppid=100, argv=["python", "log_monitor.py"]).at(60_000)
+    helper.signal_seen(15, 99, ["timeout", "60", "python"])
+    helper.crash(0, code=0, state=EXIT, python=[("watch", s.SCRIPT, 5)], native=[(s.LIBC, 0x10)])
+    write_run(run, *job.boxes, limit, helper)
+    report = build_report(load_job(run, symbols=False))
+    found = next(item for item in report.findings or [] if "(log_monitor.py) was ended" in (item.summary or ""))
+    assert found.confidence == ("likely" if waits else "certain"), found.summary
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_driver_that_aborts_on_its_way_out_is_not_the_cause(asked: bool, run: Path) -> None:
     """Ray's, after SIGTERM. The look-alike: nobody asked it to end."""
