@@ -22,7 +22,7 @@ import pytest
 from pytracer.report.job import ProcessReport, Report
 from tests.conditions import needs_capstone, needs_native
 from tests.support.cli import ROOT
-from tests.support.crash import environment, torchrun, traced_run
+from tests.support.crash import Ended, environment, healthy, torchrun, traced_run
 from tests.support.debug_information import debug_information_is_parsed_once
 
 tomllib = pytest.importorskip("tomllib", reason="Python has it since 3.11")
@@ -71,10 +71,14 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
     """The class that really happened, at the line where it did, in words that name the cause and the next step."""
     if "needs" in case:
         _build_extension(_NEEDS[case["needs"]])
-    done = traced_run(*_command(case), run=tmp_path / "run", options=(), **VARIABLES)
+    classes = case["class"] if isinstance(case["class"], list) else [case["class"]]
+
+    def once(name: str) -> Ended:
+        return traced_run(*_command(case), run=tmp_path / name, options=(), **VARIABLES)
+
+    done = once("run") if "abort" in classes else healthy(lambda: once("run"), lambda: once("again"))
     verdict = done.report.verdict
     assert verdict is not None
-    classes = case["class"] if isinstance(case["class"], list) else [case["class"]]
     assert verdict.class_ in classes, verdict.summary
     _line_is_known(case, done.report)
     for word in case["headline"]:

@@ -42,14 +42,14 @@ def agents(scenario: Scenario) -> tuple[list[str], list[str]]:
 
 
 def traced(scenario: Scenario, run: Path) -> Ended:
-    """The job under `pytracer run`; started twice when torch's own flake ended a healthy one."""
+    """The job under `pytracer run`; started twice when torch's own flake ended a rank that should not abort."""
 
     def once(directory: Path) -> Ended:
         return traced_run(*command(scenario, directory), run=directory, VICTIM=str(scenario.victim))
 
-    if scenario.status == 0:
-        return healthy(lambda: once(run), lambda: once(run.with_name("again")))
-    return once(run)
+    if "abort" in scenario.classes:
+        return once(run)
+    return healthy(lambda: once(run), lambda: once(run.with_name("again")))
 
 
 def untraced(scenario: Scenario, run: Path, **extra: str) -> Ended:

@@ -27,7 +27,7 @@ EXAMPLES = ROOT / "examples"
 CORE = ROOT / "pytracer" / "libpytracer_core.so"
 SECONDS = 120
 
-# pytorch/pytorch#190489: a healthy gloo job aborts while its interpreter ends, because a thread of gloo's drops a
+# pytorch/pytorch#190489: a rank that ends well aborts while its interpreter ends, because a thread of gloo's drops a
 # Python object, waits for the GIL, and is ended by pthread_exit() inside a noexcept function. The one reason to run a
 # job again.
 _FLAKE = ("terminate called without an active exception", "FATAL: exception not rethrown")
