@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import cached_property
 
 from pytracer._text import hex_addr
@@ -105,6 +106,11 @@ class StorageReports:
 def is_library_file(file: str | None) -> bool:
     """Whether a Python file belongs to a package, the standard library or torch.compile, not to the user's program."""
     return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
+
+
+def innermost_of_program(stack: Sequence[r.PythonFrame]) -> r.PythonFrame | None:
+    """The innermost frame of the user's program, else the innermost one."""
+    return next((frame for frame in stack if not is_library_file(frame.file)), next(iter(stack), None))
 
 
 def bucket_report(place: Place) -> r.Bucket | None:

@@ -13,7 +13,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
-from pytracer.analyze.parts import StorageReports, is_library_file
+from pytracer.analyze.parts import StorageReports, innermost_of_program, is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.work import Task, Work, task_of, work_of
@@ -170,8 +170,7 @@ class ProcessView:
     def python_frame(self) -> PythonFrame | None:
         """The innermost Python frame of the user's program, else the innermost one."""
         stack = self.exception_stack if self.raised else self.python_stack or self.region_python
-        outside = [frame for frame in stack if not is_library_file(frame.file)]
-        return next(iter([*outside, *stack]), None)
+        return innermost_of_program(stack)
 
 
 def began_with_exception(process: Process, crash: Crash | None) -> bool:

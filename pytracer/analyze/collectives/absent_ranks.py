@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
+from pytracer.analyze.collectives.matching import STOOD_NS
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom, views_of, waited_ns
+from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.ending import ended_while_awaited
 from pytracer.analyze.evidence.sent_signals import last_request
 from pytracer.analyze.naming import place_words

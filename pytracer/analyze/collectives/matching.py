@@ -21,7 +21,7 @@ _UNEVEN = ("all_to_all", "all_to_all_single", "gather", "scatter")  # ranks may 
 _BARRIERS = ("barrier", "monitored_barrier")
 _LISTS = ("all_gather", "reduce_scatter")  # a list on one side: uneven sizes may be meant
 _PEER_ERROR_NS = 50_000_000
-_STOOD_NS = 10_000_000_000
+STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 
 Fingerprint = tuple[object, ...]
 GroupKey = tuple[str | None, tuple[int, ...] | None]
@@ -200,7 +200,7 @@ def _roused_ns(snapshot: Snapshot) -> int | None:
         return None
     begun = [(_begun(item), item) for item in snapshot.collectives]
     before = [max(at, item.completed_ns or 0) for at, item in begun if at is not None and at < requests[0]]
-    return requests[0] if before and requests[0] - max(before) >= _STOOD_NS else None
+    return requests[0] if before and requests[0] - max(before) >= STOOD_NS else None
 
 
 def _is_after(item: Collective, roused_ns: int | None) -> bool:

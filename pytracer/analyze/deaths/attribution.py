@@ -16,7 +16,6 @@ from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
 
-STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
 _SIZES = re.compile(r"(\d+) vs (\d+)")
 

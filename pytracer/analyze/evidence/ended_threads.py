@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._text import message_words
+from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits import ProcessWait, WaitKind
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
 
@@ -50,17 +50,9 @@ def ended_words(report: ThreadExceptionReport) -> str:
     return f"its thread{name} had died of {error_words(report)}{f' at {place_words(frame)}' if frame else ''}"
 
 
-def error_words(report: ThreadExceptionReport) -> str:
-    """`KeyError: 2`."""
-    lines = (report.message or "").strip().splitlines()
-    message = message_words(lines[0]) if lines else ""
-    return f"{report.type}: {message}" if message else f"{report.type}"
-
-
 def frame_of(report: ThreadExceptionReport) -> PythonFrame | None:
     """The innermost line of the program itself, else the innermost one."""
-    stack = report.python_stack or []
-    return next(iter([*(frame for frame in stack if not is_library_file(frame.file)), *stack]), None)
+    return innermost_of_program(report.python_stack or ())
 
 
 def thread_behind(view: ProcessView, wait: ProcessWait) -> EndedThread | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._text import message_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
+from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
@@ -24,10 +24,8 @@ class Handled:
     @property
     def words(self) -> str:
         """`ValueError: no such file at train.py:21 in step`."""
-        lines = (self.report.message or "").strip().splitlines()
-        message = message_words(lines[0]) if lines else ""
         at = f" at {place_words(self.frame)}" if self.frame is not None else ""
-        return f"{self.report.type}{f': {message}' if message else ''}{at}"
+        return f"{error_words(self.report)}{at}"
 
     @property
     def frame(self) -> PythonFrame | None:

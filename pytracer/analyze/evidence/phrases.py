@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
+from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Evidence, ExceptionReport, GuardDamage, LastCollective, Origin, StorageReport
+from pytracer.report.job import (
+    Evidence,
+    ExceptionReport,
+    GuardDamage,
+    HandledExceptionReport,
+    LastCollective,
+    Origin,
+    StorageReport,
+    ThreadExceptionReport,
+)
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
@@ -217,3 +226,10 @@ def tensor_and_line(view: ProcessView) -> str:
     made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
     name = view.place.names[0] if view.place and view.place.names else "a tensor"
     return f"{name} that was made at {place_words(made)}" if made else name
+
+
+def error_words(report: ThreadExceptionReport | HandledExceptionReport) -> str:
+    """`KeyError: 2`: the type, and the first line of the message."""
+    lines = (report.message or "").strip().splitlines()
+    message = message_words(lines[0]) if lines else ""
+    return f"{report.type}: {message}" if message else f"{report.type}"

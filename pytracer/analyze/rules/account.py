@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.collectives.matching import records_collectives
-from pytracer.analyze.deaths.attribution import STOOD_NS, is_symptom
+from pytracer.analyze.collectives.matching import STOOD_NS, records_collectives
+from pytracer.analyze.deaths.attribution import is_symptom
 from pytracer.analyze.evidence.sent_signals import last_request, obeyed
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import F, Judgement, NoFinding, cannot_decide, not_found
