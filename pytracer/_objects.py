@@ -38,13 +38,24 @@ def write_whole(place: str, content: bytes) -> None:
     if is_url(place):
         filesystem, path = _opened(place)
         with _refusals(place, "written"):
-            if "file" in _protocols(filesystem):
-                _write_local(path, content)
-            else:
-                filesystem.pipe_file(path, content)
+            put(filesystem, path, content)
         return
     with _refusals(place, "written"):
         _write_local(place, content)
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether a file system of fsspec is this machine's."""
+    protocol = filesystem.protocol
+    return "file" in ([protocol] if isinstance(protocol, str) else protocol)
+
+
+def put(filesystem: Any, path: str, content: bytes) -> None:
+    """The same on a file system of fsspec; raises what that raises."""
+    if is_local(filesystem):
+        _write_local(path, content)
+    else:
+        filesystem.pipe_file(path, content)
 
 
 def _write_local(path: str, content: bytes) -> None:
@@ -101,11 +112,6 @@ def _opened(place: str) -> tuple[Any, str]:
     except (ValueError, ImportError) as error:
         raise InputError(f"{place} cannot be opened: {error}", "name a path, or a URL like s3://bucket/job") from None
     return filesystem, path
-
-
-def _protocols(filesystem: Any) -> tuple[str, ...]:
-    protocol = filesystem.protocol
-    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import hashlib
 import io
 import json
 import posixpath
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 
 from pytracer._errors import InputError, PytracerError
 from pytracer._extras import library
+from pytracer._objects import is_local, put
 from pytracer.history.rows import SCHEMA_VERSION, Row, arrow_schema
 
 MARKER = "pytracer-history.json"
@@ -62,7 +62,7 @@ class Store:
                 f"{url} cannot be opened: {error}", "give --store a directory, or a URL like s3://bucket/history"
             ) from None
         self.root: str = root.rstrip("/")
-        self.is_local = "file" in _protocols(self.filesystem)
+        self.is_local = is_local(self.filesystem)
 
     def exists(self) -> bool:
         """Whether there is a store, of a version that this pytracer knows."""
@@ -213,19 +213,7 @@ class Store:
 
     def _put(self, path: str, content: bytes) -> None:
         with _refusals(self.url):
-            if not self.is_local:
-                self.filesystem.pipe_file(path, content)
-                return
-            folder, name = posixpath.split(path)
-            self.filesystem.makedirs(folder, exist_ok=True)
-            aside = posixpath.join(folder, f".{name}.{uuid.uuid4().hex}")
-            try:
-                self.filesystem.pipe_file(aside, content)
-                self.filesystem.mv(aside, path)
-            except BaseException:
-                if self.filesystem.exists(aside):
-                    self.filesystem.rm_file(aside)
-                raise
+            put(self.filesystem, path, content)
 
     def _remove(self, paths: Sequence[str]) -> None:
         with _refusals(self.url):
@@ -258,11 +246,6 @@ def _name(keys: Mapping[int, Any] | Iterable[int]) -> str:
 
 def _day(path: str) -> str:
     return posixpath.basename(posixpath.dirname(path)).removeprefix("day=")
-
-
-def _protocols(filesystem: Any) -> Sequence[str]:
-    protocol = filesystem.protocol
-    return [protocol] if isinstance(protocol, str) else protocol
 
 
 @contextmanager
