@@ -3,6 +3,7 @@
     python benchmarks/scale.py                          1,024 and 10,240 ranks
     python benchmarks/scale.py --ranks 102400
     python benchmarks/scale.py --quick                  1,024 ranks, one job
+    python benchmarks/scale.py --torchfrtrace           also torch's analyzer, on the same collectives
     python benchmarks/scale.py --json                   JSON on stdout
 
 Each job is made from the recordings of a real one of four ranks (`support/scaled_job.py`): eight ranks to a node, a
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from support import output
 from support.measuring import machine, progress
 from support.scaled_job import RANKS_PER_NODE, TRUTHS, Truth, real_job, write_digests
+from support.torch_analyzer import Analyzed, analyze, write_dumps
 
 from pytracer.decode.types.snapshot import Job
 
@@ -53,9 +55,10 @@ class Row:
     digest_bytes: int
     node_bytes: int
     verdict: str
+    peer: Analyzed | None = None
 
 
-def measure(job: Job, truth: Truth, ranks: int, parent: str | None) -> Row:
+def measure(job: Job, truth: Truth, ranks: int, parent: str | None, *, peer: bool = False) -> Row:
     """Makes the digests, explains them, and deletes them."""
     with tempfile.TemporaryDirectory(prefix="pytracer-bench-", dir=parent) as name:
         folder = Path(name) / "digests"
@@ -65,10 +68,14 @@ def measure(job: Job, truth: Truth, ranks: int, parent: str | None) -> Row:
         progress(f"{ranks} ranks, {truth.name}")
         seconds, cpu, peak, _ = inspect(folder)
         verdict = json.loads(inspect(folder, "--json")[3])["verdict"]
+        analyzed = None
+        if peer:
+            progress(f"{ranks} ranks, {truth.name}: torchfrtrace")
+            analyzed = analyze(Path(name) / "dumps", write_dumps(folder, Path(name) / "dumps"))
     right = verdict["class"] in truth.classes and (verdict["rank"] == guilty or not truth.guilty)
     words = f"{verdict['class']} ({verdict['confidence']}), rank {verdict['rank']}"
     said = f"right: {words}" if right else f"WRONG: {words}: {verdict['summary']}"
-    return Row(ranks, truth.name, seconds, cpu, peak, nbytes, nbytes // count, said)
+    return Row(ranks, truth.name, seconds, cpu, peak, nbytes, nbytes // count, said, analyzed)
 
 
 def inspect(folder: Path, *options: str) -> tuple[float, float, int, bytes]:
@@ -101,11 +108,27 @@ def table(rows: list[dict[str, Any]]) -> output.Table:
     )  # fmt: skip
 
 
+def peer_table(rows: list[dict[str, Any]]) -> output.Table:
+    heads = ("torchfrtrace, ranks", "what happens", "seconds", "CPU seconds", "peak", "dumps", "end")
+    return output.Table(
+        heads,
+        [
+            (
+                str(row["ranks"]), row["truth"], f"{peer['seconds']:.1f}", f"{peer['cpu_seconds']:.1f}",
+                f"{peer['peak_bytes'] / MB:.0f} MB", f"{peer['dump_bytes'] / MB:.0f} MB",
+                f"{peer['end']}: {peer['says'][:60]}",
+            )
+            for row in rows if (peer := row["peer"])
+        ],
+    )  # fmt: skip
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, action="append", help="this many; may be repeated")
     parser.add_argument("--only", metavar="WORD", help="only the jobs whose name contains WORD")
     parser.add_argument("--quick", action="store_true", help="1,024 ranks, one job")
+    parser.add_argument("--torchfrtrace", action="store_true", help="also torch's analyzer, on dumps of all ranks")
     parser.add_argument("--directory", metavar="DIR", help="where the digests are written for a while")
     output.add_arguments(parser)
     return parser.parse_args()
@@ -123,10 +146,14 @@ def main() -> int:
                 progress(f"{truth.name}: the real job")
                 jobs[truth.function] = real_job(truth, Path(name))
         for ranks in sizes:
-            rows.append(asdict(measure(jobs[truth.function], truth, ranks - ranks % RANKS_PER_NODE, given.directory)))
+            whole = ranks - ranks % RANKS_PER_NODE
+            row = measure(jobs[truth.function], truth, whole, given.directory, peer=given.torchfrtrace)
+            rows.append(asdict(row))
     progress("")
     where = {**machine(), "load": f"{os.getloadavg()[0]:.1f}"}
-    output.deliver("scale", given, where, {"rows": rows}, [table(rows)])
+    output.deliver(
+        "scale", given, where, {"rows": rows}, [table(rows), *([peer_table(rows)] if given.torchfrtrace else ())]
+    )
     return 1 if any(row["verdict"].startswith("WRONG") for row in rows) else 0
 
 

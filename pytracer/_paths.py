@@ -24,7 +24,7 @@ def install_again() -> str:
     """What to do about a missing or damaged library."""
     if (_PACKAGE.parent / "csrc").is_dir():
         return "run `make build`, or `pip install --no-build-isolation -e .`"
-    return "`pip install --force-reinstall pytracer`"
+    return "`pip install --force-reinstall WHEEL`, the file that it was installed from"
 
 
 def built_core() -> Path:

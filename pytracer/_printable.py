@@ -27,6 +27,7 @@ _UNSEEN = (
 )  # fmt: skip
 _MOST_MARKS = 3  # stacked diacritics; more of them overlap the lines above and below
 _SUSPECT = re.compile(f"[{_UNSEEN}]")
+_NOT_PLAIN = re.compile(r"[^ -~]")  # in ASCII
 _STYLING = re.compile(r"(\x1b\[[0-9;]*m)")
 _REPLACEMENT = "\ufffd"
 
@@ -37,7 +38,7 @@ def one_line(text: str) -> str:
     A combining mark stays if it follows a letter, so that it cannot combine with our own text before it.
     """
     if text.isascii():
-        return text if text.isprintable() else "".join(map(_shown, text))
+        return text if text.isprintable() else _NOT_PLAIN.sub(lambda found: _shown(found[0]), text)
     return _without_loose_marks("".join(map(_shown, text)))
 
 

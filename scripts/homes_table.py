@@ -11,7 +11,9 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ all of them are in the report; *not yet* cells are listed with the reason, *FAIL
 that is certain and names another class or another rank fails the test in any case.
 
 {verdict} On {machine}.
+{commits}
 
 | home | {deaths} | healthy |
 |---|{rule}---|
@@ -45,6 +48,22 @@ that is certain and names another class or another rank fails the test in any ca
 
 *Healthy* counts runs whose standard output and exit status were those of the untraced run. *-* does not apply or was
 not run.
+
+## Five minutes of a new user
+
+In a fresh environment with `pip install .` of a clone, and the commands of the guides word by word:
+
+- Accelerate ([notebooks.md](../guide/notebooks.md)): `pytracer run -- accelerate launch ...` names rank 1 with its line
+  in torchrun's table, in one line at its death and in the report; below `%load_ext pytracer` and `notebook_launcher`
+  `pytracer.inspect` does the same.
+- Slurm ([slurm.md](../guide/slurm.md)): `srun -N 2 --ntasks-per-node=4 ...` and the batch script name rank 3 of 8, in
+  one report for the step, with status 139; a healthy step ends with status 0 and prints one line more. `pytracer runs`
+  and `pytracer inspect` list and show them.
+- Jupyter ([notebooks.md](../guide/notebooks.md)): after a cell that crashes, the first cell of the next kernel shows
+  the report with cell and line, once.
+
+What stumbled: the guides said `pip install pytracer`, which on PyPI is another project; they name the wheel's file now.
+Without the extra `disasm` a null pointer is *likely*, not *certain*; the report names the extra.
 
 ## What the deaths are
 
@@ -63,6 +82,7 @@ class Seen:
 
     mark: str
     known: dict[str, Any] = field(default_factory=dict)
+    commit: str = ""
 
 
 class Table:
@@ -71,6 +91,8 @@ class Table:
     def __init__(self) -> None:
         self._cells = {str(cell): cell for cell in CELLS}
         self._homes = {home.name: home for home in HOMES}
+        command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
+        self._commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         self.cells: dict[Cell, Seen] = {}
         self.healthy: dict[Home, Seen] = {}
         kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
@@ -82,7 +104,7 @@ class Table:
         if report.when != "call" and not report.failed:  # of set-up and tear-down only errors
             return
         mark = "xfailed" if hasattr(report, "wasxfail") else report.outcome
-        seen = Seen(MARKS[mark], dict(report.user_properties))
+        seen = Seen(MARKS[mark], dict(report.user_properties), self._commit)
         if seen.mark != "left out":
             self._take(report.nodeid.partition("[")[2].removesuffix("]"), seen)
             self._keep()
@@ -139,6 +161,12 @@ class Table:
         words = ", ".join(f"{marks.count(mark)} {mark}" for mark in MARKS.values() if mark in marks)
         return f"{len(marks)} of {len(CELLS)} cells were run: {words}; {wrong} certain and wrong."
 
+    def commits(self) -> str:
+        """Which cells are of which commit: a run of some leaves the others as they were."""
+        seen = (*self.cells.values(), *self.healthy.values())
+        counts = Counter(item.commit or "commits before" for item in seen)
+        return f"Last run: {', '.join(f'{count} at {name}' for name, count in counts.items())}."
+
 
 def _text(words: str) -> str:
     """Pids and paths differ from run to run; messages may be coloured."""
@@ -175,6 +203,7 @@ def main() -> int:
     if options.write:
         page = PAGE.format(
             homes=len(HOMES), ways="below `pytracer run`, or by environment variables alone", verdict=table.verdict(),
+            commits=table.commits(),
             machine=machine(), deaths=" | ".join(DEATHS), rule="---|" * len(DEATHS), truths=_truths(),
             overview="\n".join(table.overview()), headlines="\n".join(table.headlines()),
         )  # fmt: skip

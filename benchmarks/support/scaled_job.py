@@ -12,8 +12,8 @@ import hashlib
 import random
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ import msgspec
 
 from pytracer._version import __version__
 from pytracer.analyze.digest import make_digest
-from pytracer.decode.formats.digest import SUFFIX, Digest, decode_digest, encode_digest
+from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest
+from pytracer.decode.formats.digest_reader import decode_digest
 from pytracer.decode.job.load import load_runs
 from pytracer.decode.types.journal import ChildStatus, Members, Rank
-from pytracer.decode.types.snapshot import Collective, Crash, Group, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, Crash, Group, Job, LauncherRecord, Process, Snapshot
 from tests.distributed.jobs import agents
 from tests.distributed.scenarios import Scenario
 from tests.support.crash import traced_run
@@ -40,7 +41,8 @@ _STEP_NS = 10**7
 class Truth:
     """A large job: what really happens in it, and which classes of verdict are right about it.
 
-    `in_group`: the guilty rank disagrees in the group of its node. `lost`: nodes of which there is no digest, `torn`
+    `in_group`: the guilty rank disagrees in the group of its node. `everywhere`: every rank helps to make the groups of
+    all nodes, as new_group() wants, else only those of its own. `lost`: nodes of which there is no digest, `torn`
     those of which half a digest was written. `guilty`: the verdict must name the guilty rank.
     """
 
@@ -49,6 +51,7 @@ class Truth:
     function: str
     classes: tuple[str, ...]
     in_group: bool = False
+    everywhere: bool = False
     lost: int = 0
     torn: int = 0
     guilty: bool = True
@@ -59,6 +62,8 @@ TRUTHS = (
     Truth("a rank is killed", "deaths", "killed", ("external-kill", "unknown")),
     Truth("a rank is late", "absences", "skipped", ("missing-rank",)),
     Truth("another call in one group", "disagreements", "op", ("collective-mismatch",), in_group=True),
+    Truth("another call in one of 1 group per node, made by all ranks", "disagreements", "op", ("collective-mismatch",),
+          in_group=True, everywhere=True),
     Truth("a rank faults, 3 digests lost, 3 torn", "deaths", "segfault_in_backward", ("null-dereference",), lost=3,
           torn=3),
     Truth("8 nodes vanish at once", "deaths", "killed", ("missing-rank", "unknown"), lost=8, guilty=False),
@@ -88,11 +93,12 @@ def write_digests(job: Job, truth: Truth, ranks: int, folder: Path) -> tuple[int
     torn = {nodes - 1 - truth.lost - number for number in range(truth.torn)} - {guilty_node}
     parts = _Parts.of(job)
     everybody = Members(range(ranks))
+    made = [_node_group(node, by_all=True) for node in range(nodes)] if truth.everywhere else None
     nbytes = 0
     for node in range(nodes):
         if node in unseen:
             continue
-        content = encode_digest(Digest(_node(parts, truth, node, node == guilty_node, everybody), __version__))
+        content = encode_digest(Digest(_node(parts, truth, node, node == guilty_node, everybody, made), __version__))
         content = content[: len(content) // 2] if node in torn else content
         (folder / f"node{node}{SUFFIX}").write_bytes(content)
         nbytes += len(content)
@@ -103,6 +109,7 @@ def write_digests(job: Job, truth: Truth, ranks: int, folder: Path) -> tuple[int
 class _Parts:
     """The processes of the real job that are copied."""
 
+    launcher: LauncherRecord  # of `pytracer run`; each node has its own
     agents: dict[bool, Process]  # by whether the guilty rank is below it
     ranks: dict[int, Process]
     begin_ns: int  # before the first collective of any rank: all of the history lies before
@@ -115,27 +122,40 @@ class _Parts:
             above = ranks[rank].snapshot.ppid
             found[guilty] = next(item for item in job.processes if item.snapshot.pid == above)
         calls = [item.scheduled_ns or 0 for process in job.ranks for item in process.snapshot.collectives]
-        return cls(found, ranks, min(calls))
+        assert job.launcher is not None
+        return cls(job.launcher, found, ranks, min(calls))
 
 
-def _node(parts: _Parts, truth: Truth, node: int, guilty: bool, everybody: Members) -> Job:
+def _node_group(node: int, *, by_all: bool) -> Group:
+    """The group of a node as its ranks see it, named as c10d names one that all ranks make, or its members only."""
+    first = node * RANKS_PER_NODE
+    name = str(node + 1) if by_all else hashlib.sha1(f"pp{node}".encode()).hexdigest()
+    members = Members(range(first, first + RANKS_PER_NODE))
+    return Group(name, "pipeline", "gloo", RANKS_PER_NODE, None, members, node + 1 if by_all else 1)
+
+
+def _node(
+    parts: _Parts, truth: Truth, node: int, guilty: bool, everybody: Members, made: Sequence[Group] | None
+) -> Job:
     random_of_node = random.Random(node)
     delta = random_of_node.randrange(10**12)
     clocks = (delta, delta + random_of_node.randrange(-_SKEW_NS, _SKEW_NS))
     first = node * RANKS_PER_NODE
-    own = Members(range(first, first + RANKS_PER_NODE))
+    own = made[node] if made is not None else _node_group(node, by_all=False)
+    all_groups = tuple(item if item is own else item.as_made for item in made or [own])
     agent_pid = 1000
     processes = []
     pids: dict[int, list[int]] = {}
     for local in range(RANKS_PER_NODE):
         real = parts.ranks[_GUILTY if guilty and local == _GUILTY else _OTHER]
         pids.setdefault(real.snapshot.pid, []).append(agent_pid + 1 + local)
-        copy = _Copy(node, agent_pid + 1 + local, agent_pid, clocks, first + local, local, everybody, own)
+        copy = _Copy(node, agent_pid + 1 + local, agent_pid, clocks, first + local, local, everybody, own, all_groups)
         apart = truth.in_group and guilty
         processes.append(copy.rank(real, parts.begin_ns, apart=apart, random=random_of_node))
     agent = parts.agents[guilty]
-    copy = _Copy(node, agent_pid, 1, clocks, None, None, everybody, own)
-    return Job(f"/runs/node{node}", None, (copy.agent(agent, pids), *processes))
+    copy = _Copy(node, agent_pid, 1, clocks, None, None, everybody, own, all_groups)
+    pids[agent.snapshot.pid] = [agent_pid]
+    return Job(f"/runs/node{node}", copy.launcher(parts.launcher, pids), (copy.agent(agent, pids), *processes))
 
 
 @dataclass(frozen=True)
@@ -149,7 +169,28 @@ class _Copy:
     number: int | None
     local: int | None
     everybody: Members
-    own: Members
+    own: Group
+    made: tuple[Group, ...]  # beside the default one
+
+    def launcher(self, real: LauncherRecord, pids: dict[int, list[int]]) -> LauncherRecord:
+        """What `pytracer run` on this node saw, of its own processes."""
+        witness = real.witness
+        assert witness is not None
+        processes = tuple(
+            replace(seen, pid=pid, start_ticks=pid) for seen in witness.processes for pid in pids.get(seen.pid, [])
+        )
+        host, boot = self.machine
+        record = replace(
+            real, host=host, boot_id=boot, pid=self.pid - 1, child_pid=self.pid,
+            witness=replace(witness, processes=processes), started_wall_ns=real.started_wall_ns + self.clocks[1],
+        )  # fmt: skip
+        moved: LauncherRecord = _later(record, self.clocks[0])
+        return moved
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        """Its host and boot."""
+        return f"node{self.node}", f"b0075f00-0000-4000-8000-{self.node:012d}"
 
     def agent(self, real: Process, waits: dict[int, list[int]]) -> Process:
         """With the ends of its own children."""
@@ -170,9 +211,8 @@ class _Copy:
         default = next(group for group in box.groups if group.name is not None)
         size = len(self.everybody)
         world = replace(default, ranks=self.everybody, size=size, own_rank=self.number)
-        # As c10d names a group that only its members make.
-        name = hashlib.sha1(f"pp{self.node}".encode()).hexdigest()
-        group = Group(name, "pipeline", default.backend, len(self.own), self.local, self.own, 1)
+        group = replace(self.own, own_rank=self.local)
+        groups = (world, *(group if item is self.own else item for item in self.made))
         completed = [item for item in box.collectives if item.state == "completed" and item.group == default.name]
         sample = completed[0]
         history = [
@@ -194,7 +234,7 @@ class _Copy:
                 item,
                 number=item.number + 2 * HISTORY,
                 sequence_nr=item.sequence_nr + HISTORY - (last if apart and item.state != "completed" else 0),
-                group=name if apart and item.state != "completed" else item.group,
+                group=group.name if apart and item.state != "completed" else item.group,
             )
             for item in box.collectives
         ]
@@ -210,13 +250,13 @@ class _Copy:
             for fact in box.facts
         ]  # fmt: skip
         box = replace(
-            box, collectives=calls, groups=(world, group), environment=environment, facts=tuple(facts),
+            box, collectives=calls, groups=groups, environment=environment, facts=tuple(facts),
             rank=Rank(self.number or 0, self.local, size),
         )  # fmt: skip
         return self._process(real, box)
 
     def _process(self, real: Process, box: Snapshot) -> Process:
-        host, boot = f"node{self.node}", f"b0075f00-0000-4000-8000-{self.node:012d}"
+        host, boot = self.machine
         box = replace(
             box, host=host, boot_id=boot, pid=self.pid, ppid=self.ppid, start_ticks=self.pid,
             path=f"/runs/node{self.node}/boxes/{host}.{self.pid}.blackbox",
@@ -265,6 +305,19 @@ def _shifted(process: Process, mono: int, wall: int) -> Process:
 
 def _adder(mono: int) -> Callable[[int | None], int | None]:
     return lambda value: None if value is None else value + mono
+
+
+def _later(value: Any, mono: int) -> Any:
+    """With all times of CLOCK_MONOTONIC moved."""
+    if isinstance(value, tuple):
+        return tuple(_later(item, mono) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    new = {}
+    for field in fields(value):
+        old = getattr(value, field.name)
+        new[field.name] = old + mono if field.name.endswith("mono_ns") and old is not None else _later(old, mono)
+    return replace(value, **new)
 
 
 def _fact(fact: Any, mono: int) -> Any:

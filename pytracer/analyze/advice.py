@@ -29,13 +29,14 @@ BUGS = frozenset(
 HARDWARE = frozenset({"memory-hardware-error"})
 SUSPECTED = frozenset({"flipped-bit"})  # accompanies other findings
 OUTSIDE = frozenset({"sigkill"})
-NETWORK = frozenset({"connection-lost"})
+NETWORK = frozenset({"connection-lost", "unrecorded-ranks"})
 # It depends: on the input, on what else runs on the node, on who ended the process.
 UNDECIDED = frozenset(
     {
         *("oom-kill", "cuda-error", "cuda-out-of-memory", "shm-exhausted", "file-system-full", "truncated-mapping"),
         *("python-exception", "abort", "trap", "illegal-instruction", "heap-corruption", "ended-itself"),
         *("worker-death", "other-death", "first-death", "dataloader-timeout", "standstill", "watchdog-abort"),
+        "rendezvous-missing-rank",
         "rendezvous-mismatch",  # another job may have had the port
         *("collective-missing-rank", "uneven-inputs", "two-openmp-runtimes", "wrong-library-loaded"),
     }

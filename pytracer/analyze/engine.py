@@ -273,8 +273,8 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     evidence = [known.evidence, *words.evidence]
     if known.confidence == "possible":
         return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
-    raised = judgement.verdict_class == "python-exception"
-    summary = f"{words.summary.removesuffix('.')}: {known.what}." if raised else words.summary
+    named = judgement.verdict_class in ("python-exception", "null-dereference") and known.what not in words.summary
+    summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     return replace(words, summary=summary, evidence=evidence, advice=known.advice)
 
 

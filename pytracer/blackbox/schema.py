@@ -159,7 +159,8 @@ class Entry(IntEnum):
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # before it reached the top. "context": what was being handled when it was raised, each with "type", "message" and
-    # "python_stack", newest first; "remote_traceback": the text that a process of a pool sent with it.
+    # "python_stack", newest first; "remote_traceback": the text that a process of a pool sent with it. "variables": of the
+    # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`.
     EXCEPTION = 36
     THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
     GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks","caller"} before

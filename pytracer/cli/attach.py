@@ -20,7 +20,7 @@ from pytracer.report.live import LiveProcess, LiveReport
 
 if TYPE_CHECKING:
     from pytracer.analyze.collectives.deadlock import Gone
-    from pytracer.decode.types.snapshot import Snapshot
+    from pytracer.decode.types.snapshot import Process, Snapshot
 
 LATEST = Path("runs/latest")
 _BOXES = "boxes"
@@ -143,7 +143,7 @@ def _of_run(
 
     job = load_job(_recording(directory), symbols=False)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    running = [process for process in job.processes if process.status_kind == "running"]
+    running = [process for process in job.processes if process.status_kind == "running" and _is_alive(process)]
     if only is not None:
         running = [process for process in running if process.snapshot.pid in only]
     if not running:
@@ -165,6 +165,13 @@ def _of_run(
     if len(local) < len(job.processes):
         report.notes.append("processes of other hosts are in this run; they are not shown")
     return report, {process.snapshot.pid: process.snapshot for process in running}
+
+
+def _is_alive(process: Process) -> bool:
+    """Still; one that outlived the job may have ended since."""
+    from pytracer.launcher.run_directory import start_ticks
+
+    return process.outlived_mono_ns is None or start_ticks(process.snapshot.pid) == process.snapshot.start_ticks
 
 
 def _recording(directory: Path) -> Path:

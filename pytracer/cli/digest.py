@@ -21,6 +21,7 @@ Examples:
   pytracer run --digest s3://team/job-4711 -- torchrun ... train.py      by the launcher, at the end of the job
   pytracer inspect s3://team/job-4711                  the report of the whole job
 """
+SECONDS = 30  # that the launcher waits for one
 
 
 @click.command("digest", epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,6 +48,7 @@ def write_digest(
     place: str,
     *,
     as_folder: bool = False,
+    named: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[str, int, int]:
     """Writes the digest of run directories; the place, its bytes, and the number of ranks in it.
@@ -55,6 +57,7 @@ def write_digest(
         runs: run directories of this node.
         place: of a file, if it ends with .digest; else a folder. A path or a URL.
         as_folder: it is a folder in any case.
+        named: the run directory that it is named for: recordings may lie elsewhere while the job runs.
         progress: called for each recording.
 
     Raises:
@@ -62,13 +65,16 @@ def write_digest(
         PytracerError: it cannot be written.
     """
     from pytracer._objects import joined, write_whole
-    from pytracer.analyze.digest import digest_name, make_digest
+    from pytracer.analyze.digest import digest_name, make_digest, most_bytes
     from pytracer.decode.formats.digest import SUFFIX
     from pytracer.decode.job.load import load_runs
 
     job = load_runs(runs, (), progress, light=True)
     content = make_digest(job)
+    if len(content) > most_bytes(job):
+        words = f"{size_words(len(content))} instead of {size_words(most_bytes(job))}"
+        say(f"the digest is larger than 8 KB for each rank: {words}; nothing more can be left out")
     if as_folder or not place.endswith(SUFFIX):
-        place = joined(place, digest_name(job))
+        place = joined(place, digest_name(job, named))
     write_whole(place, content)
     return place, len(content), len(job.ranks)

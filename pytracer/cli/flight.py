@@ -24,7 +24,8 @@ def write_flight_recorder(run: str, directory: Path, *, force: bool = False) -> 
         UsageError: the directory holds such files and `force` was not given.
         PytracerError: it cannot be written.
     """
-    ranks = {process.rank: process for process in load_job(run, symbols=False).ranks}  # the last attempt's
+    job = load_job(run, symbols=False)
+    ranks = {process.rank: process for process in job.ranks}  # the last attempt's
     if not ranks:
         raise InputError(f"{run} has no ranks", "Flight Recorder dumps are made for ranks only")
     taken = [p for p in directory.glob("*") if p.name.startswith("nccl_trace_rank_")] if directory.is_dir() else []
@@ -42,8 +43,7 @@ def write_flight_recorder(run: str, directory: Path, *, force: bool = False) -> 
         raise PytracerError(f"{directory} cannot be written: {error.strerror}", "choose another directory") from error
     command = shell_command("python", "-m", "torch.distributed.flight_recorder.fr_trace", str(directory))
     lines = [f"{directory}: {len(ranks)} ranks; `{command}`"]
-    size = max((process.world_size or 0 for process in ranks.values()), default=0)
-    missing = sorted(set(range(size)) - set(ranks))
+    missing = job.unrecorded_ranks
     if missing:
         words = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         lines.append(f"no black box of ranks {words}: torch's analyzer wants --allow-incomplete-ranks")

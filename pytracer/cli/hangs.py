@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytracer._errors import PytracerError
 from pytracer._printable import shell_command
 from pytracer.cli.background import Background
 from pytracer.cli.terminal import interject
@@ -39,12 +40,16 @@ _GROUPS = 2
 
 @dataclass(frozen=True)
 class HangSettings:
-    """`timeout`: what stands still for so many seconds is reported with all stacks. `speed`: see SPEED_VARIABLE."""
+    """`timeout`: what stands still for so many seconds is reported with all stacks. `speed`: see SPEED_VARIABLE.
+
+    `digest`: where a digest of the job as it stands is written.
+    """
 
     action: HangAction = "tell"
     timeout: float | None = None
     quiet: bool = False
     speed: float = 1.0
+    digest: str | None = None
 
 
 class HangMonitor:
@@ -148,6 +153,7 @@ class HangMonitor:
         else:
             report_hang(self._run.recording, None, gone, goes_on=action != "kill")
         os.write(result, f"{key}\n{found.says}"[:2048].encode())
+        self._write_digest()
 
     @staticmethod
     def _state_or_none(state: Callable[[], LiveReport]) -> LiveReport | None:
@@ -201,6 +207,22 @@ class HangMonitor:
         waits = " ".join(wait.says for wait in report.waits[:_GROUPS]) or "No collective is open."
         interject(f"note: no process has recorded anything for {seconds / 60:.0f} min. {waits}")
         interject(f"note: it may be a long checkpoint or slow storage; {self._attach()} shows where each process is")
+        self._write_digest()
+
+    def _write_digest(self) -> None:
+        """For whoever looks from elsewhere; that of the end replaces it. The last thing in the task's process."""
+        if self._settings.digest is None:
+            return
+        from pytracer.cli.digest import SECONDS, write_digest
+
+        signal.alarm(SECONDS)  # ends this process: an object store may never answer
+        try:
+            place, _, _ = write_digest(
+                [self._run.recording], self._settings.digest, as_folder=True, named=self._run.directory
+            )
+            interject(f"a digest of the job as it stands is in {place}")
+        except PytracerError as error:
+            interject(f"no digest of the job as it stands: {error}")
 
     # ---- what the user asked for ----
 
@@ -216,6 +238,7 @@ class HangMonitor:
             from pytracer.cli.attach import report_hang
 
             report_hang(self._run.recording, seconds, gone_by(ended), goes_on=self._settings.action != "kill")
+            self._write_digest()
 
         self._task.start(report)
 

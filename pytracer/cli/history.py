@@ -29,7 +29,7 @@ Examples:
   pytracer history add runs/* --store s3://team/pytracer     after each job, or for all of last year
   ls -d /scratch/*/runs/* | pytracer history add - --engine spark
   pytracer history --store s3://team/pytracer                what kills most, since when, on how many hosts
-  pytracer history --fingerprint f1-6c03478c
+  pytracer history --fingerprint f2-6c03478c
   pytracer history --nodes                                   hosts on which more deaths begin than chance explains
   pytracer history --changes torch                           what became more frequent with a version
   pytracer history --sql "SELECT day, count(*) FROM deaths GROUP BY day ORDER BY day"

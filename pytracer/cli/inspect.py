@@ -135,9 +135,7 @@ def command(
     target = checked_output(output, force)
     page_target = _checked_page(page, force)
     if are_digests(runs):
-        if dumps:
-            raise UsageError("--flight-recorder needs recordings, and was given digests", "name the run directories")
-        report = read_digests(runs, recordings, attempt, progress=not as_json)
+        report = read_digests(runs, recordings, attempt, dumps, progress=not as_json)
     else:
         if recordings:
             raise UsageError("--recordings goes with digests", "name a folder of digests, or leave it out")

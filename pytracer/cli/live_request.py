@@ -37,22 +37,33 @@ def request_stacks(processes: Asked, *, native: bool) -> None:
         processes: each with its recording.
         native: also native frames, whose names take a second to look up.
     """
-    open_requests = {}
+    answered, silent = ask([snapshot for _, snapshot in processes], _SECONDS)
+    _read([(process, snapshot) for process, snapshot in processes if snapshot.pid in answered], native)
     for process, snapshot in processes:
+        if snapshot.pid in silent:
+            process.notes.append(f"it did not answer the request for its stacks within {_SECONDS:.0f} s")
+
+
+def ask(snapshots: Sequence[Snapshot], seconds: float) -> tuple[set[int], set[int]]:
+    """Has running processes write their stacks into their recordings.
+
+    Returns:
+        The pids of those that did, and of those that were asked and did not within `seconds`.
+    """
+    silent: dict[int, tuple[Snapshot, int]] = {}
+    for snapshot in snapshots:
         before = _answers(snapshot)
         if before is not None and _ask(snapshot):
-            open_requests[process.pid] = (process, snapshot, before)
-    until = time.monotonic() + _SECONDS
-    answered: list[tuple[LiveProcess, Snapshot]] = []
-    while open_requests and time.monotonic() < until:
-        for pid, (process, snapshot, before) in list(open_requests.items()):
+            silent[snapshot.pid] = (snapshot, before)
+    until = time.monotonic() + seconds
+    answered: set[int] = set()
+    while silent and time.monotonic() < until:
+        for pid, (snapshot, before) in list(silent.items()):
             if (_answers(snapshot) or 0) > before:
-                del open_requests[pid]
-                answered.append((process, snapshot))
+                del silent[pid]
+                answered.add(pid)
         time.sleep(0.01)
-    _read(answered, native)
-    for process, _, _ in open_requests.values():
-        process.notes.append(f"it did not answer the request for its stacks within {_SECONDS:.0f} s")
+    return answered, set(silent)
 
 
 def _read(answered: Asked, native: bool) -> None:

@@ -67,7 +67,12 @@ def read_report(
 
 
 def read_digests(
-    places: Sequence[str], recordings: Sequence[str] = (), attempt: int | None = None, *, progress: bool = True
+    places: Sequence[str],
+    recordings: Sequence[str] = (),
+    attempt: int | None = None,
+    dumps: Sequence[Path] = (),
+    *,
+    progress: bool = True,
 ) -> Report:
     """The report of one job, of the digests of its nodes.
 
@@ -75,6 +80,7 @@ def read_digests(
         places: digests, or folders of them; paths or URLs.
         recordings: folders or URLs in which the recordings of suspects may be.
         attempt: of a restarted job.
+        dumps: dumps of torch's Flight Recorder.
         progress: show a bar on a terminal.
 
     Raises:
@@ -86,7 +92,7 @@ def read_digests(
     from pytracer.decode.job.merge import without_collections
 
     with without_collections(), progress_bar("Reading digests", wanted=progress) as bar:
-        return build_report(load_digests(places, recordings, bar), attempt)
+        return build_report(load_digests(places, recordings, bar, dumps), attempt)
 
 
 def with_history(report: Report, url: str) -> Report:

@@ -26,6 +26,7 @@ from pytracer._text import count_words, size_words
 from pytracer.blackbox.numbers import LEVELS
 from pytracer.cli.background import Background
 from pytracer.cli.deaths import DeathWatch
+from pytracer.cli.digest import SECONDS as DIGEST_SECONDS
 from pytracer.cli.hangs import ACTIONS, SPEED_VARIABLE, HangAction, HangSettings, speed_of
 from pytracer.cli.job_monitor import JobMonitor
 from pytracer.cli.notify import check_configured, tell
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from pytracer.blackbox import structures
     from pytracer.report.job import Report
 
-DIGEST_SECONDS = 30
+_MOST_ASKED, _ASKED_SECONDS = 64, 2.0
 BOX_CHOICES = ("shrink", "keep", "remove")
 HELP = """Run COMMAND, record its processes, and explain a crash or failure.
 
@@ -134,8 +135,8 @@ class RunCommand(click.Command):
 @click.option(
     "--digest",
     metavar="FOLDER|URL",
-    help="At the end, write a digest of the recordings there, if that takes no more than "
-    f"{DIGEST_SECONDS} seconds (docs/guide/digests.md).",
+    help="At the end, and when the job stands still, write a digest of the recordings there, if that takes no more "
+    f"than {DIGEST_SECONDS} seconds (docs/guide/digests.md).",
 )
 @click.option("--no-report", is_flag=True, help="Record only; `pytracer inspect` creates the report later.")
 @click.option(
@@ -176,7 +177,8 @@ class RunCommand(click.Command):
 @click.option(
     "--no-values",
     is_flag=True,
-    help="Do not record the minimum and maximum of index tensors at a crash (docs/guide/secrets.md).",
+    help="Do not record the minimum and maximum of index tensors at a crash, nor numbers in the variables of an "
+    "exception (docs/guide/secrets.md).",
 )
 @click.option(
     "--gpu-core",
@@ -236,7 +238,7 @@ def command(
             environment |= added
             notes += more
         deaths = DeathWatch(_shown(run.directory), lines=not no_death_lines, command=on_death)
-        hang = HangSettings(hang_action, hang_timeout, quiet, speed_of(os.environ.get(SPEED_VARIABLE)))
+        hang = HangSettings(hang_action, hang_timeout, quiet, speed_of(os.environ.get(SPEED_VARIABLE)), digest)
         monitored = _MonitoredJob(run, record, hang, deaths)
     except UsageError:
         raise
@@ -252,6 +254,9 @@ def command(
     record["ended_mono_ns"] = time.monotonic_ns()
     record["exit_code"], record["signal"], record["usage"] = ending.exit_code, ending.signal, ending.usage
     with _one_line_for_an_error():
+        if ending.status != 0 and not ending.interrupted and run.task is None:
+            with _one_line_for_an_error():
+                _ask_what_still_runs(run)
         with _one_line_for_an_error():
             run = run_directory.collect_boxes(run)
             for note in run.notes:
@@ -277,6 +282,26 @@ def command(
         else:
             conclude_task(run, run.task, ending, _shown(run.directory), task_wait, conclude=conclude)
     return end_like(ending)
+
+
+def _ask_what_still_runs(run: run_directory.Run) -> None:
+    """Has processes that outlive a failed job write where they are, as Ray's workers do: nobody else will ask them."""
+    from pytracer.cli.live_request import ask
+    from pytracer.decode.recording.reader import read_box
+
+    boxes = sorted((run.recording / "boxes").glob("*" + run_directory.BOX_SUFFIX))
+    alive = [path for path in boxes if any(_records(header) and _runs(header) for header in _headers([path]))]
+    ask([read_box(path, light=True) for path in alive[:_MOST_ASKED]], _ASKED_SECONDS)
+
+
+def _records(header: structures.FileHeader) -> bool:
+    """Whether it is a process of torch's."""
+    return bool(header.collectives or header.thread_count)
+
+
+def _runs(header: structures.FileHeader) -> bool:
+    """Whether the process that wrote a recording is alive."""
+    return run_directory.start_ticks(header.pid) == header.start_ticks
 
 
 def _ask_slurm(run: run_directory.Run, record: dict[str, object]) -> None:

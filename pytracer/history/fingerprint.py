@@ -1,13 +1,14 @@
 """What makes two deaths the same one: its cause without addresses, ranks, pids, hosts, sizes and line numbers.
 
-Of a crash: class, rule, signal or exception, the program's own Python frames by file name and function, and the
-operator; where none is known, the innermost native functions above the interpreter. A native frame without a name is
-given by build id and offset, which are the same on every machine with that library, and only if no function is known
-above it: systems differ in their libraries. Where the process happened to be does not matter when somebody else ended
-it.
+Of a crash: class, rule, signal or exception, the program's own Python frames by file name and function, the library's
+function that the innermost of them called, and the operator; where none is known, the innermost native functions above
+the interpreter. A native frame without a name is given by build id and offset, which are the same on every machine with
+that library, and only if no function is known above it: systems differ in their libraries. Where the process happened
+to be does not matter when somebody else ended it.
 
 Line numbers are left out, so that an edit above does not make a new crash of an old one; two bugs in one function are
-told apart by exception, operator and native functions only. A change of these rules is a new `VERSION`.
+told apart by exception, function called, operator and native functions only. A change of these rules is a new
+`VERSION`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pytracer.analyze.parts import is_library_file
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
-VERSION = 1
+VERSION = 2
 
 _PYTHON_FRAMES = 5
 _NATIVE_FRAMES = 4
@@ -30,6 +31,10 @@ _MESSAGE = 100
 _FROM_OUTSIDE = ("external-kill", "oom-kill", "clean", "recovered")
 # Each rank ends in its own way: a time-out here, a closed connection there. What they disagreed on is the cause.
 _OF_RANKS = ("collective-mismatch", "missing-rank", "hang")
+# What these quote are names in the program, which are the cause; what others quote may be data.
+_NAMES_CODE = ("NameError", "UnboundLocalError", "AttributeError", "TypeError", "ImportError", "ModuleNotFoundError")
+# Python functions of libraries between the one that was called and whatever it is that it does.
+_WRAPPERS = ("_wrapped_call_impl", "_call_impl", "__call__", "wrapper", "wrapped", "inner", "decorate_context", "_fn")
 # How every abort ends, whatever its reason.
 _PLUMBING = re.compile(
     r"^(_?_?(raise|abort|pthread_kill\w*|kill|gsignal|libc_message\w*|assert_fail\w*|restore_rt|libc_fatal|fortify_fail"
@@ -47,13 +52,12 @@ _VARIANT = re.compile(r"_(?:avx\w*|sse\w*|ssse3\w*|evex\w*|erms|unaligned\w*|sve
 _DISPATCHED = re.compile(r"\b(DEFAULT|AVX2|AVX512|SVE256|ZVECTOR|VSX)::")  # at::native's copies for each processor
 _CLONE = re.compile(r"(\.(constprop|isra|part|cold|lto_priv)(\.\d+)?|\[clone [^]]*\]|\[abi:\w+\])+")
 _NUMBERED = re.compile(r"(lambda|unnamed type|#)\W*\d+")
-_VARYING = re.compile(
-    r"""'[^']*'|"[^"]*"|(?:/[\w.+-]+)+|\b0x[0-9a-f]+\b|[\w.-]+:\d+|-?\b\d[\d.,e+-]*\w*""", re.IGNORECASE
-)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_VARYING = re.compile(r"(?:/[\w.+-]+)+|\b0x[0-9a-f]+\b|[\w.-]+:\d+|-?\b\d[\d.,e+-]*\w*", re.IGNORECASE)
 
 
 def fingerprint(report: r.Report) -> str:
-    """`f1-` and 16 hexadecimal digits: equal for deaths of one cause. It begins with the version of its rules."""
+    """`f2-` and 16 hexadecimal digits: equal for deaths of one cause. It begins with the version of its rules."""
     digest = hashlib.sha256("\n".join(fingerprint_parts(report)).encode("utf-8", "backslashreplace")).hexdigest()
     return f"f{VERSION}-{digest[:16]}"
 
@@ -66,8 +70,10 @@ def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
     if died is not None:
         parts += _end(died, verdict.class_)
         if verdict.class_ not in _FROM_OUTSIDE:
+            parts += [f"called {function}" for function in _called(died)]
             parts += [f"at {frame}" for frame in own_places(died)]
             parts += _operation(died)
+    parts += _sent(verdict)
     parts += _disagreement(report)
     return tuple(parts)
 
@@ -83,6 +89,16 @@ def own_places(died: r.ProcessReport) -> list[str]:
     stack = python_stack(died) or _python_of_others(died)
     own = [frame for frame in stack if not is_library_file(frame.file)] or stack
     return _folded((f"{_name(frame.file)}:{frame.function or '?'}" for frame in own), _PYTHON_FRAMES)
+
+
+def _called(died: r.ProcessReport) -> list[str]:
+    """The function of a library that the program's innermost frame called: `functional.py:embedding`."""
+    stack = python_stack(died) or _python_of_others(died)
+    above = list(takewhile(lambda frame: is_library_file(frame.file), stack))
+    if len(above) == len(stack):
+        return []
+    direct = (frame for frame in reversed(above) if frame.function not in _WRAPPERS)
+    return [f"{_name(frame.file)}:{frame.function}" for frame in islice(direct, 1)]
 
 
 def _python_of_others(died: r.ProcessReport) -> list[r.PythonFrame]:
@@ -109,9 +125,11 @@ def _is_plumbing(function: str) -> bool:
     return bool(_PLUMBING.match(function) or (function and _MACHINERY.search(_plain(function))))
 
 
-def normalized_message(message: str) -> str:
-    """The first line, without what varies: numbers, addresses, paths, and whatever is quoted."""
+def normalized_message(message: str, type_: str | None = None) -> str:
+    """The first line, without what varies: numbers, addresses, paths, what is quoted but for names in code."""
     line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    if (type_ or "").rsplit(".", 1)[-1] not in _NAMES_CODE:
+        line = _QUOTED.sub("#", line)
     return _VARYING.sub("#", line)[:_MESSAGE]
 
 
@@ -126,7 +144,16 @@ def _end(died: r.ProcessReport, class_: str | None) -> Iterator[str]:
     elif died.exception is None and died.status is not None and died.status.exit_code:
         yield f"status {died.status.exit_code}"
     if died.exception is not None:
-        yield f"exception {died.exception.type}: {normalized_message(died.exception.message or '')}"
+        raised_by = died.exception
+        yield f"exception {raised_by.type}: {normalized_message(raised_by.message or '', raised_by.type)}"
+
+
+def _sent(verdict: r.Verdict) -> list[str]:
+    """The line of the recorded program that sent the signal: who ends a process, and for what, is the cause."""
+    senders = (fact.python for fact in verdict.facts or () if fact.kind == "sender")
+    return list(
+        dict.fromkeys(f"sent at {_name(place.file)}:{place.function}" for place in senders if place is not None)
+    )
 
 
 def _operation(died: r.ProcessReport) -> list[str]:

@@ -27,7 +27,9 @@ def warns_of_broken_graphs() -> bool:
 
 
 def records_values() -> bool:
-    """Whether a crash may record the minimum and maximum of small integer tensors: not with PYTRACER_NO_VALUES=1."""
+    """Whether minimum and maximum of small integer tensors, and numbers of variables, may be recorded: not with
+    PYTRACER_NO_VALUES=1.
+    """
     return os.environ.get("PYTRACER_NO_VALUES") != "1"
 
 

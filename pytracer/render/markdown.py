@@ -12,6 +12,7 @@ from pytracer._printable import printable
 from pytracer._text import count_words
 from pytracer._version import __version__
 from pytracer.render.printing import printed, rows_table
+from pytracer.render.processes import without_details
 from pytracer.render.style import Style
 from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of
 from pytracer.report import job as r
@@ -32,7 +33,7 @@ def render_markdown(report: r.Report) -> str:
     Args:
         report: redacted already (`analyze/redaction`): issues are public.
     """
-    shown = printable(report, PARAGRAPHS)
+    shown = printable(without_details(report, subject_of(report)), PARAGRAPHS)
     verdict = shown.verdict or r.Verdict()
     subject = subject_of(shown)
     rows = list(rows_of(shown, verdict, subject, None, False, WIDTH))

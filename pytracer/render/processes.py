@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from pytracer._text import list_words, time_words
+from pytracer._text import list_words, span_words, time_words
 from pytracer.report import job as r
 
 ROWS = 8
 WIDE = 90
 _REDUCES = ("all_reduce", "allreduce", "reduce_scatter")
+# What neither the table nor the rows about another process show.
+_DETAILS = dict.fromkeys((
+    "command", "environment", "memory", "native_stack", "neighborhood", "notes", "python_stack", "registers", "threads",
+    "timeline", "usage",
+))  # fmt: skip
+_NAMES_WIDTH = 20  # columns
 Cells = tuple[str, str, str, str, str]  # status, time, host of a job on several, collective, why
 Row = tuple[list[r.ProcessReport], Cells]
 
@@ -45,6 +52,18 @@ def process_table(
         rest = [item for items, _ in rows[len(cut) :] for item in items]
         table.add_row(Text("..."), Text(f"{len(rest)} more: {_summary(rest)}"))
     return table
+
+
+def without_details(report: r.Report, subject: r.ProcessReport | None) -> r.Report:
+    """The report as a screen shows it: of thousands of processes but `subject`, only what their row is made of."""
+    shown = [item if item is subject else _row_of(item) for item in report.processes or []]
+    return msgspec.structs.replace(report, processes=shown)
+
+
+def _row_of(item: r.ProcessReport) -> r.ProcessReport:
+    error = item.exception
+    slim = msgspec.structs.replace(error, message=None, python_stack=None) if error is not None else None
+    return msgspec.structs.replace(item, exception=slim, **_DETAILS)
 
 
 def process_rows(
@@ -110,7 +129,8 @@ def names_words(items: Sequence[r.ProcessReport]) -> str:
     if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
         return f"ranks {ranks[0]}-{ranks[-1]}"
     if len(ranks) > 3:
-        return f"{len(ranks)} ranks"
+        words = span_words(ranks)
+        return words if len(words) <= _NAMES_WIDTH else f"{len(ranks)} ranks"
     return f"ranks {list_words([str(rank) for rank in ranks])}"
 
 

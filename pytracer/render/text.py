@@ -22,7 +22,7 @@ from pytracer.render.frames import is_library, native_lines, python_lines, short
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.history import seen_words
 from pytracer.render.printing import Hanging, printed, rows_table
-from pytracer.render.processes import process_table
+from pytracer.render.processes import process_table, without_details
 from pytracer.render.style import Style
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
@@ -64,7 +64,7 @@ def render_text(
     style = style or Style()
     directories = _directories(report)
     more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
-    shown = printable(report, PARAGRAPHS)
+    shown = printable(report if everything else without_details(report, subject_of(report)), PARAGRAPHS)
     part = printable(list(processes), PARAGRAPHS) if processes is not None else None
     blocks = [*_blocks(shown, more, everything, style.width, part)]
     blocks += refused_explanations(shown) if explain else ()
@@ -157,6 +157,10 @@ def digests_words(digests: r.Digests) -> str:
     if digests.missing_ranks:
         missing = digests.missing_ranks
         words += f"; {span_words(missing)} {'is' if len(missing) == 1 else 'are'} in none"
+    running = digests.running or []
+    if running:
+        where = running[0] if len(running) == 1 else f"{len(running)} hosts"
+        words += f"; the job still ran on {where} when its digest was written, {digests.as_of}"
     unread = digests.unread or []
     if unread:
         more = f" and {len(unread) - _UNREAD} more" if len(unread) > _UNREAD else ""

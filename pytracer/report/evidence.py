@@ -27,6 +27,7 @@ FactKind = Literal[
     "recursion",  #: frames that repeat
     "stack-bounds",  #: the address, the stack pointer and the thread's stack
     "exception",  #: the exception that reached the top of the program
+    "variables",  #: what variables were when an exception left their frame
     "thread-exception",  #: an exception that ended a thread, not the process
     "printed",  #: what the C library printed before abort()
     # Memory

@@ -102,6 +102,8 @@ class Digests(Part, frozen=True):
     count: int | None = None  #: digests that were used
     missing_ranks: list[int] | None = None  #: ranks of the job that no digest has
     unread: list[str] | None = None  #: recordings of suspects that were not read, as HOST:PATH; they would decide
+    running: list[str] | None = None  #: hosts on which ranks of the job still ran when their digest was written
+    as_of: str | None = None  #: when the last digest of these was written, by its host's clock, ISO 8601, UTC
 
 
 class Run(Part, frozen=True):
@@ -163,7 +165,8 @@ class Checked(Part, frozen=True):
 class Status(Part, frozen=True):
     """How a process ended."""
 
-    kind: str | None = None  #: "exited", "signaled", "exception", "running" or "vanished"
+    #: "exited", "signaled", "exception", "running" (when it was read, or when the job had ended) or "vanished"
+    kind: str | None = None
     exit_code: int | None = None
     signal: int | None = None
     reported_by: str | None = None  #: "handler", "launcher" or "black-box"
@@ -198,6 +201,13 @@ class ThreadExceptionReport(Part, frozen=True):
     time: int | None = None  #: ns since the run started
 
 
+class VariableReport(Part, frozen=True):
+    """A local variable of the frame that an exception left: its type, shape, length or number."""
+
+    name: str | None = None
+    value: str | None = None  #: e.g. "[2, 3] float32", "list of 4", "None", "7"
+
+
 class ExceptionReport(Part, frozen=True):
     """An uncaught exception."""
 
@@ -207,6 +217,7 @@ class ExceptionReport(Part, frozen=True):
     language: str | None = None  #: "Python" or "C++"
     context: list[HandledExceptionReport] | None = None  #: what was being handled when it was raised, newest first
     remote_traceback: str | None = None  #: of the pool's process that raised it first, as text
+    variables: list[VariableReport] | None = None  #: of the innermost frame of the program
 
 
 class AutogradNode(Part, frozen=True):

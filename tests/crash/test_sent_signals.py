@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.decode.types.journal import SeenSignal, select
-from tests.conditions import needs_core
+from pytracer.decode.types.snapshot import Crash
+from tests.conditions import needs_core, needs_native
 from tests.support.crash import Ended, ended, environment, preloaded
 
 pytestmark = needs_core
@@ -159,3 +160,86 @@ def test_signal_is_noted_although_the_programs_alternate_stack_is_small(run: Pat
     done = ended([program], preloaded(run), run)
     assert (done.status, done.stdout) == (plain.status, plain.stdout) == (0, "heard 15\n")
     assert [entry.kind for entry in done.box.facts if entry.kind == "SIGNAL_SEEN"] == ["SIGNAL_SEEN"]
+
+
+PLAIN = """
+import time
+def stands():
+    print("ready", flush=True)
+    time.sleep(60)
+stands()
+"""
+POOL = """
+import multiprocessing, time
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    worker.start()
+    time.sleep(0.5)
+    worker.terminate()
+    worker.join()
+    print(worker.pid, flush=True)
+"""
+INTERRUPTED = """
+import time, torch
+held = torch.ones(4)
+def stands():
+    print("ready", flush=True)
+    time.sleep(60)
+def leaves():
+    print("leaving", flush=True)
+    time.sleep(60)
+try:
+    stands()
+except KeyboardInterrupt:
+    leaves()
+"""
+
+
+def functions(crash: Crash | None) -> list[str]:
+    """Of the Python stack that was written."""
+    return [frame.function for frame in crash.python_stack] if crash is not None else []
+
+
+@needs_native
+def test_python_without_torch_that_somebody_ends_leaves_its_stacks(run: Path, tmp_path: Path) -> None:
+    """TensorFlow and JAX hang, too. The recording is small: only what was written takes space."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    command = ["sh", "-c", f"{sys.executable} plain.py & read line; kill $!; wait $!"]
+    with subprocess.Popen(
+        command, env=preloaded(run), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as shell:
+        assert shell.stdout is not None and shell.stdin is not None
+        assert shell.stdout.readline() == "ready\n"
+        shell.stdin.write("\n")
+        shell.stdin.close()
+        assert shell.wait(30) == 128 + signal.SIGTERM
+    (box,) = [box for box in Ended(shell.pid, 0, "", "", run).boxes if "plain.py" in box.argv]
+    assert "stands" in functions(box.ending)
+    assert os.stat(box.path).st_blocks * 512 < 1 << 20
+
+
+@needs_native
+def test_worker_that_its_pool_ends_needs_no_recording(run: Path, tmp_path: Path) -> None:
+    """The look-alike: every day, and by the dozen."""
+    (tmp_path / "pool.py").write_text(POOL)
+    done = ended([sys.executable, str(tmp_path / "pool.py")], preloaded(run), run)
+    assert done.status == 0, done.stderr
+    assert all(box.ending is None for box in done.boxes)
+
+
+@needs_native
+def test_stacks_are_of_the_first_request_when_another_one_follows(run: Path, tmp_path: Path) -> None:
+    """A notebook's client interrupts the kernel, then ends it: by then it is on its way out."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    with subprocess.Popen(
+        [sys.executable, "interrupted.py"], env=preloaded(run), cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "leaving\n"
+        child.terminate()
+        assert child.wait(30) == -signal.SIGTERM
+    box = Ended(child.pid, 0, "", "", run).box
+    assert box.live is not None and box.live.signal == signal.SIGINT
+    assert "stands" in functions(box.live) and "leaves" not in functions(box.live)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,25 @@ def test_torchs_dumps_tell_what_the_boxes_tell(job: Ended) -> None:
             (c.number, c.op, c.state) for c in new.snapshot.collectives
         ]
     assert all("not known whether they failed" in use.notes[0] for use in merged.flight)
+
+
+@pytest.mark.slow
+def test_torchs_dumps_are_read_beside_a_digest(job: Ended, tmp_path: Path) -> None:
+    """As beside the recordings, which are elsewhere; the verdict is the same."""
+    full = json.loads(pytracer("inspect", job.run, "--json", cwd=tmp_path).stdout)
+    done = pytracer("digest", job.run / "boxes", "-o", tmp_path / "one.digest", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    away = job.run.parent / "away"
+    (job.run / "boxes").rename(away)
+    try:
+        done = pytracer("inspect", tmp_path / "one.digest", "--flight-recorder", job.run, "--json", cwd=tmp_path)
+    finally:
+        away.rename(job.run / "boxes")
+    report = json.loads(done.stdout)
+    assert report["flight_recorder"] == full["flight_recorder"]
+    assert [report["verdict"][key] for key in ("class", "confidence", "rank", "summary")] == [
+        full["verdict"][key] for key in ("class", "confidence", "rank", "summary")
+    ]
 
 
 @pytest.mark.slow

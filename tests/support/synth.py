@@ -346,13 +346,16 @@ class Box:
 
     def group(
         self,
-        name: str,
+        name: str | None,
         ranks: Sequence[int],
-        backend: str = "gloo",
-        description: str = "",
+        backend: str | None = "gloo",
+        description: str | None = "",
         caller: tuple[str, str, int] | None = None,
     ) -> Box:
-        """GROUP; with the (function, file, line) that began to make it, preceded by the entry of that."""
+        """GROUP, without name and backend where the process is no member.
+
+        With the (function, file, line) that began to make it, it is preceded by the entry of that.
+        """
         if caller is not None:
             place = dict(zip(("function", "file", "line"), caller, strict=True))
             self._json(37, {"begun": True, "ranks": list(ranks), "description": None, "caller": place})

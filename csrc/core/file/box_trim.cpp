@@ -79,7 +79,9 @@ bool has_recorded() noexcept {
 
 void trim_at_exit(int code) noexcept {
   bool recorded = has_recorded();
-  if (!crashsafe::has_box() || g_box.crash.data->state != 0) return;
+  auto crash = static_cast<CrashState>(g_box.crash.data->state);
+  bool stopped = crash == CrashState::kExit && !recorded;  // stacks, and nothing else
+  if (!crashsafe::has_box() || (crash != CrashState::kNone && !stopped)) return;
   if (recorded && (!trims_when_done_ || code != 0)) return;
   Opened fd(open_own_box());
   if (fd < 0) return;
@@ -97,7 +99,12 @@ void trim_at_exit(int code) noexcept {
         break;
       }
       case Trim::kUnusedPages: holes.add_unused(region_at(i), entry.offset, nbytes); break;
-      case Trim::kForCrash: holes.add(entry.offset, nbytes); break;
+      case Trim::kForCrash:
+        if (stopped)
+          holes.add_unused(region_at(i), entry.offset, nbytes);
+        else
+          holes.add(entry.offset, nbytes);
+        break;
       case Trim::kTable:
         // Other threads go on writing into a table: into memory of their own from now on, because a store into a hole needs a
         // block, and on a full disk there is none.

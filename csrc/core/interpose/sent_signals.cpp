@@ -5,6 +5,7 @@
 #include "core/interpose/libc.h"
 #include "core/interpose/masks.h"
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/file/create_file.h"
 #include "crashsafe/handler/dying.h"
 #include "crashsafe/handler/handler.h"
 #include "crashsafe/platform/open_file.h"
@@ -26,12 +27,23 @@ constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr size_t kLongestCommand = 512;
 constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
 
-constexpr int kMostStacks = 3;  // of SIGTERM that the program handles
+// What a program does after a request to end, its own handler or the next request interrupts: the stacks of the first one stay so long.
+constexpr uint64_t kOneRequestNs = 10'000'000'000;
 
-std::atomic<int> noted{0}, handled_stacks{0};
+std::atomic<int> noted{0};
+std::atomic<uint64_t> stacks_ns{0};  // when the stacks of a handled request were written
 
-void write_entry(int signal, const siginfo_t* info, bool handled) {
-  if (noted.fetch_add(1, std::memory_order_relaxed) >= kNotedAtMost) return;
+// Whether a command line begins with an interpreter.
+bool runs_python(const char* command, size_t nbytes) {
+  size_t length = strnlen(command, nbytes);
+  const char* name = command + length;
+  while (name > command && name[-1] != '/') name--;
+  return command + length - name >= 6 && memcmp(name, "python", 6) == 0;
+}
+
+// True when a Python program ends its child: pools do so every day.
+bool write_entry(int signal, const siginfo_t* info, bool handled) {
+  if (noted.fetch_add(1, std::memory_order_relaxed) >= kNotedAtMost) return true;
   blackbox::SignalEntry entry{signal, info->si_code, info->si_pid, info->si_uid, crashsafe::sys_gettid(), handled, 0, 0};
   if (info->si_code > 0) entry.sender_pid = 0;  // the kernel: a terminal, a limit
   char command[kLongestCommand], path[48];
@@ -45,6 +57,7 @@ void write_entry(int signal, const siginfo_t* info, bool handled) {
   }
   Piece pieces[] = {{&entry, sizeof entry}, {command, entry.command_nbytes}};
   append(blackbox::EntryKind::kSignalSeen, pieces, 2);
+  return entry.sender_pid > 0 && entry.sender_pid == syscall(SYS_getppid) && runs_python(command, entry.command_nbytes);
 }
 
 struct Arrived {
@@ -54,16 +67,21 @@ struct Arrived {
   ucontext_t* context;
 };
 
-// A process that is ended because it hangs: its stacks show why. Not a reason to create a file. Python calls a handler of the program's
-// when the main thread comes back to it, from a wait that may never end: then SIGKILL follows.
+// A process that is ended because it hangs: its stacks show why. Worth a file, unless it is how a pool ends its workers. Python calls a
+// handler of the program's when the main thread comes back to it, from a wait that may never end: then SIGKILL follows.
 void write_arrived(long, void* raw_arrived, void*) {
   auto* arrived = static_cast<Arrived*>(raw_arrived);
   bool handled = arrived->outcome == Outcome::kHandler;
-  write_entry(arrived->signal, arrived->info, handled);
-  if (g_box.header->python_minor == 0 || !has_recorded()) return;
-  if (arrived->outcome == Outcome::kDefault) return crashsafe::write_stop(arrived->context);
-  if (!handled || arrived->signal != SIGTERM || handled_stacks.fetch_add(1, std::memory_order_relaxed) >= kMostStacks) return;
-  crashsafe::write_handled(arrived->signal, arrived->info, arrived->context);
+  bool everyday = write_entry(arrived->signal, arrived->info, handled);
+  if (g_box.header->python_minor == 0) return;
+  uint64_t now = crashsafe::now_ns(), before = stacks_ns.load(std::memory_order_relaxed);
+  if (before != 0 && now - before < kOneRequestNs) return;
+  if (arrived->outcome == Outcome::kDefault) {
+    if (has_recorded() || (!everyday && crashsafe::ensure_box())) crashsafe::write_stop(arrived->context);
+  } else if (handled && has_recorded() && (arrived->signal == SIGTERM || arrived->signal == SIGINT)) {
+    stacks_ns.store(now, std::memory_order_relaxed);
+    crashsafe::write_handled(arrived->signal, arrived->info, arrived->context);
+  }
 }
 
 // Two signals may end the process on two threads at once: timeout(1) signals its child and then the group. The thread that comes second

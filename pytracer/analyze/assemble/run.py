@@ -41,13 +41,21 @@ def build_run(job: Job, clock: RunClock, unread: Sequence[Process] = ()) -> r.Ru
 
 
 def _digests(job: Job, unread: Sequence[Process]) -> r.Digests:
-    size = max((process.world_size or 0 for process in job.ranks), default=0)
-    known = {process.rank for process in job.ranks}
+    running = {item.snapshot.host: at for item in job.ranks if (at := _ran_at(item)) is not None}
+    as_of = datetime.fromtimestamp(max(running.values()) / 1e9, timezone.utc) if running else None
     return r.Digests(
         count=job.digests,
-        missing_ranks=[rank for rank in range(size) if rank not in known],
+        missing_ranks=list(job.unrecorded_ranks),
         unread=[f"{item.snapshot.host}:{item.snapshot.path}" for item in unread],
+        running=sorted(running),
+        as_of=as_of.isoformat(timespec="seconds") if as_of else None,
     )
+
+
+def _ran_at(process: Process) -> int | None:
+    """When a process was seen running, by its host's clock."""
+    at, snapshot = process.running_mono_ns, process.snapshot
+    return snapshot.created_wall_ns + at - snapshot.created_mono_ns if at is not None else None
 
 
 def _hosts(snapshots: Sequence[Snapshot]) -> list[str]:

@@ -13,7 +13,7 @@ from pytracer.analyze.assemble.communication import recent_collectives
 from pytracer.analyze.assemble.guard import guard_report
 from pytracer.analyze.assemble.machine_state import stack_cycle
 from pytracer.analyze.assemble.threads import Threads
-from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.deaths.ending import ending_in_mid_work, stopped_at
 from pytracer.analyze.evidence.cuda_graphs import graph_use
 from pytracer.analyze.evidence.cuda_streams import current_stream
 from pytracer.analyze.evidence.jumps import refused_branch
@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.parts import (
     StorageReports,
     bucket_report,
+    is_library_file,
     mapping_report,
     native_frame,
     python_frame,
@@ -34,11 +35,11 @@ from pytracer.analyze.platform.instruction import (
     is_canonical,
     page_fault_access,
 )
-from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, code_name, signal_name
+from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
 from pytracer.decode.types.journal import CppException, Fact, HandledException, ThreadException
-from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame
+from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
@@ -92,6 +93,9 @@ def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport 
     """
     end = _end(process, crash, exception)
     if end is not None:
+        trains = _training_thread(process.snapshot, end) if crash is None else None
+        if trains is not None:
+            return _frames(trains, end.native_stack)
         return _frames(end.python_stack, end.native_stack)
     return (exception.python_stack, None) if exception is not None else (None, None)
 
@@ -105,6 +109,18 @@ def _end(process: Process, crash: Crash | None, exception: r.ExceptionReport | N
     return stopped_at(process) if ending is None and (killed or process.status_kind == "running") else ending
 
 
+def _training_thread(snapshot: Snapshot, end: Crash) -> Sequence[PythonFrame] | None:
+    """The stack of the thread that called the last collective, where the thread that was met runs no line of the
+    program: Ray Train trains in a thread of its own.
+    """
+    if not snapshot.collectives or any(not is_library_file(frame.file) for frame in end.python_stack):
+        return None
+    tid = snapshot.collectives[-1].tid
+    pthread = next((thread.pthread for thread in snapshot.threads if thread.tid == tid), None)
+    frames = next((frames for item, frames in end.python_threads if item == pthread), ())
+    return frames if any(not is_library_file(frame.file) for frame in frames) else None
+
+
 def _handled(end: Crash | None) -> r.HandledExceptionReport | None:
     data = end.handled if end is not None else None
     return _handled_report(data) if data is not None else None
@@ -113,14 +129,6 @@ def _handled(end: Crash | None) -> r.HandledExceptionReport | None:
 def _handled_report(data: HandledException) -> r.HandledExceptionReport:
     stack = [python_frame(frame) for frame in data.python_stack]
     return r.HandledExceptionReport(type=data.type, message=data.message, python_stack=stack)
-
-
-def stopped_at(process: Process) -> Crash | None:
-    """The stacks of the last SIGTERM that the process handled, or of a collective that failed, if it has any: those
-    that `pytracer attach` took show another moment.
-    """
-    live = process.snapshot.live
-    return live if live is not None and live.signal in (0, SIGTERM) else None
 
 
 def _frames(python: Sequence[PythonFrame], native: Sequence[NativeFrame]) -> _Stacks:
@@ -252,6 +260,7 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
         language="Python",
         context=[_handled_report(item) for item in data.context] or None,
         remote_traceback=data.remote_traceback,
+        variables=[r.VariableReport(name=item.name, value=item.value) for item in data.variables] or None,
     )
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
-from pytracer.analyze.collectives.matching import STOOD_NS
+from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.ending import ended_while_awaited
+from pytracer.analyze.evidence.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.sent_signals import last_request
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Collective
-from pytracer.report.job import Evidence
+from pytracer.report.job import Confidence, Evidence
 
 _TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
@@ -31,6 +34,7 @@ class Absence:
     views: tuple[ProcessView, ...]
     fate: str
     waited_ns: int
+    goes_on: bool = False  # these ranks and those that wait were running when their recordings were read
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -46,7 +50,21 @@ class Absence:
     def waiters(self) -> str:
         """`ranks 0 and 2 waited 6.000 s`."""
         lasted = f" {time_words(self.waited_ns)}" if self.waited_ns else ""
-        return f"{span_words(self.wait.waiters)} waited{lasted}"
+        verb = f"{'has' if len(self.wait.waiters) == 1 else 'have'} waited" if self.goes_on else "waited"
+        return f"{span_words(self.wait.waiters)} {verb}{lasted}"
+
+
+def still_run(views: Sequence[ProcessView]) -> bool:
+    """Whether all of them were running when their recordings were read, one after another."""
+    return bool(views) and all(view.process.running_mono_ns is not None for view in views)
+
+
+def confidence_of_circle(job: JobView, cycle: Sequence[int], waits: Sequence[Wait]) -> Confidence:
+    """Of ranks that wait for each other; while they run, they may never have waited at the same time."""
+    if not still_run(views_of(job, cycle)):
+        return "certain"
+    lasted = (waited_ns(view, wait.call) for wait in waits for view in views_of(job, wait.waiters[:1]))
+    return "likely" if min(lasted, default=0) >= STOOD_NS else "possible"
 
 
 def find_absences(job: JobView) -> list[Absence]:
@@ -62,22 +80,32 @@ def find_absences(job: JobView) -> list[Absence]:
         by_fate: dict[str, list[ProcessView]] = {}
         for view in absent:
             by_fate.setdefault(_fate(job, view, wait), []).append(view)
-        found += [Absence(wait, tuple(views), fate, lasted) for fate, views in by_fate.items()]
+        waiting = wait.call.state in ("scheduled", "started") and still_run(views_of(job, wait.waiters))
+        found += [
+            Absence(wait, tuple(views), fate, lasted, goes_on=waiting and still_run(views))
+            for fate, views in by_fate.items()
+        ]
     return found
 
 
 def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     if view.process.status_kind == "exited" and view.process.exit_code == 0:
         return "dead" if ended_while_awaited(view.process.snapshot) else "left"
+    if aborted_at_shutdown(view):  # its program was done: that torch then aborts is no reason why others wait
+        return "left"
     death = next((death for death in job.deaths if death.view.index == view.index), None)
-    leaving = view.process.snapshot.left_mono_ns is not None or any(
-        frame.function in _TEARDOWN for frame in view.python_stack or ()
-    )
+    leaving = _left(view) or any(frame.function in _TEARDOWN for frame in view.python_stack or ())
     if death is None or is_symptom(death) or (leaving and death.nature in ("sent", "left", "interrupt")):
         return "left" if leaving else "late"
     ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
     ended = ended or (death.nature == "vanished" and last_request(view) is not None)  # its framework handles SIGTERM
     return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
+
+
+def _left(view: ProcessView) -> bool:
+    """Whether it left the group by itself; a rank that stood still leaves on the way out, when it is asked to end."""
+    left, roused = view.process.snapshot.left_mono_ns, roused_ns(view.process.snapshot)
+    return left is not None and (roused is None or left < roused)
 
 
 def _failed_before(view: ProcessView, wait: Wait) -> bool:
@@ -125,7 +153,10 @@ def last_seen(view: ProcessView) -> Evidence:
 
 
 def at_its_end(view: ProcessView) -> str:
-    """The moment that its stacks are of: one that still runs has handled a request to end."""
+    """The moment that its stacks are of: one that still runs has handled a request to end, or was asked for them."""
+    live = view.process.snapshot.live
+    if live is not None and live.signal == REQUEST_SIGNAL:
+        return "when the job ended"
     return "when it was asked to end" if view.process.status_kind == "running" else "when it ended"
 
 

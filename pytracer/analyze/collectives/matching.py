@@ -137,10 +137,10 @@ class Matcher:
         if records_collectives(process):
             self._known.add(rank)
         by_name: dict[str | None, GroupMatch] = {}
-        for group in snapshot.groups:
+        for group in snapshot.own_groups:
             if group.name is not None and (group.own_rank is not None or rank in (group.ranks or (rank,))):
                 by_name[group.name] = self._group(group, process)
-        roused = _roused_ns(snapshot)
+        roused = roused_ns(snapshot)
         for item in snapshot.collectives:
             if item.point_to_point or item.group is None or _is_after(item, roused):
                 continue
@@ -186,14 +186,14 @@ class Matcher:
 def records_collectives(process: Process) -> bool:
     """Whether the absence of a collective is evidence: the hook is installed, and the recording is not damaged."""
     snapshot = process.snapshot
-    seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.groups)
+    seen = bool(snapshot.collectives) or any(group.own_rank is not None for group in snapshot.own_groups)
     return (seen or bool(snapshot.versions.torch)) and not snapshot.lacks_collectives and not snapshot.damage
 
 
-def _roused_ns(snapshot: Snapshot) -> int | None:
+def roused_ns(snapshot: Snapshot) -> int | None:
     """When a process that had called no collective for a while handled a request to end.
 
-    What it calls then, as Lightning's handler does, is not what the others waited for.
+    What it calls then, as Lightning's handler does, is not what the others waited for; nor is that it leaves the group.
     """
     requests = [sent.mono_ns for sent in sent_signals(snapshot) if sent.handled]
     if not requests:

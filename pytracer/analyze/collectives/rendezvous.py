@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from pytracer.analyze.view import JobView, ProcessView
@@ -73,6 +74,12 @@ def find_mismatch(job: JobView) -> Mismatch | None:
             if found is not None:
                 return found
     return None
+
+
+def open_joins(job: JobView) -> list[Join]:
+    """Calls that never returned, of processes that then gave up by an exception."""
+    calls = [join for view in job.views for join in _joins(view)[-1:]]
+    return [join for join in calls if join.done_ns is None and join.view.raised]
 
 
 def _joins(view: ProcessView) -> list[Join]:
@@ -175,6 +182,7 @@ def _most_first(sides: Sequence[Sequence[Join]]) -> tuple[tuple[Join, ...], ...]
     return tuple(tuple(side) for side in sorted(sides, key=lambda side: (-len(side), side[0].data.rank or 0)))
 
 
+@lru_cache(maxsize=4096)
 def _host_of(name: str | None, own: str) -> str | None:
     """The host that a MASTER_ADDR names: a loopback address is each host's own."""
     if not name:

@@ -78,7 +78,7 @@ def _is_of(item: Collective, name: str | None) -> bool:
 def _members(name: str | None, ranks: dict[int, Process]) -> list[int]:
     """The global ranks of a group, from any member's recording; else all known ranks."""
     for process in ranks.values():
-        for group in process.snapshot.groups:
+        for group in process.snapshot.own_groups:
             if group.name == name and group.ranks:
                 return list(group.ranks)
     sizes = [process.world_size for process in ranks.values() if process.world_size is not None]

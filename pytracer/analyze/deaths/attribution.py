@@ -85,7 +85,7 @@ def longest_group_wait_ns(job: JobView) -> int:
     waits = [
         _since(view, group.begun_ns)
         for view in job.views
-        for group in view.process.snapshot.groups
+        for group in view.process.snapshot.own_groups
         if group.begun_ns is not None
     ]
     return max(waits, default=0)
@@ -97,9 +97,13 @@ def waited_ns(view: ProcessView, item: Collective) -> int:
 
 
 def _since(view: ProcessView, start_ns: int, end_ns: int | None = None) -> int:
-    """Until `end_ns`, or the end of the process, or its last record, or the last request to end that it handled."""
+    """Until `end_ns`, or the end of the process, or its last record, or the last request to end that it handled.
+
+    Of a process that still runs, until its recording was read.
+    """
     snapshot = view.process.snapshot
-    until = end_ns or view.process.ended_mono_ns
+    process = view.process
+    until = end_ns or process.ended_mono_ns or process.outlived_mono_ns or process.running_mono_ns
     if until is None:
         seen = [event.mono_ns for event in snapshot.events[-1:]] + [sent.mono_ns for sent in sent_signals(snapshot)]
         until = max(seen, default=None)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 
 from pytracer._text import time_words
@@ -77,12 +78,18 @@ def mentions_lost_peer(view: ProcessView) -> bool:
 
 
 def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: re.Pattern[str]) -> bool:
-    if exception is None or pattern.search(exception.message or "") is None:
+    if exception is None or not _says(pattern, exception.message or ""):
         return False
-    if _C10D_TYPE.search(exception.type or "") or _C10D_MESSAGE.search(exception.message or ""):
+    if _says(_C10D_TYPE, exception.type or "") or _says(_C10D_MESSAGE, exception.message or ""):
         return True
     library = takewhile(lambda frame: is_library_file(frame.file), exception.python_stack or ())
-    return any(_C10D_FILE.search(frame.file or "") for frame in library)
+    return any(_says(_C10D_FILE, frame.file or "") for frame in library)
+
+
+@lru_cache(maxsize=4096)
+def _says(pattern: re.Pattern[str], text: str) -> bool:
+    """Cached: thousands of ranks end with the same words."""
+    return pattern.search(text) is not None
 
 
 def reports_a_child(view: ProcessView) -> bool:
@@ -90,8 +97,7 @@ def reports_a_child(view: ProcessView) -> bool:
     exception = view.exception
     if exception is None:
         return False
-    told = _CHILD_FAILED.search(exception.type or "") or _WORKER_DIED.search(exception.message or "")
-    return told is not None
+    return _says(_CHILD_FAILED, exception.type or "") or _says(_WORKER_DIED, exception.message or "")
 
 
 _FORK_SERVER = "from multiprocessing.forkserver import main"
@@ -191,9 +197,7 @@ class Followers:
 
     def _passes_on(self, death: Death) -> Following | None:
         role, exception = death.view.process.role, death.view.exception
-        wrapper = death.nature == "exit" or (
-            exception is not None and _CHILD_FAILED.search(exception.type or "") is not None
-        )
+        wrapper = death.nature == "exit" or (exception is not None and _says(_CHILD_FAILED, exception.type or ""))
         if death.nature in PROMPT or not (role == "launcher" or wrapper):
             return None
         if death.nature == "interrupt" and role == "launcher":

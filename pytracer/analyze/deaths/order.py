@@ -193,10 +193,12 @@ def _was_cleaned_up(death: Death, parent: Death) -> bool:
 def _was_only_a_helper(death: Death, parent: Death) -> bool:
     """Whether the parent reaped a child with a bad status, went on, and ended in a way of its own.
 
-    A parent that ends with a status itself may pass the child's on; one that raises may report it by name.
+    A parent that ends with a status itself may pass the child's on; one that raises may report it by name, and what the
+    child raised may be why. A fault is of its own.
     """
+    raised = death.nature == "exception" and parent.nature in PROMPT
     if (
-        death.nature != "exit"
+        not (death.nature == "exit" or raised)
         or parent.nature in ("exit", "left")
         or ending_in_mid_work(death.view.process.snapshot.ending)
     ):

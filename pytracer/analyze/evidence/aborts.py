@@ -20,6 +20,8 @@ PLUMBING = (
 )  # fmt: skip
 # The C++ runtime's ways from an exception to std::terminate(): it is uncaught, or reaches a noexcept function.
 _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")
+# How a finalizing interpreter ends each thread that asks for the GIL: in take_gil(), by pthread_exit().
+_GIL = ("PyEval_AcquireThread", "PyEval_RestoreThread", "PyGILState_Ensure", "take_gil")
 _ASSERTION = re.compile(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
@@ -53,6 +55,17 @@ def is_abort(view: ProcessView) -> bool:
         return view.process.status_kind == "signaled" and view.process.signal == SIGABRT
     own = crash.sender_pid == view.process.snapshot.pid or (not crash.sender_pid and crash.code != SI_USER)
     return crash.signal == SIGABRT and own
+
+
+def aborted_at_shutdown(view: ProcessView) -> bool:
+    """Whether the interpreter was shutting down: the program had come to its end, and one of its threads met that."""
+    if not is_abort(view):
+        return False
+    names = functions(view)
+    if any("PyThread_exit_thread" in name for name in names):
+        return True
+    ended = any("pthread_exit" in name or "_Unwind_ForcedUnwind" in name for name in names)
+    return ended and any(part in name for part in _GIL for name in names)
 
 
 def abort_caller(view: ProcessView) -> str | None:

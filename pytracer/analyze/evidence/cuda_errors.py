@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pytracer.analyze.view import ProcessView
 
@@ -39,7 +40,13 @@ def cuda_error(view: ProcessView) -> CudaError | None:
     """The CUDA error that ended the process, if its last message contains one."""
     if not (view.raised or view.crash is not None) or out_of_memory(view):
         return None
-    match = _TEXT.search(_message(view))
+    return _error_in(_message(view))
+
+
+@lru_cache(maxsize=4096)
+def _error_in(message: str) -> CudaError | None:
+    """Cached: thousands of ranks end with the same words."""
+    match = _TEXT.search(message)
     if match is None:
         return None
     text = (match[1] or match[2]).strip()
@@ -48,7 +55,12 @@ def cuda_error(view: ProcessView) -> CudaError | None:
 
 def out_of_memory(view: ProcessView) -> bool:
     """Whether an allocator's request that a device could not satisfy ended the process."""
-    return view.raised and _OUT_OF_MEMORY.search(_message(view)) is not None
+    return view.raised and _says_out_of_memory(_message(view))
+
+
+@lru_cache(maxsize=4096)
+def _says_out_of_memory(message: str) -> bool:
+    return _OUT_OF_MEMORY.search(message) is not None
 
 
 def _message(view: ProcessView) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits import ProcessWait, WaitKind
 from pytracer.analyze.naming import place_words
@@ -106,5 +107,5 @@ def _no_other_could(view: ProcessView) -> bool:
     near = (view.python_stack or [])[:8]
     if any(_BETWEEN_PROCESSES.search(frame.file or "") for frame in near):
         return False
-    ending = view.process.snapshot.ending
+    ending = asked_to_end(view.process)
     return ending is not None and len(ending.python_threads) == 1

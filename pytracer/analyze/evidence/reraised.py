@@ -75,6 +75,6 @@ def _first(traceback: str, where: str, pid: int | None = None, rank: int | None 
     last = next((found for line in lines if not line.startswith(" ") and (found := _RAISED.match(line))), None)
     if last is None:
         return None
-    own = [item for item in frames if not is_library_file(item[1])] or frames
+    own = [item for item in frames if not (is_library_file(item[1]) or item[1].startswith("<"))] or frames
     frame = PythonFrame(function=own[-1][3], file=own[-1][1], line=int(own[-1][2]))
     return Reraised(last[1], message_words(last[2] or ""), where, frame, pid, rank)

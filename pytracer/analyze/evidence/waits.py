@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
+from pytracer.decode.types.snapshot import Crash
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import NativeFrame, PythonFrame
 
 WaitKind = Literal[
     "forked-openmp",
     "forked-lock",
+    "forked-notice",
     "lock",
     "child",
     "unread-queue",
@@ -31,6 +34,7 @@ WaitKind = Literal[
 WAITED: dict[WaitKind, str] = {
     "forked-openmp": "waited in the OpenMP runtime of a forked child",
     "forked-lock": "waited in a forked child for a lock that nobody there holds",
+    "forked-notice": "waited in a forked child for a thread that exists in its parent only",
     "lock": "waited for a lock",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
@@ -56,11 +60,14 @@ _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/ut
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
+_IN_PROCESS = re.compile(r"/queue\.py$")
+_FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR = 5  # frames
+_OTHER_THREADS = 3
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,47 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
     if kind == "thread-at-exit":
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)
-    return ProcessWait(kind, view.python_frame) if kind is not None else None
+    return ProcessWait(kind, waiting_frame(view)) if kind is not None else None
+
+
+def waiting_frame(view: ProcessView) -> PythonFrame | None:
+    """The line of the program at which its main thread was, when a signal from outside met another thread."""
+    stack = _main_python(view)
+    return view.python_frame if stack is None else innermost_of_program(stack)
+
+
+def other_threads(view: ProcessView) -> list[tuple[str | None, PythonFrame]]:
+    """Names and lines of the program's other threads at that moment: one of them may hold what is waited for."""
+    end, snapshot = _end(view), view.process.snapshot
+    own = waiting_frame(view)
+    names = {item.pthread: item.name for item in snapshot.threads if item.tid != snapshot.pid}
+    found = []
+    for pthread, frames in end.python_threads if end is not None else ():
+        frame = next((python_frame(item) for item in frames if not is_library_file(item.file)), None)
+        if frame is not None and frame != own:
+            found.append((names.get(pthread), frame))
+    return found[:_OTHER_THREADS]
+
+
+def _main_python(view: ProcessView) -> list[PythonFrame] | None:
+    """The main thread's stack where another one took the signal: any thread may. None where it is the main thread's."""
+    snapshot, end = view.process.snapshot, _end(view)
+    if end is None or view.is_fault or view.raised or end.tid == snapshot.pid:
+        return None
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    frames = next((frames for pthread, frames in end.python_threads if pthread == main), None)
+    return [python_frame(frame) for frame in frames] if frames else None
+
+
+def _main_native(view: ProcessView) -> Sequence[NativeFrame]:
+    """As _main_python: where its stack was taken."""
+    end, pid = _end(view), view.process.snapshot.pid
+    own = next((item.native_stack for item in (end.threads if end is not None else ()) if item.tid == pid), ())
+    return [NativeFrame(function=frame.function, image=frame.image) for frame in own]
+
+
+def _end(view: ProcessView) -> Crash | None:
+    return view.crash if view.crash is not None else asked_to_end(view.process)
 
 
 def was_asleep(view: ProcessView) -> bool:
@@ -87,7 +134,8 @@ def was_asleep(view: ProcessView) -> bool:
 
 
 def _kind(view: ProcessView) -> WaitKind | None:
-    stack, native = view.python_stack or [], _before_signal(view)
+    main = _main_python(view)
+    stack, native = (view.python_stack or [], _before_signal(view)) if main is None else (main, _main_native(view))
     outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
     if outside is not None and _OPENMP.match(image_name(outside.image)):
         return "forked-openmp" if was_forked(view) else None
@@ -103,7 +151,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
         return "thread"
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
-        return None if _is_idle(stack) else "queue"
+        in_process = any(_IN_PROCESS.search(frame.file or "") for frame in near)
+        return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
     if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".put") for frame in near):
         return "full-queue"
     if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
@@ -111,11 +160,27 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
         return "event-loop"
     if inner.function == "Condition.wait" and _THREADS_OF_PYTHON.search(inner.file or ""):
-        return "notice"
+        return "forked-notice" if _lacks_threads(view) else "notice"
     locked = any(frame.function == _LOCK for frame in native[:_NEAR])
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _unless_idle(stack: Sequence[PythonFrame]) -> WaitKind | None:
+    return None if _is_idle(stack) else "queue"
+
+
+def _lacks_threads(view: ProcessView) -> bool:
+    """Whether nobody in a forked child can end its wait: no other thread of the program's runs there.
+
+    What a multiprocessing queue sends is sent by a thread of its own.
+    """
+    end = _end(view)
+    if end is None or not was_forked(view):
+        return False
+    own = [frames for _, frames in end.python_threads if not any(_FEEDER.search(frame.file) for frame in frames)]
+    return len(own) <= 1
 
 
 def _is_idle(stack: Sequence[PythonFrame]) -> bool:
@@ -132,7 +197,7 @@ def lacks_receiver(view: ProcessView) -> bool:
     CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
     tensor whose sender has ended.
     """
-    ending = view.process.snapshot.ending
+    ending = asked_to_end(view.process)
     stacks = ending.python_threads if ending is not None else ()
     run = {_last_word(frame) for _, frames in stacks for frame in frames if _POOL.search(frame.file)}
     return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
@@ -140,7 +205,7 @@ def lacks_receiver(view: ProcessView) -> bool:
 
 def kept_by_thread(view: ProcessView) -> ProcessWait | None:
     """The thread that a process waited for when its main thread had ended, perhaps by an exception."""
-    ending = view.process.snapshot.ending
+    ending = asked_to_end(view.process)
     main = ending.python_stack[:_NEAR] if ending is not None else ()
     if not any(_THREADS_OF_PYTHON.search(frame.file) and frame.function in _AT_EXIT for frame in main):
         return None
@@ -154,11 +219,11 @@ def _last_word(frame: SnapshotFrame | PythonFrame) -> str:
 
 def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | None]:
     """The one thread with a line of the program's own: its name, as far as it is known, and that line."""
-    snapshot = view.process.snapshot
-    names = {item.pthread: item.name for item in snapshot.threads}
+    ending = asked_to_end(view.process)
+    names = {item.pthread: item.name for item in view.process.snapshot.threads}
     found = [
         (names.get(pthread), python_frame(own))
-        for pthread, frames in (snapshot.ending.python_threads if snapshot.ending is not None else ())
+        for pthread, frames in (ending.python_threads if ending is not None else ())
         if (own := next((item for item in frames if not is_library_file(item.file)), None)) is not None
     ]
     return found[0] if len(found) == 1 else (None, None)
@@ -174,7 +239,7 @@ def _before_signal(view: ProcessView) -> Sequence[NativeFrame]:
 
 def _is_alone(view: ProcessView) -> bool:
     """Whether no other thread of the process runs Python: nobody there could release a lock."""
-    ending = view.process.snapshot.ending
+    ending = asked_to_end(view.process)
     return ending is not None and len(ending.python_threads) <= 1
 
 

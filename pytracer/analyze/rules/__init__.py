@@ -14,8 +14,10 @@ from pytracer.analyze.rules.collectives.connection_lost import ConnectionLost
 from pytracer.analyze.rules.collectives.group_mismatch import GroupMismatch
 from pytracer.analyze.rules.collectives.point_to_point_unmatched import PointToPointUnmatched
 from pytracer.analyze.rules.collectives.rendezvous_mismatch import RendezvousMismatch
+from pytracer.analyze.rules.collectives.rendezvous_missing_rank import RendezvousMissingRank
 from pytracer.analyze.rules.collectives.sampler_before_process_group import SamplerBeforeProcessGroup
 from pytracer.analyze.rules.collectives.uneven_inputs import UnevenInputs
+from pytracer.analyze.rules.collectives.unrecorded_ranks import UnrecordedRanks
 from pytracer.analyze.rules.collectives.unused_parameters import UnusedParameters
 from pytracer.analyze.rules.collectives.watchdog_abort import WatchdogAbort
 from pytracer.analyze.rules.cuda.cuda_error import CudaErrorRule
@@ -92,6 +94,7 @@ RULES: tuple[AnyRule, ...] = (
     UnusedParameters(),
     SamplerBeforeProcessGroup(),
     RendezvousMismatch(),
+    RendezvousMissingRank(),
     GroupMismatch(),
     CollectiveMismatch(),
     PointToPointUnmatched(),
@@ -102,6 +105,7 @@ RULES: tuple[AnyRule, ...] = (
     WorkerDeath(),
     DataLoaderTimeout(),
     WatchdogAbort(),
+    UnrecordedRanks(),
     CudaOutOfMemory(),
     CudaErrorRule(),
     ConnectionLost(),

@@ -6,7 +6,9 @@ its text shows why. It is quoted only if the file has not changed since the proc
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 
 from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.types.snapshot import Snapshot
@@ -15,6 +17,25 @@ from pytracer.report.job import PythonFrame
 _LARGEST_BYTES = 4 << 20
 _LONGEST = 160
 _SUFFIX = ".py"
+_RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
+
+
+def rank_branch(snapshot: Snapshot, frame: PythonFrame | None) -> tuple[int, str] | None:
+    """The innermost `if` around a frame's line that asks for the rank: its line and its text; None as in line_text."""
+    lines = _lines(snapshot, frame)
+    if lines is None or frame is None or frame.line is None:
+        return None
+    try:
+        tree = ast.parse(b"\n".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found = [
+        item.lineno
+        for item in ast.walk(tree)
+        if isinstance(item, ast.If) and item.lineno < frame.line <= (item.end_lineno or 0)
+        if _RANK.search(ast.unparse(item.test))
+    ]
+    return (max(found), _text(lines[max(found) - 1])) if found else None
 
 
 def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
@@ -27,6 +48,16 @@ def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
     Returns:
         None when the file is not here, or is newer than the process, so that the line may be another one.
     """
+    lines = _lines(snapshot, frame)
+    return (_text(lines[frame.line - 1]) or None) if lines is not None and frame is not None and frame.line else None
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").strip()[:_LONGEST]
+
+
+def _lines(snapshot: Snapshot, frame: PythonFrame | None) -> list[bytes] | None:
+    """The file of a frame whose line is in it."""
     if frame is None or not frame.file or not frame.line or not frame.file.startswith("/"):
         return None
     if not frame.file.endswith(_SUFFIX):  # a recording may name anything
@@ -39,6 +70,4 @@ def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
             lines = read_all(file, status.st_size).splitlines()
     except OSError:
         return None
-    if not 0 < frame.line <= len(lines):
-        return None
-    return lines[frame.line - 1].decode("utf-8", "replace").strip()[:_LONGEST] or None
+    return lines if 0 < frame.line <= len(lines) else None

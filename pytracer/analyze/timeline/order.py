@@ -107,11 +107,12 @@ def _bounds(job: Job) -> dict[tuple[str, str], float]:
                 drift = _DRIFT * max(0, latest[a] - hosts[a].came_ns)
                 bound = hosts[a].done_ns - hosts[b].came_ns + drift
                 bounds[a, b] = min(bounds.get((a, b), _NO_BOUND), bound)
-    return bounds
+    # A clock that was set while the job ran must not make those of all other hosts useless.
+    return {(a, b): bound for (a, b), bound in bounds.items() if bound + bounds.get((b, a), _NO_BOUND) >= 0}
 
 
 def _gathering(process: Process, name: str | None) -> _Gathering:
-    ranks = next((group.ranks for group in reversed(process.snapshot.groups) if group.name == name), None)
+    ranks = next((group.ranks for group in reversed(process.snapshot.own_groups) if group.name == name), None)
     return process.attempt, name, ranks
 
 
@@ -160,7 +161,7 @@ def absences(processes: Iterable[tuple[int, Process]]) -> list[Absence]:
     members: dict[tuple[int | None, str, tuple[int, ...] | None], dict[int, Collective]] = {}
     held: dict[int, set[str]] = {}
     for index, process in processes:
-        names = {group.name: group.ranks for group in process.snapshot.groups}
+        names = {group.name: group.ranks for group in process.snapshot.own_groups}
         for name, last in _last_of_groups(process.snapshot.collectives).items():
             members.setdefault((process.attempt, name, names.get(name)), {})[index] = last
             if last.state in ("scheduled", "started") and not last.async_op:

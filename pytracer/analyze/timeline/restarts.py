@@ -74,5 +74,5 @@ def _alive(process: Process) -> Process:
         process,
         snapshot=replace(process.snapshot, crash=None),
         status_kind="running", exit_code=None, signal=None, reported_by=None, ended_mono_ns=None,
-        exception=None, exception_mono_ns=None,
+        running_mono_ns=None, exception=None, exception_mono_ns=None,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A digest: what `pytracer inspect` needs of one node's recordings, in a few KB for each rank (docs/guide/digests.md).
 
-    magic, version, length and SHA-256 of the body      see _HEAD
-    body                                                zlib, msgpack: `_Digest`
+    magic, version, length and SHA-256 of the body      see HEAD
+    body                                                zlib, msgpack: `Body`
 
 The content are the reader's own objects, a `Job` of reduced snapshots, so that a digest is judged by the same rules as
 recordings. What ranks have in common is stored once: members of groups, and the calls of collectives but for their
@@ -14,18 +14,16 @@ import dataclasses
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from pytracer._errors import InputError
 from pytracer.decode.types import journal, records
-from pytracer.decode.types.journal import Fact, MadeGroup, Members, SeenGroup
+from pytracer.decode.types.journal import MadeGroup, SeenGroup
 from pytracer.decode.types.snapshot import (
     Collective,
     CollectiveStateName,
-    Event,
     Group,
     Job,
     LauncherRecord,
@@ -33,28 +31,26 @@ from pytracer.decode.types.snapshot import (
     Snapshot,
 )
 from pytracer.decode.types.snapshot import Damage as Damage
-from pytracer.decode.types.storage_table import StorageTable
 from pytracer.decode.types.storages import Storage
 
 SUFFIX = ".digest"
 VERSION = (1, 0)
-_MAGIC = b"\x89pytracer digest\r\n\x1a\n"
-_HEAD = struct.Struct("<20sHHQQ32s")  # magic, major, minor, bytes of the body, of its content, SHA-256 of the body
+MAGIC = b"\x89pytracer digest\r\n\x1a\n"
+HEAD = struct.Struct("<20sHHQQ32s")  # magic, major, minor, bytes of the body, of its content, SHA-256 of the body
 LARGEST = 1 << 28  # bytes of a file, and of its content
-_NO_DIGEST = "`pytracer digest RUN -o FILE` makes one"
-_STATES: tuple[CollectiveStateName, ...] = get_args(CollectiveStateName)
+STATES: tuple[CollectiveStateName, ...] = get_args(CollectiveStateName)
 # Of a collective, what differs between two calls of one line of the program; the rest is stored once, as a template.
 _VARYING = (
     "number", "sequence_nr", "state", "scheduled_ns", "started_ns", "completed_ns", "buffer_addr", "storage_addr",
     "output_addr", "output_storage_addr", "step", "epoch", "progress_unknown",
 )  # fmt: skip
-_FIELDS = tuple(field.name for field in dataclasses.fields(Collective))
-_PLACES = tuple(_FIELDS.index(name) for name in _VARYING)
+FIELDS = tuple(field.name for field in dataclasses.fields(Collective))
+PLACES = tuple(FIELDS.index(name) for name in _VARYING)
 _BLANK = {"number": 0, "sequence_nr": 0, "state": "scheduled", "progress_unknown": False}
-_TAGGED: dict[str, type] = {kind.__name__: kind for kind in (*get_args(journal.Payload), *get_args(records.Record))}
+TAGGED: dict[str, type] = {kind.__name__: kind for kind in (*get_args(journal.Payload), *get_args(records.Record))}
 
 
-class _Call(msgspec.Struct, array_like=True, frozen=True):
+class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A collective: its template, then `_VARYING`; `started` and `completed` since the call."""
 
     template: int
@@ -73,25 +69,29 @@ class _Call(msgspec.Struct, array_like=True, frozen=True):
     progress_unknown: bool
 
 
-_TaggedFact = tuple[int, int, str, str, msgspec.Raw]
-_TaggedEvent = tuple[int, int, str, str, str, msgspec.Raw]
-_OWN_SHAPES: dict[str, Any] = {
-    "facts": list[_TaggedFact],
-    "events": list[_TaggedEvent],
-    "collectives": list[_Call],
-    "groups": list[tuple[int, int]],
-    "storages": list[Storage],
-}
+TaggedFact = tuple[int, int, str, str, msgspec.Raw]
+TaggedEvent = tuple[int, int, str, str, str, msgspec.Raw]
 
 
-def _shape(kind: type, **own: Any) -> type[msgspec.Struct]:
+class Groups(msgspec.Struct, array_like=True):
+    """Of one process: runs of `Body.made`, as (first, count), and its own groups: place in them, and members."""
+
+    runs: list[tuple[int, int]] = []
+    own: list[tuple[int, Group, int | None]] = []
+
+
+def shape(kind: type, **own: Any) -> type[msgspec.Struct]:
     """A struct with the fields of a dataclass, but those of `own`; defaults are not stored."""
     hints = get_type_hints(kind) | own
     fields: list[Any] = []
     for item in dataclasses.fields(kind):
         default: Any = msgspec.NODEFAULT
-        if item.name in own:
-            default = msgspec.field(default_factory=list) if own[item.name] in _OWN_SHAPES.values() else default
+        if get_origin(own.get(item.name)) is list:
+            default = msgspec.field(default_factory=list)
+        elif own.get(item.name) is Groups:
+            default = msgspec.field(default_factory=Groups)
+        elif own.get(item.name) is msgspec.Raw:
+            default = NOTHING if _has_default(item) else default
         elif item.default is not dataclasses.MISSING:
             default = item.default
         elif item.default_factory is not dataclasses.MISSING:
@@ -100,29 +100,43 @@ def _shape(kind: type, **own: Any) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"_{kind.__name__}", fields, kw_only=True, omit_defaults=True)
 
 
-_Snapshot: Any = _shape(Snapshot, **_OWN_SHAPES)
-_Process: Any = _shape(Process, snapshot=_Snapshot)
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return (field.default, field.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
 
 
-class _Digest(msgspec.Struct, kw_only=True, omit_defaults=True):
-    pytracer: str
-    directory: str
-    processes: list[_Process]
-    launcher: LauncherRecord | None = None
-    more_launchers: tuple[LauncherRecord, ...] = ()
-    damage: tuple[Damage, ...] = ()
-    replaced_by_exec: tuple[str, ...] = ()
-    left_out: int = 0
-    members: list[list[tuple[int, int, int]]] = []  # of groups: runs of ranks, as (first, step, count)
-    templates: list[Collective] = []
-    groups: list[tuple[Group, int | None]] = []  # each, and its members; snapshots have ranges of them
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Digest)
-_payloads: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    name: msgspec.msgpack.Decoder(kind) for name, kind in _TAGGED.items()
+NOTHING = msgspec.Raw()  # a field that was not stored
+EMPTY = msgspec.Raw(msgspec.msgpack.encode([]))
+OWN_SHAPES: dict[str, Any] = {
+    "facts": list[TaggedFact],
+    "events": list[TaggedEvent],
+    "collectives": list[Call],
+    "groups": Groups,
+    "storages": list[Storage],
 }
+_Snapshot: Any = shape(Snapshot, **OWN_SHAPES)
+_Process: Any = shape(Process, snapshot=_Snapshot)
+
+
+def body_of(process: Any) -> type[msgspec.Struct]:
+    """The struct of a body whose processes have this shape."""
+    fields: list[Any] = [
+        ("pytracer", str),
+        ("directory", str),
+        ("processes", list[process]),
+        ("launcher", LauncherRecord | None, None),
+        ("more_launchers", tuple[LauncherRecord, ...], ()),
+        ("damage", tuple[Damage, ...], ()),
+        ("replaced_by_exec", tuple[str, ...], ()),
+        ("left_out", int, 0),
+        ("members", msgspec.Raw, EMPTY),  # of groups: a list of runs of ranks, as (first, step, count)
+        ("templates", list[Collective], []),
+        ("made", msgspec.Raw, EMPTY),  # groups as all processes know them: a list of each and its members
+    ]
+    return msgspec.defstruct("Body", fields, kw_only=True, omit_defaults=True)
+
+
+_Body: Any = body_of(_Process)
+_encoder = msgspec.msgpack.Encoder()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +151,7 @@ class Digest:
 def encode_digest(digest: Digest) -> bytes:
     """The file; equal jobs give equal bytes."""
     job, shared = digest.job, _Shared()
-    body = _Digest(
+    body = _Body(
         pytracer=digest.pytracer,
         directory=job.directory,
         processes=[_process(item, shared) for item in job.processes],
@@ -146,52 +160,14 @@ def encode_digest(digest: Digest) -> bytes:
         damage=job.damage,
         replaced_by_exec=job.replaced_by_exec,
         left_out=digest.left_out,
-        members=[_runs(ranks) for ranks in shared.members],
+        members=msgspec.Raw(_encoder.encode([_runs(ranks) for ranks in shared.members])),
         templates=[Collective(*values) for values in shared.templates],
-        groups=list(shared.groups),
+        made=msgspec.Raw(_encoder.encode(list(shared.made))),
     )
     content = _encoder.encode(body)
     packed = zlib.compress(content, 9)
-    head = _HEAD.pack(_MAGIC, *VERSION, len(packed), len(content), hashlib.sha256(packed).digest())
+    head = HEAD.pack(MAGIC, *VERSION, len(packed), len(content), hashlib.sha256(packed).digest())
     return head + packed
-
-
-def decode_digest(data: bytes, name: str) -> Digest:
-    """The content of a file.
-
-    Args:
-        data: all of it.
-        name: for messages.
-
-    Raises:
-        InputError: it is none, torn, damaged, or of a newer version.
-    """
-    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-        torn = _MAGIC.startswith(data[: len(_MAGIC)]) if len(data) < _HEAD.size else False
-        raise InputError(f"{name} is {'torn: it was not written to its end' if torn else 'no digest'}", _NO_DIGEST)
-    _, major, minor, nbytes, content_nbytes, checksum = _HEAD.unpack_from(data)
-    if major > VERSION[0]:
-        raise InputError(
-            f"{name} is a digest of version {major}.{minor}, this pytracer reads {VERSION[0]}", "install a newer one"
-        )
-    body = memoryview(data)[_HEAD.size :]
-    if len(body) < nbytes:
-        raise InputError(f"{name} is torn: it has {len(body)} of {nbytes} bytes", "make it again, or copy it again")
-    if len(body) > nbytes or hashlib.sha256(body).digest() != checksum:
-        raise InputError(f"{name} is damaged: its checksum is wrong", "make it again, or copy it again")
-    if content_nbytes > LARGEST:
-        raise InputError(f"{name} announces {content_nbytes} bytes: it is not read", _NO_DIGEST)
-    try:
-        unpacker = zlib.decompressobj()
-        content = unpacker.decompress(body, content_nbytes + 1)
-        if len(content) != content_nbytes:
-            raise ValueError("its content has another size")
-        return _restored(_decoder.decode(content))
-    except (zlib.error, msgspec.MsgspecError, ValueError, IndexError, TypeError) as error:
-        raise InputError(f"{name} is damaged: {error}", "make it again, or copy it again") from None
-
-
-# ---- to the wire ----
 
 
 class _Shared:
@@ -200,28 +176,30 @@ class _Shared:
     def __init__(self) -> None:
         self.members: dict[tuple[int, ...], int] = {}
         self.templates: dict[tuple[Any, ...], int] = {}
-        self.groups: dict[tuple[Group, int | None], int] = {}
+        self.made: dict[tuple[Group, int | None], int] = {}
 
-    def group_ranges(self, groups: Iterable[Group]) -> list[tuple[int, int]]:
+    def groups_of(self, groups: Iterable[Group]) -> Groups:
         """A rank records all groups that it helped to make, thousands of which are those of the other ranks."""
-        found: list[tuple[int, int]] = []
-        for group in groups:
+        found = Groups()
+        for place, group in enumerate(groups):
             members = None if group.ranks is None else self.members.setdefault(group.ranks, len(self.members))
-            number = self.groups.setdefault((dataclasses.replace(group, ranks=None), members), len(self.groups))
-            if found and sum(found[-1]) == number:
-                found[-1] = (found[-1][0], found[-1][1] + 1)
+            number = self.made.setdefault((dataclasses.replace(group.as_made, ranks=None), members), len(self.made))
+            if found.runs and sum(found.runs[-1]) == number:
+                found.runs[-1] = (found.runs[-1][0], found.runs[-1][1] + 1)
             else:
-                found.append((number, 1))
+                found.runs.append((number, 1))
+            if group.is_own:
+                found.own.append((place, dataclasses.replace(group, ranks=None), members))
         return found
 
-    def call(self, item: Collective) -> _Call:
-        values = [getattr(item, name) for name in _FIELDS]
-        for place, name in zip(_PLACES, _VARYING, strict=True):
+    def call(self, item: Collective) -> Call:
+        values = [getattr(item, name) for name in FIELDS]
+        for place, name in zip(PLACES, _VARYING, strict=True):
             values[place] = _BLANK.get(name)
         template = self.templates.setdefault(tuple(values), len(self.templates))
         called = item.scheduled_ns or 0
-        return _Call(
-            template, item.number, item.sequence_nr, _STATES.index(item.state), item.scheduled_ns,
+        return Call(
+            template, item.number, item.sequence_nr, STATES.index(item.state), item.scheduled_ns,
             None if item.started_ns is None else item.started_ns - called,
             None if item.completed_ns is None else item.completed_ns - called,
             item.buffer_addr, item.storage_addr, item.output_addr, item.output_storage_addr, item.step, item.epoch,
@@ -247,7 +225,7 @@ def _snapshot(snapshot: Snapshot, shared: _Shared) -> Any:
         if not isinstance(event.data, Collective)
     ]
     values["collectives"] = [shared.call(item) for item in snapshot.collectives]
-    values["groups"] = shared.group_ranges(snapshot.groups)
+    values["groups"] = shared.groups_of(snapshot.groups)
     values["storages"] = list(snapshot.storages)
     return _Snapshot(**values)
 
@@ -270,70 +248,21 @@ def _runs(ranks: Iterable[int]) -> list[tuple[int, int, int]]:
     return found
 
 
-# ---- from the wire ----
+T = TypeVar("T")
 
 
-def _restored(body: _Digest) -> Digest:
-    members = [Members(_expanded(runs)) for runs in body.members]
-    templates = [[getattr(item, name) for name in _FIELDS] for item in body.templates]
-    groups = [
-        dataclasses.replace(group, ranks=members[number]) if number is not None else group
-        for group, number in body.groups
-    ]
-    processes = []
-    for item in body.processes:
-        values = {name: getattr(item, name) for name in item.__struct_fields__}
-        values["snapshot"] = _restored_snapshot(item.snapshot, groups, templates)
-        processes.append(Process(**values))
-    job = Job(
-        body.directory,
-        body.launcher,
-        tuple(processes),
-        body.damage,
-        body.replaced_by_exec,
-        more_launchers=body.more_launchers,
-    )
-    return Digest(job, body.pytracer, body.left_out)
-
-
-def _expanded(runs: Iterable[tuple[int, int, int]]) -> list[int]:
-    ranks: list[int] = []
-    for first, step, count in runs:
-        if not 0 < count <= 1 << 24 or len(ranks) + count > 1 << 24:
-            raise ValueError("a group has too many members")
-        ranks += range(first, first + step * count, step) if step else [first]
-    return ranks
-
-
-def _restored_snapshot(item: Any, groups: list[Group], templates: list[list[Any]]) -> Snapshot:
-    values = {name: getattr(item, name) for name in item.__struct_fields__}
-    values["facts"] = tuple(
-        Fact(mono_ns, epoch, kind, _payload(tag, raw)) for mono_ns, epoch, kind, tag, raw in item.facts
-    )
-    values["events"] = tuple(
-        Event(mono_ns, tid, thread, kind, _payload(tag, raw)) for mono_ns, tid, thread, kind, tag, raw in item.events
-    )
-    values["collectives"] = tuple(_collective(call, templates) for call in item.collectives)
-    values["groups"] = tuple(group for first, count in item.groups for group in groups[first : first + count])
-    values["storages"] = StorageTable.of(*item.storages)
-    return Snapshot(**values)
-
-
-def _payload(tag: str, raw: msgspec.Raw) -> Any:
-    decoder = _payloads.get(tag)
-    return decoder.decode(raw) if decoder is not None else journal.Uninterpreted(bytes(raw))
-
-
-def _collective(call: _Call, templates: list[list[Any]]) -> Collective:
-    values = list(templates[call.template])
-    called = call.scheduled_ns or 0
-    varying = (
-        call.number, call.sequence_nr, _STATES[call.state], call.scheduled_ns,
-        None if call.started is None else call.started + called,
-        None if call.completed is None else call.completed + called,
-        call.buffer_addr, call.storage_addr, call.output_addr, call.output_storage_addr, call.step, call.epoch,
-        call.progress_unknown,
-    )  # fmt: skip
-    for place, value in zip(_PLACES, varying, strict=True):
-        values[place] = value
-    return Collective(*values)
+def last_calls(items: Sequence[T], most: int, is_open: Callable[[T], bool], group: Callable[[T], Hashable]) -> list[T]:
+    """Collectives without the early ones: the last ones, the last `most` of the open ones, and the last one of each
+    group, as a light `read_box` keeps them.
+    """
+    begin = max(0, len(items) - most)
+    kept = list(items[begin:])
+    room = most - sum(map(is_open, kept))
+    groups = set(map(group, kept))
+    for item in reversed(items[:begin]):
+        last_of_group = group(item) not in groups
+        if last_of_group or (room > 0 and is_open(item)):
+            kept.insert(0, item)
+            groups.add(group(item))
+            room -= is_open(item)
+    return kept

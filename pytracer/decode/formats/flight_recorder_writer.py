@@ -82,7 +82,8 @@ def _groups(process: Process) -> dict[str, dict[str, str]]:
     }
     for item in box.collectives:
         name = item.group or "0"
-        found.setdefault(name, {"name": name, "desc": "undefined", "ranks": str(list(range(world or 1)))})
+        if name not in found:  # of ten thousand ranks, their text is long
+            found[name] = {"name": name, "desc": "undefined", "ranks": str(list(range(world or 1)))}
     return found
 
 

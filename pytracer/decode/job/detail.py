@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytracer._errors import InputError, PytracerError
 from pytracer._objects import is_url, joined, read_whole
+from pytracer.decode.job.flight_recorder import carried_over
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
@@ -25,6 +26,8 @@ def in_full(job: Job, which: Iterable[int]) -> Job:
     snapshots = {i: found for i in which if (found := _read(processes[i].snapshot, job)) is not None}
     known = read_symbols(Path(job.directory) / SYMBOLS_FILE, [])
     for i, snapshot in zip(snapshots, symbolize(list(snapshots.values()), known), strict=True):
+        if job.flight:
+            snapshot = carried_over(processes[i].snapshot, snapshot)
         processes[i] = _with(processes[i], snapshot)
     return replace(job, processes=tuple(processes))
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 from pytracer._errors import InputError
 from pytracer._objects import files_in, is_url, read_whole
 from pytracer.decode.files import read_regular
-from pytracer.decode.formats.digest import LARGEST, SUFFIX, Digest, decode_digest
+from pytracer.decode.formats.digest import LARGEST, SUFFIX, Digest, last_calls
+from pytracer.decode.formats.digest_reader import DigestReader
 from pytracer.decode.job.identity import job_keys
-from pytracer.decode.job.load import joined
+from pytracer.decode.job.load import dumps_in, joined, with_dumps
 from pytracer.decode.job.merge import SUFFIX as BOX_SUFFIX
 from pytracer.decode.job.merge import Progress, without_collections
-from pytracer.decode.types.snapshot import Collective, Damage, Job, Snapshot
+from pytracer.decode.types.snapshot import Damage, Job, Snapshot
 
 _AT_ONCE = 16  # files that are read at the same time: what a store far away needs
 _IN_ALL = 1 << 17  # collectives that are kept of all ranks together, beside the open ones and the last of each group
@@ -37,17 +40,24 @@ def _is_local(path: str) -> bool:
     return any(name.endswith(SUFFIX) for name in names) and not any(name.endswith(BOX_SUFFIX) for name in names)
 
 
-def load_digests(paths: Sequence[str], recordings: Sequence[str] = (), progress: Progress | None = None) -> Job:
+def load_digests(
+    paths: Sequence[str],
+    recordings: Sequence[str] = (),
+    progress: Progress | None = None,
+    dumps: Sequence[Path] = (),
+) -> Job:
     """The job that the digests are of.
 
     Args:
         paths: digests, or folders of them; paths or URLs.
         recordings: run directories, or folders or URLs that hold recordings: those of suspects are read.
         progress: called with (digests read, digests in all).
+        dumps: dumps of torch's Flight Recorder, or directories of them.
 
     Raises:
-        InputError: there is none, or none of them can be read.
+        InputError: there is none, or none of them can be read; or one of the `dumps` does not exist.
     """
+    flight = dumps_in(dumps)
     files = [file for path in paths for file in _files(path)]
     if not files:
         raise InputError(f"there is no digest in {paths[0]}", "`pytracer digest RUN -o FOLDER` writes one")
@@ -68,9 +78,8 @@ def load_digests(paths: Sequence[str], recordings: Sequence[str] = (), progress:
         kept = _of_one_job(digests, damage)
         # Of two digests of one node, the later one knows more.
         kept.sort(key=lambda item: -_last_moment(item[1].job))
-        most = max(_LEAST, _IN_ALL // max(1, sum(len(item.job.ranks) for _, item in kept)))
-        job = joined([(name, _with_fewer(item.job, most)) for name, item in kept])
-    return replace(
+        job = joined([(name, item.job) for name, item in kept])
+    job = replace(
         job,
         directory=paths[0] if is_url(paths[0]) else os.path.realpath(paths[0]),
         directories=(),
@@ -78,6 +87,7 @@ def load_digests(paths: Sequence[str], recordings: Sequence[str] = (), progress:
         digests=len(kept),
         recordings=tuple(recordings),
     )
+    return with_dumps(job, flight) if flight else job
 
 
 def _files(path: str) -> list[str]:
@@ -93,23 +103,30 @@ def _files(path: str) -> list[str]:
 
 
 def _read(files: Sequence[str]) -> Iterator[tuple[str, Digest | InputError]]:
-    """In the order of the files; never more of them in memory than are read at once."""
-    pending = iter(files)
+    """In the order of the files, which are read ahead; never more of them in memory than are read at once."""
+    reader = DigestReader(_IN_ALL, _LEAST)
+    waiting = iter(files)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        while batch := list(islice(pending, _AT_ONCE)):
-            yield from zip(batch, pool.map(_digest, batch), strict=True)
+        ahead = deque((file, pool.submit(_content, file)) for file in islice(waiting, _AT_ONCE))
+        while ahead:
+            file, content = ahead.popleft()
+            try:
+                found: Digest | InputError = reader.read(content.result(), _name(file))
+            except InputError as error:
+                found = error
+            ahead.extend((file, pool.submit(_content, file)) for file in islice(waiting, 1))
+            yield file, found
 
 
-def _digest(file: str) -> Digest | InputError:
-    name = file if is_url(file) else os.path.basename(file)
+def _content(file: str) -> bytes:
     try:
-        return decode_digest(
-            read_whole(file, LARGEST) if is_url(file) else read_regular(file, LARGEST, follow=True), name
-        )
-    except InputError as error:
-        return error
+        return read_whole(file, LARGEST) if is_url(file) else read_regular(file, LARGEST, follow=True)
     except OSError as error:
-        return InputError(f"{name} cannot be read: {error.strerror}", "check the path")
+        raise InputError(f"{_name(file)} cannot be read: {error.strerror}", "check the path") from None
+
+
+def _name(file: str) -> str:
+    return file if is_url(file) else os.path.basename(file)
 
 
 def _of_one_job(digests: Iterable[tuple[str, Digest]], damage: list[Damage]) -> list[tuple[str, Digest]]:
@@ -145,20 +162,7 @@ def _last_moment(job: Job) -> int:
     return max(moments, default=0)
 
 
-def _with_fewer(job: Job, most: int) -> Job:
-    """Of many ranks, fewer of the collectives that were completed."""
-    processes = tuple(
-        replace(item, snapshot=last_collectives(item.snapshot, most)) if len(item.snapshot.collectives) > most else item
-        for item in job.processes
-    )
-    return replace(job, processes=processes)
-
-
 def last_collectives(snapshot: Snapshot, most: int) -> Snapshot:
-    """The last ones of all, the last `most` of those not completed, and the last one of each group, as `read_box`."""
-    items = snapshot.collectives
-    kept: dict[int, Collective] = {id(item): item for item in items[-most:]}
-    unfinished = [item for item in items if item.state != "completed"]
-    kept |= {id(item): item for item in unfinished[-most:]}
-    kept |= {id(item): item for item in {item.group: item for item in items}.values()}
-    return replace(snapshot, collectives=tuple(item for item in items if id(item) in kept))
+    """Without the early ones that were completed, see `last_calls`."""
+    kept = last_calls(snapshot.collectives, most, lambda item: item.state != "completed", lambda item: item.group)
+    return replace(snapshot, collectives=tuple(kept))

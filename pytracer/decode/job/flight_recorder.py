@@ -7,7 +7,7 @@ so it has to match: created while that process ran, and with the same operations
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytracer.decode.formats.flight_recorder import FlightDump, FlightEntry
@@ -37,6 +37,20 @@ def add_dumps(job: Job, dumps: Sequence[FlightDump]) -> tuple[Job, tuple[FlightU
         processes[at] = replace(processes[at], snapshot=snapshot)
         uses.append(_use(dump, snapshot.pid, known, added))
     return replace(job, processes=tuple(processes)), tuple(uses)
+
+
+def carried_over(before: Snapshot, full: Snapshot) -> Snapshot:
+    """A recording read in full, with what dumps had added to what was known of it before."""
+    items = list(full.collectives)
+    places = {_key(item): n for n, item in enumerate(items) if not item.point_to_point}
+    added = []
+    for item in before.collectives:
+        at = places.get(_key(item)) if not item.point_to_point else None
+        if at is not None:
+            items[at] = item
+        elif not item.number:  # only a dump has it
+            added.append(item)
+    return replace(full, collectives=_in_order([*items, *added]), groups=before.groups)
 
 
 def _process_of(processes: Sequence[Process], dump: FlightDump) -> int | None:
@@ -83,15 +97,18 @@ def _merged(box: Snapshot, dump: FlightDump) -> tuple[Snapshot, int, int]:
     added: list[Collective] = []
     for entry in dump.entries:
         at = places.get((entry.group, entry.sequence_nr)) if not entry.point_to_point else None
-        if entry.point_to_point and any(item.point_to_point for item in items):
+        if entry.point_to_point and (any(item.point_to_point for item in items) or (box.light and items)):
             known += 1  # point-to-point operations are numbered differently: the recording is complete by itself
         elif at is not None and items[at].op == entry.op:
             items[at] = _completed(items[at], entry, box)
             known += 1
         elif at is None:
             added.append(_collective(entry, box))
-    merged = sorted([*items, *added], key=lambda item: item.scheduled_ns or item.started_ns or 0)
-    return replace(box, collectives=tuple(merged), groups=_groups(box, dump)), known, len(added)
+    return replace(box, collectives=_in_order([*items, *added]), groups=_groups(box, dump)), known, len(added)
+
+
+def _in_order(items: Iterable[Collective]) -> tuple[Collective, ...]:
+    return tuple(sorted(items, key=lambda item: item.scheduled_ns or item.started_ns or 0))
 
 
 def _completed(item: Collective, entry: FlightEntry, box: Snapshot) -> Collective:

@@ -6,7 +6,7 @@ The agents of a job on several hosts may each have a run directory of their own,
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,13 +37,28 @@ def load_runs(
         InputError: as `load_job`; one of the `dumps` does not exist; or the paths hold different jobs.
     """
     named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    for dump in dumps:
-        if not dump.exists():
-            raise InputError(f"there is no {dump}", "name a Flight Recorder dump, or a directory that holds some")
+    named_dumps = dumps_in(dumps)
     given = [run_directory_of(path) for path in named]
-    files = dict.fromkeys([*find_dumps(dumps), *find_dumps([Path(path) for path in given if os.path.isdir(path)])])
+    files = dict.fromkeys([*named_dumps, *find_dumps([Path(path) for path in given if os.path.isdir(path)])])
     light = light and not files
     job = joined([(os.fspath(path), load_job(path, progress, light=light)) for path in given])
+    return with_dumps(job, files)
+
+
+def dumps_in(paths: Sequence[Path]) -> list[Path]:
+    """The files of Flight Recorder dumps, or of directories of them.
+
+    Raises:
+        InputError: one of the paths does not exist.
+    """
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"there is no {path}", "name a Flight Recorder dump, or a directory that holds some")
+    return find_dumps(paths)
+
+
+def with_dumps(job: Job, files: Iterable[Path]) -> Job:
+    """The job with the evidence of these dumps."""
     damage: list[Damage] = []
     read = read_dumps(files, damage)
     job, uses = add_dumps(job, read)

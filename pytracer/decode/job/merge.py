@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from pytracer.decode.recording.reader import LAST_COLLECTIVES, read_box
 from pytracer.decode.symbols.stored import SYMBOLS_FILE, read_symbols
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.decode.types.devices import GpuCore
-from pytracer.decode.types.host_counters import SeenProcess, Usage
+from pytracer.decode.types.host_counters import SeenProcess, Usage, Witness
 from pytracer.decode.types.journal import Fact, Rank, SeenSignal, UncaughtException, Wait
 from pytracer.decode.types.snapshot import Crash, Damage, Job, LauncherRecord, Process, Reporter, Snapshot, StatusKind
 
@@ -37,6 +38,7 @@ MOST_BOXES = 1 << 16  # of a run: 1,024 ranks with 60 workers each
 COLLECTIVES_IN_ALL = 1 << 16  # of partially read recordings: all of them up to 64 ranks
 _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it in its own way does so within this time
 _ENDED_BY_SIGNAL_NS = 1_000_000_000  # other threads go on while the handler writes the stacks
+_ONE_LOOK_NS = 1_000_000_000  # the last one of a launcher, at all processes
 _SIGABRT = 6
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 Progress = Callable[[int, int], None]
@@ -224,8 +226,11 @@ def _process(
         s = replace(s, crash=replace(s.crash, repaired=True))
     kind, exit_code, signal, reported_by, ended = _end(s, seen, alive)
     if kind == "vanished":
-        gone = (found.gone_mono_ns for found in _witnessed(s, launchers))
+        gone = (found.gone_mono_ns for _, found in _witnessed(s, launchers))
         ended = next((moment for moment in gone if moment is not None), None)
+    outlived = _outlived(s, launchers) if kind in ("vanished", "running") else None
+    if outlived is not None:
+        kind, ended = "running", None
     exception = _exception(s) if exit_code or signal else None
     if kind == "exited" and exit_code and exception is not None:
         kind = "exception"
@@ -245,6 +250,8 @@ def _process(
         parent_rank=standing.parent_rank,
         attempt=standing.attempt,
         usage=seen.usage if seen is not None else None,
+        running_mono_ns=time.monotonic_ns() if kind == "running" and outlived is None else None,
+        outlived_mono_ns=outlived,
     )
 
 
@@ -277,20 +284,34 @@ def _seen_end(s: Snapshot, waits: _Waits, launchers: Sequence[LauncherRecord]) -
 
 def _seen_by_witness(s: Snapshot, launchers: Sequence[LauncherRecord]) -> _Seen | None:
     """The end of a process without a traced parent that reaped it: the parent was killed, or is not traced."""
-    for found in _witnessed(s, launchers):
+    for _, found in _witnessed(s, launchers):
         if found.gone_mono_ns is not None and (found.exit_code is not None or found.signal is not None):
             code = found.exit_code if found.signal is None else None
             return _Seen(code, found.signal, found.gone_mono_ns, "launcher")
     return None
 
 
-def _witnessed(s: Snapshot, launchers: Sequence[LauncherRecord]) -> Iterator[SeenProcess]:
-    """What each launcher of its machine saw of a process: a launcher may have been killed with its task."""
+def _witnessed(s: Snapshot, launchers: Sequence[LauncherRecord]) -> Iterator[tuple[Witness, SeenProcess]]:
+    """What each launcher of its machine saw, and what of a process: a launcher may have been killed with its task."""
     for launcher in launchers:
         if launcher.witness is not None and (s.host, s.boot_id) == (launcher.host, launcher.boot_id):
             found = launcher.witness.process(s.pid, s.start_ticks)
             if found is not None:
-                yield found
+                yield launcher.witness, found
+
+
+def _outlived(s: Snapshot, launchers: Sequence[LauncherRecord]) -> int | None:
+    """When a process was last seen alive, after the commands of all launchers that saw it had ended.
+
+    Its own end, if it was not recorded, came later and is not what ended the job: Ray's workers go on for a while.
+    """
+    seen: list[int] = []
+    for witness, found in _witnessed(s, launchers):
+        last_look = witness.samples[-1].mono_ns if witness.ended and witness.samples else None
+        if found.gone_mono_ns is not None or last_look is None or found.alive_mono_ns < last_look - _ONE_LOOK_NS:
+            return None
+        seen.append(found.alive_mono_ns)
+    return max(seen, default=None)
 
 
 def _survived(s: Snapshot, crash: Crash, seen: _Seen | None) -> bool:

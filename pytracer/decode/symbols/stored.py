@@ -35,8 +35,8 @@ def symbol_key(build_id: str, offset: int) -> str:
 
 
 def written(snapshot: Snapshot) -> Crash | None:
-    """What a process wrote when it died, or when it ended itself."""
-    return snapshot.crash or snapshot.ending
+    """What a process wrote when it died, when it ended itself, or while it ran: when it was asked to end."""
+    return snapshot.crash or snapshot.ending or snapshot.live
 
 
 def native_frames(crash: Crash | None) -> Iterator[NativeFrame]:

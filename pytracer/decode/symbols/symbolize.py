@@ -74,7 +74,7 @@ class _Found:
 
 
 def symbolize(snapshots: Sequence[Snapshot], known: Known | None = None) -> list[Snapshot]:
-    """Fills `NativeFrame.function` and `.lines` of all crashes and endings, in the stacks of all threads.
+    """Fills `NativeFrame.function` and `.lines` of all crashes, endings and stacks on request, of all threads.
 
     Args:
         snapshots: any number; each image is read once for all of them.
@@ -119,7 +119,9 @@ def _filled(snapshot: Snapshot, symbols: _Found, problems: Mapping[tuple[str, st
         threads=tuple(replace(t, native_stack=_named(t.native_stack, symbols)) for t in crash.threads),
     )
     snapshot = replace(snapshot, damage=tuple(damage))
-    return replace(snapshot, ending=crash) if snapshot.crash is None else replace(snapshot, crash=crash)
+    if snapshot.crash is not None:
+        return replace(snapshot, crash=crash)
+    return replace(snapshot, ending=crash) if snapshot.ending is not None else replace(snapshot, live=crash)
 
 
 def _named(stack: Sequence[NativeFrame], symbols: _Found) -> tuple[NativeFrame, ...]:

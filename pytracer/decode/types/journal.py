@@ -172,11 +172,19 @@ class HandledException(msgspec.Struct, frozen=True):
     python_stack: tuple[PythonFrame, ...] = ()
 
 
+class Variable(msgspec.Struct, frozen=True):
+    """A local variable, and what it was: `[2, 3] float32`, `list of 4`, `None`, `7`."""
+
+    name: str
+    value: str
+
+
 class UncaughtException(msgspec.Struct, frozen=True):
     """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later.
 
     `context`: what was being handled when it was raised, newest first.
     `remote_traceback`: of a pool's process, which sent the exception to this one.
+    `variables`: of the innermost frame of the program.
     """
 
     type: str
@@ -186,6 +194,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     on_its_way: str | None = None
     context: tuple[HandledException, ...] = ()
     remote_traceback: str | None = None
+    variables: tuple[Variable, ...] = ()
 
 
 class ThreadException(msgspec.Struct, frozen=True):

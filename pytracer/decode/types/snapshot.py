@@ -20,6 +20,8 @@ from pytracer.decode.types.devices import (
     GpuCoreWish,
     OutOfMemory,
 )
+from pytracer.decode.types.groups import Group as Group
+from pytracer.decode.types.groups import GroupList as GroupList
 from pytracer.decode.types.host_counters import Usage, Witness
 from pytracer.decode.types.journal import (
     AnyFact,
@@ -38,6 +40,8 @@ from pytracer.decode.types.storages import CallSite as CallSite
 from pytracer.decode.types.storages import Moment as Moment
 from pytracer.decode.types.storages import PythonFrame as PythonFrame
 from pytracer.decode.types.storages import Storage as Storage
+
+_MOST_RANKS = 1 << 24  # of a job; more are no world size
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]
@@ -293,24 +297,6 @@ class ScopedTensor:
 
 
 @dataclass(frozen=True)
-class Group:
-    """A process group of this process. `ranks` are global, in the group's order; `index` is the order of creation.
-
-    `name` is None for a group that this process helped to make without being a member.
-    """
-
-    name: str | None
-    description: str | None
-    backend: str | None
-    size: int | None
-    own_rank: int | None  # this process's rank in the group; None when it never ran anything in it
-    ranks: tuple[int, ...] | None
-    index: int | None
-    made_at: PythonFrame | None = None  # the line of the program that began to make it
-    begun_ns: int | None = None  # when, of a group that was never completed
-
-
-@dataclass(frozen=True)
 class Mapping:
     """One line of /proc/self/maps at the crash."""
 
@@ -525,7 +511,7 @@ class Snapshot:
     dataloader_worker: bool = False  # ran torch/utils/data/_utils/worker.py itself
     live: Crash | None = None  # all stacks of the running process, taken on request; nothing crashed
     ending: Crash | None = None  # the stacks of the thread that ended the process by exit() or _exit(); nothing crashed
-    groups: tuple[Group, ...] = ()  # process groups in the order of their creation
+    groups: Sequence[Group] = ()  # process groups in the order of their creation
     worker: Worker | None = None  # what it wrote down as one
     sends: tuple[SignalSend, ...] = ()  # oldest first; its own, not those of a parent that it was forked from
     process_group: int | None = None  # when recording started
@@ -538,6 +524,13 @@ class Snapshot:
     named: dict[int, tuple[NamedTensor, ...]] = field(default_factory=dict)  # by base address of the storage
     guard: Guard | None = None
     light: bool = False  # read partially: no records, storages, modules, buckets, nor a crash's memory
+
+    @cached_property
+    def own_groups(self) -> Sequence[Group]:
+        """The process groups of which it is a member, and those that it never completed making."""
+        if isinstance(self.groups, GroupList):
+            return tuple(self.groups.own.values())
+        return tuple(group for group in self.groups if group.is_own)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -658,6 +651,8 @@ class Process:
     parent_rank: int | None = None  # of a process that is no rank: the rank that started it, or its parent
     attempt: int | None = None  # of torchrun, from 0
     usage: Usage | None = None  # of it and of what it reaped, as its parent saw it
+    running_mono_ns: int | None = None  # when its recording was read and it was "running" in a job that still ran
+    outlived_mono_ns: int | None = None  # "running" when the command of every launcher that saw it had ended: when
 
 
 @dataclass(frozen=True)
@@ -707,6 +702,13 @@ class Job:
     def ranks(self) -> tuple[Process, ...]:
         """The processes that are ranks, in order of rank."""
         return tuple(sorted((p for p in self.processes if p.role == "rank"), key=lambda p: p.rank or 0))
+
+    @cached_property
+    def unrecorded_ranks(self) -> tuple[int, ...]:
+        """The ranks of the job, by the largest world size that a rank noted, that no process was."""
+        size = min(max((item.world_size or 0 for item in self.ranks), default=0), _MOST_RANKS)
+        known = {item.rank for item in self.ranks}
+        return tuple(rank for rank in range(size) if rank not in known)
 
 
 def launcher_of(launchers: Sequence[LauncherRecord], s: Snapshot) -> LauncherRecord | None:

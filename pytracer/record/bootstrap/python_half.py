@@ -5,12 +5,14 @@ Every traced process that imports torch pays for the imports here and in `torch_
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pytracer.blackbox.note_codes import NoteCode
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap import torch_half
 from pytracer.record.bootstrap.import_hook import is_imported, when_torch_is_imported
-from pytracer.record.core import core
+from pytracer.record.core import Core, core
 from pytracer.record.torch import exceptions
 
 started = False  # the result of is_enabled() in compiled code
@@ -30,6 +32,7 @@ def start(level: str) -> None:
             "the objects of this CPython are laid out differently: who holds a storage is not looked for",
         )
     exceptions.install(box)
+    _name_xdist_worker(box)
     if not box.preloaded:  # with preload the core sees every handler and thread
         from pytracer.record.bootstrap import handlers, threads
 
@@ -37,6 +40,13 @@ def start(level: str) -> None:
         threads.install(box)
     late = is_imported()
     when_torch_is_imported(lambda: torch_half.install(box, level, late=late))
+
+
+def _name_xdist_worker(box: Core) -> None:
+    """xdist sets the variable in a worker itself, after its start; what a worker starts has it, too, but no execnet."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and "execnet.gateway_base" in sys.modules:
+        box.journal(Entry.DOING, {"kind": "name", "text": f"pytest-xdist worker {worker}"})
 
 
 def stop() -> None:

@@ -95,6 +95,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": _stack(trace),
                 "context": [_handled(item) for item in _contexts(error)],
+                "variables": _variables(trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
@@ -102,6 +103,15 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
         box.lib.pytracer_exception_recorded(id(error))  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+def _variables(trace: TracebackType | None) -> list[dict[str, str]]:
+    try:
+        from pytracer.record.torch.frame_variables import variables_of
+
+        return variables_of(trace)
+    except Exception:  # an object that is not what its type says
+        return []
 
 
 def _contexts(error: BaseException) -> list[BaseException]:

@@ -79,7 +79,7 @@ def test_missing_core_is_exit_1_with_the_next_step(
     assert cli.main(["doctor"]) == 1
     text = capsys.readouterr().out
     assert "is not built" in " ".join(text.split())
-    assert "next: `pip install --force-reinstall pytracer`" in " ".join(text.split())
+    assert "next: `pip install --force-reinstall WHEEL`" in " ".join(text.split())
     assert "Nothing can be recorded" in text
 
 

@@ -114,7 +114,7 @@ def test_thread_of_a_parallel_region_that_died_does_not_matter() -> None:
 
 def test_fingerprint_names_the_version_of_its_rules() -> None:
     """Those of another version are not compared."""
-    assert fingerprint(crash()).startswith("f1-") and len(fingerprint(crash())) == 3 + 16
+    assert fingerprint(crash()).startswith("f2-") and len(fingerprint(crash())) == 3 + 16
 
 
 def test_what_varies_in_a_message_does_not_matter() -> None:
@@ -126,10 +126,44 @@ def test_what_varies_in_a_message_does_not_matter() -> None:
     assert normalized_message("\n [10.0.0.1]:4711 said: Bad address\nmore") == "[#]:# said: Bad address"
 
 
+def test_names_in_code_are_part_of_the_message_and_data_is_not() -> None:
+    """What Python quotes in an AttributeError is the cause; the key of a KeyError may be a line of a file."""
+    one = raised("'NoneType' object has no attribute 'shape'", "AttributeError")
+    assert fingerprint(raised("'NoneType' object has no attribute 'grad'", "AttributeError")) != fingerprint(one)
+    assert fingerprint(raised("'cat'", "KeyError")) == fingerprint(raised("'dog'", "KeyError"))
+
+
+def test_function_that_the_program_called_tells_two_errors_of_one_function_apart() -> None:
+    """torch's own frames below it, and what wraps it, do not: they change with torch."""
+
+    def in_step(*above: tuple[str, str]) -> str:
+        torch_files = "/venv/lib/python3.11/site-packages/torch/"
+        stack = [r.PythonFrame(function=name, file=torch_files + file, line=1) for file, name in above]
+        stack += [r.PythonFrame(function="step", file="/a/train.py", line=3)]
+        died = r.ProcessReport(pid=7, exception=r.ExceptionReport(type="IndexError", message="x", python_stack=stack))
+        return fingerprint(r.Report(verdict=r.Verdict(class_="python-exception", pid=7), processes=[died]))
+
+    layer = in_step(("nn/functional.py", "embedding"), ("nn/modules/sparse.py", "forward"), ("m.py", "_call_impl"))
+    assert in_step(("nn/functional.py", "embedding")) != layer != in_step()
+    assert in_step(("nn/functional.py", "e2"), ("nn/modules/sparse.py", "forward"), ("x.py", "wrapper")) == layer
+
+
 def test_place_of_a_process_that_others_ended_does_not_matter() -> None:
     """It was only where the signal met it."""
     out: dict[str, Any] = {"class_": "oom-kill", "rule": "oom-kill"}
     assert fingerprint(crash(**out, function="a")) == fingerprint(crash(**out, function="b"))
+
+
+def test_line_that_sent_the_signal_is_part_of_the_cause() -> None:
+    """A time-out of subprocess.run() in one place, and a watchdog of the program's in another."""
+
+    def killed(function: str | None) -> str:
+        place = r.PythonFrame(function=function, file="/a/sweep.py", line=3) if function is not None else None
+        verdict = r.Verdict(class_="external-kill", pid=7, facts=[r.Evidence("sender", "", pid=8, python=place)])
+        died = r.ProcessReport(pid=7, signal=r.Signal(name="SIGKILL"))
+        return fingerprint(r.Report(verdict=verdict, processes=[died]))
+
+    assert len({killed("trial"), killed("watchdog"), killed(None)}) == 3
 
 
 def test_ranks_that_disagree_are_known_by_what_they_called() -> None:
@@ -166,4 +200,4 @@ def test_frame_without_a_name_is_known_by_its_library() -> None:
 @pytest.mark.parametrize("report", [r.Report(), r.Report(verdict=r.Verdict(finding=9, pid=1), processes=[])])
 def test_report_without_a_culprit_has_a_fingerprint(report: r.Report) -> None:
     """Of whatever is known."""
-    assert fingerprint(report).startswith("f1-")
+    assert fingerprint(report).startswith("f2-")

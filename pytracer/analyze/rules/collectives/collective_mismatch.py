@@ -19,14 +19,16 @@ Where gloo gets as many bytes as it expects, it completes silently: this is then
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
+from pytracer.analyze.collectives.rank_branches import branch_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.naming import short_file
@@ -46,10 +48,21 @@ _ADVICE_SHARDED = (
     " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
     "and state_dict()."
 )
+_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _BARRIERS = ("barrier", "monitored_barrier")
 _ADVICE_BARRIER = (
     " If the barrier comes after the loop of the other line, the ranks had different numbers of batches: give all the "
     "same number, or use join()."
+)
+_ADVICE_UNITS = (
+    "The ranks had gradients of different parameters: a branch that depends on the data (experts, optional heads, "
+    "frozen layers) used other layers on each. Use all parameters of a sharded unit on every rank in every step (add "
+    "`0 * p.sum()` of unused ones), or wrap such layers as units of their own; else the model itself differs by rank: "
+    "compare the names and shapes of its parameters."
+)
+_ADVICE_BROADCAST = (
+    " The broadcast is the one of buffers in each forward of a DistributedDataParallel model in training: outside of "
+    "the training loop call `model.module(...)`, or eval() it with broadcast_buffers=False."
 )
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _ADVICE_GATHER = (
@@ -120,7 +133,7 @@ class CollectiveMismatch:
                 *_receivers(job, found),
                 *symptom_evidence(job),
             ],
-            _advice(found) if handled is None else _handled_advice(handled),
+            _advice(job, judgement.found) if handled is None else _handled_advice(handled),
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -209,9 +222,10 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
 
 
-def _advice(found: Mismatch) -> str:
+def _advice(job: JobView, item: _Found) -> str:
+    found = item.mismatch
     if _from_other_lines(found):
-        return _ADVICE_LINES
+        return _counted(job, item) or _ADVICE_LINES
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
     ops = {item.call.op for item in found.variants}
     more = _ADVICE_SHARDED if sharded else ""
@@ -219,7 +233,63 @@ def _advice(found: Mismatch) -> str:
         more += _ADVICE_BARRIER
     if found.field == "size" and ops <= set(_GATHERS):
         more += _ADVICE_GATHER
+    if found.field == "size" and ops & set(_SHARDED):
+        return _ADVICE_UNITS
+    if found.field == "op":
+        counted = _counted(job, item)
+        broadcast = _ADVICE_BROADCAST if counted is not None and _has_broadcast(found) else ""
+        return (counted or _ADVICE["op"]) + broadcast + more
     return _ADVICE[found.field] + more
+
+
+def _has_broadcast(found: Mismatch) -> bool:
+    """Whether one side is in the broadcast of buffers of a DDP forward."""
+    return any(_DDP.search(side.call.python.file) for side in found.variants if side.call.python is not None)
+
+
+def _counted(job: JobView, item: _Found) -> str | None:
+    """A branch on the rank around one of the calls; else how often each rank had called from the two lines."""
+    found = item.mismatch
+    sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
+    for side, view in zip(found.variants, sides, strict=False):
+        below = branch_advice(view, side.call)
+        if below is not None:
+            return below
+    sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
+    counts = [count for view in sides if (count := calls_by_site(view, item.match.name)) is not None]
+    if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:
+        return None
+    often, rare = (
+        (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
+    )
+    if not all(count[sites[often]] for count in counts):
+        return None  # each rank has a line of its own: a branch
+    said, other = (
+        " and ".join(
+            f"{count_words(count[site], 'time')} on rank {view.process.rank}"
+            for count, view in zip(counts, sides, strict=True)
+        )
+        for site in (sites[often], sites[rare])
+    )
+    loop = (
+        f"{_site_words(sites[often])} had called collectives {said}: if the loop around it has more rounds on one rank "
+        "(batches, an early stop, a `continue`), make their number the same, or do not communicate there"
+    )
+    if all(count[sites[rare]] for count in counts):
+        return (
+            f"{_site_words(sites[rare])} had called collectives {other}: see whether rank {sides[often].process.rank} "
+            "skips it (an early return, a `continue`, an error that is caught), by data of its own: all ranks must "
+            f"take part, with a neutral value. {loop}."
+        )
+    only = f"rank {sides[rare].process.rank}"
+    return (
+        f"{loop}; if only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
+        "out of that branch, or call it on all ranks. Print the rank at both lines to see which."
+    )
+
+
+def _site_words(site: Site) -> str:
+    return f"{short_file(site[0])}:{site[2]} in {site[1]}"
 
 
 def _sides(match: GroupMatch, found: Mismatch) -> tuple[str, str]:
@@ -256,7 +326,7 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
             f"{span_words([view.process.rank or 0])} {count_words(count[site] if count else 0, 'time')}"
             for view, count in zip(sides, counts, strict=True)
         ]
-        line = f"{short_file(site[0])}:{site[2]} in {site[1]}"
+        line = _site_words(site)
         yield Evidence(
             "call-site",
             f"before that, {line} had called collectives on {' and '.join(said)}",

@@ -9,7 +9,8 @@ for longer than the time-out, a rank that hangs, or one that died.
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
 
 How it can be wrong: a rank that skipped an earlier collective of the same kind is one behind from then on; the line
-that is named is where it became visible. Ranks without a readable record are unknown, not late.
+that is named is where it became visible. Ranks without a readable record are unknown, not late. Of a job that still
+runs, a rank may be on its way: that is possible, and likely after ten minutes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Confidence
 
 _LISTED = 3
+_LONG_NS = 600_000_000_000  # of a job that still runs: a checkpoint or an evaluation takes minutes
 
 
 class CollectiveMissingRank:
@@ -56,6 +59,8 @@ class CollectiveMissingRank:
         ranks = span_words(item.ranks)
         ended = "ended" if item.views[0].process.exit_code == 0 else "died"
         never = f"{ended} and never entered" if item.fate == "dead" else "did not enter"
+        if item.goes_on:
+            never = f"{'has' if len(item.views) == 1 else 'have'} not entered"
         worker = _worker(job, item)
         thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
@@ -76,6 +81,8 @@ class CollectiveMissingRank:
             ],
             f"{thread.advice} {_advice(item, ranks)}"
             if thread is not None
+            else _advice_while_running(item, ranks)
+            if item.goes_on
             else _advice(item, ranks)
             if worker is None
             else _loader_advice(worker),
@@ -105,6 +112,14 @@ def _advice(item: Absence, ranks: str) -> str:
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
 
 
+def _advice_while_running(item: Absence, ranks: str) -> str:
+    hosts = dict.fromkeys(view.process.snapshot.host for view in item.views[:_LISTED])
+    return (
+        f"`pytracer attach` on {', '.join(hosts)} shows what {ranks} {'does' if len(item.ranks) == 1 else 'do'}. "
+        "A long checkpoint, evaluation or compilation looks the same."
+    )
+
+
 def _worker(job: JobView, item: Absence) -> ProcessView | None:
     """The DataLoader worker that kept the one absent rank."""
     single = item.views[0] if len(item.views) == 1 and item.fate == "late" else None
@@ -130,7 +145,11 @@ def _loader_advice(worker: ProcessView) -> str:
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
     call = item.wait.call
-    judgement = Judgement("missing-rank", "likely" if _unknown(item) else "certain", item.views, item)
+    if item.goes_on:
+        confidence: Confidence = "likely" if item.waited_ns >= _LONG_NS else "possible"
+    else:
+        confidence = "likely" if _unknown(item) else "certain"
+    judgement = Judgement("missing-rank", confidence, item.views, item)
     did = dict.fromkeys(item.ranks, f"did not enter {call.op} #{call.sequence_nr}")
     why = f"waited in {call.op} #{call.sequence_nr} for {span_words(item.ranks)}"
     return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=item.fate == "late")

@@ -8,7 +8,8 @@ groups, or a group and messages, in different orders.
 
 What to do: look at the rank at the end of the chain. In a circle, compare the order of operations on these ranks.
 
-How it can be wrong: only recorded operations are known; a rank may also wait for a file, a lock or the store.
+How it can be wrong: only recorded operations are known; a rank may also wait for a file, a lock or the store. Of a job
+that still runs, a circle is likely when all of them have waited for ten seconds, else possible.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.absent_ranks import wait_words
+from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, wait_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
@@ -86,7 +87,8 @@ def _chain(job: JobView, chain: list[Wait]) -> Judgement[_Waits]:
 
 def _circle(job: JobView, cycle: tuple[int, ...], waits: list[Wait]) -> Judgement[_Waits]:
     views = views_of(job, sorted(cycle)) or list(job.views[:1])
-    judgement = Judgement("hang", "certain", tuple(views), _Waits(tuple(waits), cycle=cycle), undecided=True)
+    confidence = confidence_of_circle(job, cycle, waits)
+    judgement = Judgement("hang", confidence, tuple(views), _Waits(tuple(waits), cycle=cycle), undecided=True)
     return account(job, judgement, "waited in a cycle", {}, waited_ns=_lasted(job, waits))
 
 

@@ -18,6 +18,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.rank_branches import branch_advice
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -45,6 +46,8 @@ class ConditionalCollective:
         """See Rule."""
         item = judgement.found
         waiters, absent, place = span_words(item.wait.waiters), span_words(item.ranks), at_place(item.wait.call)
+        callers = views_of(job, item.wait.waiters[:1])
+        below = branch_advice(callers[0], item.wait.call) if callers else None
         also = "" if len(item.ranks) == 1 else "any of "
         return Description(
             f"{capital(waiters)} called {item.where}{place}, a line from which {also}{absent} never called one, and "
@@ -61,7 +64,7 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            _ADVICE,
+            " ".join(filter(None, (below, _ADVICE))),
             [f"whether {absent} should have called it, too"],
         )
 

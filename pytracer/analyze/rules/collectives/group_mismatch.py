@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.journal import Members
-from pytracer.decode.types.snapshot import Process, PythonFrame
+from pytracer.decode.types.snapshot import Group, GroupList, PythonFrame
 from pytracer.report.job import Evidence
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
@@ -77,16 +78,15 @@ class GroupMismatch:
         made = _made(job)
         if len(made) < 2 or not any(made.values()):
             return not_found("no process groups were made beside the default one")
-        for position in range(max(len(items) for items in made.values())):
-            sides: dict[tuple[int, ...], list[int]] = {}
-            for rank, items in made.items():
-                if position < len(items):
-                    sides.setdefault(items[position].ranks, []).append(rank)
-            if len(sides) > 1:
-                return (_judge(job, _Sides(made, position, sorted(sides.items(), key=lambda item: -len(item[1])))),)
-            if any(position >= len(items) for items in made.values()):
+        kinds = list({id(items): items for items in made.values()}.values())  # thousands of ranks share one list
+        longest = max(len(items) for items in kinds)
+        for position in range(longest):
+            if len({items[position].ranks for items in kinds if position < len(items)}) > 1:
+                sides = _sides_at(made, position)
+                shown = {ranks[0] for _, ranks in sides[:_LISTED]}
+                return (_judge(job, _Sides({**made, **_made(job, shown)}, position, sides)),)
+            if any(position >= len(items) for items in kinds):
                 break
-        longest = max(len(items) for items in made.values())
         return not_found(f"all ranks made the same groups in the same order ({count_words(longest, 'group')})")
 
     def describe(self, job: JobView, judgement: Judgement[_Sides]) -> Description:
@@ -100,6 +100,14 @@ class GroupMismatch:
         )
 
 
+def _sides_at(made: dict[int, _Made], position: int) -> list[tuple[tuple[int, ...], list[int]]]:
+    sides: dict[tuple[int, ...], list[int]] = {}
+    for rank, items in made.items():
+        if position < len(items):
+            sides.setdefault(items[position].ranks, []).append(rank)
+    return sorted(sides.items(), key=lambda item: -len(item[1]))
+
+
 def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
     odd, tie = found.odd, found.tie
     views = views_of(job, odd if not tie else sorted(rank for _, ranks in found.sides for rank in ranks))
@@ -111,21 +119,37 @@ def _judge(job: JobView, found: _Sides) -> Judgement[_Sides]:
     return account(job, judgement, "the ranks made different process groups", did, waited_ns=waited_ns)
 
 
-def _made(job: JobView) -> dict[int, _Made]:
-    """What each rank made after the default group, without groups that only their members make."""
+def _made(job: JobView, described: Collection[int] = ()) -> dict[int, _Made]:
+    """What each rank made after the default group, without groups that only their members make.
+
+    Thousands of ranks share what they all made. `described`: only of these ranks, with their own descriptions.
+    """
     local = {
         _ascending(group.ranks)
         for process in job.job.ranks
-        for group in process.snapshot.groups
+        for group in process.snapshot.own_groups
         if group.ranks is not None and _HASHED.match(group.name or "")
     }
-    return {process.rank: _of(process, local) for process in job.job.ranks if process.rank is not None}
+    known: dict[tuple[int, tuple[int | None, ...]], _Made] = {}
+    made = {}
+    for process in job.job.ranks:
+        if described and process.rank not in described:
+            continue
+        groups = process.snapshot.groups
+        same = groups.made if isinstance(groups, GroupList) and not described else groups
+        default = tuple(item.index for item in process.snapshot.own_groups if item.description == "default_pg")
+        key = (id(same), default)
+        if key not in known:
+            known[key] = _of(same, default, local)
+        if process.rank is not None:
+            made[process.rank] = known[key]
+    return made
 
 
-def _of(process: Process, local: set[tuple[int, ...]]) -> _Made:
+def _of(groups: Sequence[Group], default: Collection[int | None], local: set[tuple[int, ...]]) -> _Made:
     found = []
-    for group in process.snapshot.groups:
-        if group.index is None or group.ranks is None or group.description == "default_pg":
+    for group in groups:
+        if group.index is None or group.ranks is None or group.index in default:
             continue
         ranks = _ascending(group.ranks)
         if ranks not in local:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.absent_ranks import last_seen, wait_evidence, wait_words
+from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
@@ -106,7 +106,8 @@ class PointToPointUnmatched:
 def _judge_circle(job: JobView, cycle: tuple[int, ...]) -> Judgement[_Found]:
     found = _Circle(cycle, tuple(wait for rank in cycle for wait in job.waiting.of(rank)[:1]))
     verdict_class: VerdictClass = "hang" if found.messages_only else "collective-mismatch"
-    judgement = Judgement[_Found](verdict_class, "certain", tuple(views_of(job, sorted(cycle))), found)
+    confidence = confidence_of_circle(job, cycle, found.waits)
+    judgement = Judgement[_Found](verdict_class, confidence, tuple(views_of(job, sorted(cycle))), found)
     return _finish(job, judgement, "waited in a cycle", found.waits)
 
 

@@ -17,7 +17,10 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.attribution import symptom_evidence
+from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
+from pytracer.analyze.evidence.sent_signals import Sent, last_request
+from pytracer.analyze.evidence.signal_senders import chain_words
+from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
@@ -26,6 +29,11 @@ from pytracer.report.job import Evidence
 _ADVICE = (
     "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
     "context manager of DistributedDataParallel."
+)
+_ASKED_ADVICE = (
+    "{0} left alone because {1} had asked it to: a handler that sets a flag must not end one rank only. all_reduce() "
+    "the flag (MAX) in each step, so that all ranks save and leave after the same one; and find out why only one "
+    "was asked."
 )
 _EARLY_ADVICE = (
     "Find out why {} ended with status 0 before any collective of that group: an early return, sys.exit(), or a branch "
@@ -48,6 +56,7 @@ class UnevenInputs:
     def describe(self, job: JobView, judgement: Judgement[Absence]) -> Description:
         """See Rule."""
         item, steps = judgement.found, _steps(job, judgement.found)
+        asked = _asked(job, item)
         ranks, wait = item.ranks, item.wait
         last = wait.group.last.get(ranks[0]) if wait.group is not None else None
         early = last == 0
@@ -55,12 +64,29 @@ class UnevenInputs:
         if early:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
         return Description(
-            f"{capital(span_words(ranks))} finished{count} and left, while {span_words(wait.waiters)} went on to "
-            f"{item.where}{at_place(wait.call)}.",
+            f"{capital(span_words(ranks))} finished{count} and left{_asked_words(job, item, asked)}, while "
+            f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}.",
             [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
-            _EARLY_ADVICE.format(span_words(ranks)) if early else _ADVICE,
+            _ASKED_ADVICE.format(capital(span_words(ranks)), signal_name(asked.signal))
+            if asked is not None
+            else _EARLY_ADVICE.format(span_words(ranks))
+            if early
+            else _ADVICE,
             ["the number of batches that each rank has" if steps is None and not early else None],
         )
+
+
+def _asked(job: JobView, item: Absence) -> Sent | None:
+    """The signal that had asked the one absent rank to end, before the ranks that waited for it ended."""
+    sent = last_request(item.views[0]) if len(item.views) == 1 else None
+    ends = [view.process.ended_mono_ns for view in views_of(job, item.wait.waiters[:1])]
+    return sent if sent is not None and all(end is None or sent.mono_ns < end for end in ends) else None
+
+
+def _asked_words(job: JobView, item: Absence, asked: Sent | None) -> str:
+    if asked is None:
+        return ""
+    return f" after {signal_name(asked.signal)}, sent by {chain_words(job, item.views[0], asked)}"
 
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:

@@ -5,7 +5,8 @@ black box has the stacks of the thread that asked for the end: os._exit() in Pyt
 status 0 only if others waited for the process in a collective: no launcher takes that for a failure.
 
 Why it happens: a watchdog of the program calls os._exit(), because a stuck thread would hold up sys.exit(); a library
-prints a message and calls exit() where it could have raised an error, some of them on a thread of their own.
+prints a message and calls exit() where it could have raised an error, some of them on a thread of their own. The
+watchdog of faulthandler (dump_traceback_later(exit=True)) ends a program that stands still: then the wait is the cause.
 
 What to do: read the last lines of the output: code that ends a process in this way usually prints why. Then look at the
 place that is named.
@@ -22,15 +23,16 @@ import re
 from dataclasses import dataclass
 
 from pytracer.analyze.deaths.ending import ending_in_mid_work
-from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.native_stack import frame_words, functions, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sent_signals import obeyed
+from pytracer.analyze.evidence.waits import WAITED, other_threads, wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Wait
-from pytracer.report.job import NativeFrame
+from pytracer.report.job import NativeFrame, PythonFrame
 
 _LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
@@ -56,6 +58,7 @@ class _Call:
     library: str | None
     python: str | None
     child: Wait | None = None  # whose signal the status passes on, as a shell does
+    waited: PythonFrame | None = None  # of the main thread, when faulthandler's watchdog ended the process
 
 
 class EndedItself:
@@ -83,6 +86,8 @@ class EndedItself:
                 "AddressSanitizer.",
                 ["the recording of the child"],
             )
+        if _is_watchdog(view):
+            return _of_watchdog(judgement)
         return Description(
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
             f"{_call_words(judgement.found)}.",
@@ -90,6 +95,32 @@ class EndedItself:
             _advice(view, judgement.found),
             ["why it did: an exit status carries no reason"],
         )
+
+
+def _is_watchdog(view: ProcessView) -> bool:
+    """faulthandler.dump_traceback_later(exit=True): its thread calls _exit(1)."""
+    return any("faulthandler_thread" in name for name in functions(view))
+
+
+def _of_watchdog(judgement: Judgement[_Call]) -> Description:
+    view, at = judgement.views[0], judgement.found.waited
+    wait = wait_of(view)
+    did = WAITED[wait.kind] if wait is not None else "was"
+    where = f", while it {did} at {place_words(at)}" if at is not None else ""
+    others = [
+        f"{f'the thread {name}' if name else 'another thread'} was at {place_words(line)}"
+        for name, line in other_threads(view)
+    ]
+    meanwhile = f" Meanwhile {' and '.join(others)}: see whether it holds what is waited for." if others else ""
+    return Description(
+        f"{introduction(judgement.views)} was ended by faulthandler's watchdog, with exit status "
+        f"{view.process.exit_code}{where}.",
+        [collective_evidence(judgement.views)],
+        (f"Find out what {place_words(at)} waits for, or why it is slow." if at is not None else "")
+        + meanwhile
+        + " The program had set the limit by faulthandler.dump_traceback_later(exit=True): raise it if that is due.",
+        has_place=True,
+    )
 
 
 def _advice(view: ProcessView, call: _Call) -> str:
@@ -104,6 +135,8 @@ def _judge(view: ProcessView) -> Judgement[_Call] | None:
     if obeyed(view):
         return None  # other-death names who asked for the end
     call = _call(view)
+    if _is_watchdog(view) and wait_of(view) is not None:
+        return Judgement("hang", "likely", (view,), call)
     return Judgement("unknown" if call.child else "exit", "unknown" if call.child else "certain", (view,), call)
 
 
@@ -116,7 +149,8 @@ def _call(view: ProcessView) -> _Call:
     function = "exit()" if frames and _LIBC.match(image_name(frames[0].image)) else "_exit()"
     caller = _library(frames)
     where = place_words(python) if python else None
-    return _Call(function, _place(caller) if caller else None, where, _passed_on(view))
+    waited = waiting_frame(view) if _is_watchdog(view) else None
+    return _Call(function, _place(caller) if caller else None, where, _passed_on(view), waited)
 
 
 def _passed_on(view: ProcessView) -> Wait | None:

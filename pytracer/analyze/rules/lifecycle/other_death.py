@@ -46,7 +46,7 @@ from pytracer.analyze.evidence.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
-from pytracer.analyze.evidence.waits import wait_of
+from pytracer.analyze.evidence.waits import wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SIGALRM,
@@ -81,6 +81,12 @@ _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _TERMINAL = (
     "Start it where it outlives the terminal: in tmux or screen, by `setsid`, or by a batch system. Below nohup "
     "torchrun still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
+)
+_USAGE = 2  # argparse and click
+_ARGUMENTS = (
+    "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
+    "unknown, misspelt or lacks its value). Compare the options of the launch script with `--help`; "
+    "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead. Else look for sys.exit(2)."
 )
 _READ_STACK = "Look at the recorded Python and native stacks."
 
@@ -274,7 +280,9 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
         "exit": (
             f"ended with exit status {view.process.exit_code} and no recorded exception",
-            "Look for sys.exit() or os._exit() in the program, and at the last lines of its output.",
+            _ARGUMENTS
+            if view.process.exit_code == _USAGE
+            else "Look for sys.exit() or os._exit() in the program, and at the last lines of its output.",
             "the place where it ended: an exit status carries none",
         ),
     }
@@ -322,11 +330,12 @@ def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     if sent is not None and scheduler_of(sent) is not None:
         asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
         return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
-    if view.python_frame is None:
+    frame = waiting_frame(view)
+    if frame is None:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (
         f"Find out why that process sent the signal. If it was a time limit: the program was at "
-        f"{place_words(view.python_frame)} then; see the stacks for what it waited for."
+        f"{place_words(frame)} then; see the stacks for what it waited for."
     )
 
 

@@ -32,14 +32,19 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_advice,
     holder_evidence,
 )
-from pytracer.analyze.evidence.phrases import collective_evidence
+from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
+from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
+from pytracer.analyze.parts import innermost_of_program, is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
+from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence, PythonFrame
+from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame
 
+_VARIABLES = 6
+_QUOTED = 80  # characters of a line of the program
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
 
@@ -79,6 +84,7 @@ class PythonException:
                     text=view.exception.message if view.exception else None,
                     python=frame,
                 ),
+                _variables_evidence(view) if first is None else None,
                 *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
                 *ended_thread_evidence(view),
@@ -89,7 +95,7 @@ class PythonException:
             if lost
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
-            else f"{_read_it(job, first)}{f' {LET_THREAD_END}' if _kept(view) is not None else ''}",
+            else f"{_read_it(job, view, first)}{f' {LET_THREAD_END}' if _kept(view) is not None else ''}",
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
 
@@ -125,16 +131,75 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
     return f" at {place_words(frame)}" if frame else ""
 
 
-def _read_it(job: JobView, first: Reraised | None) -> str:
+def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        return (
+        sample = (
             f"Look at {place_words(first.frame)} and at the sample that it was given: `for i in range(len(dataset)): "
             "dataset[i]` in one process finds it, or num_workers=0 under a debugger."
         )
-    followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
-    return "Read the exception and the line that raised it" + (
-        "; the other ranks' errors followed from it." if followed else "."
+        return " ".join(filter(None, (sample, exception_advice(first.type, first.message, "that line"))))
+    if any(death.primary is False and death.view.process.role == "rank" for death in job.deaths):
+        return f"{_what_to_do(view, first)} The other ranks' errors followed from it."
+    return _what_to_do(view, first)
+
+
+def _variables_evidence(view: ProcessView) -> Evidence | None:
+    """Those that the line uses, where its text is known; else the ones made last."""
+    frame, exception = view.python_frame, view.exception
+    found = (exception.variables or []) if exception is not None else []
+    text = line_text(view.process.snapshot, frame)
+    if text is not None:
+        found = [item for item in found if _uses(text, (item.name or "").removesuffix(".weight"))]
+    if not found or frame is None:
+        return None
+    words = "; ".join(f"`{item.name}` was {item.value}" for item in found[-_VARIABLES:])
+    return Evidence("variables", f"at {place_words(frame)}, {words}", python=frame, text=words)
+
+
+def _uses(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+
+
+def _what_to_do(view: ProcessView, first: Reraised | None) -> str:
+    """By type and message. One that the program raised for an earlier one has that one's advice."""
+    frame = first.frame if first is not None else view.python_frame
+    text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
+    deliberate = text is not None and re.match(r"raise\b", text) is not None
+    if before is not None:
+        at = innermost_of_program(before.python_stack or ())
+        earlier = f"{error_words(before)}{f' at {place_words(at)}' if at is not None else ''}"
+        if deliberate:
+            known = exception_advice(before.type, before.message, "that line")
+            return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
+        return f"{_by_message(view, first, frame, text)} It came while {earlier} was being handled."
+    if deliberate and frame is not None:
+        kind = view.exception.type if view.exception is not None else None
+        known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
+        own = (
+            f"A check of the program's own raised it: look at the condition above {place_words(frame)}, print what it "
+            "compares, and go back to where that is set: this step's input, an option, this rank's share of the data."
+        )
+        return own if kind in (None, "ValueError", "RuntimeError", "TypeError") or known is None else known
+    return _by_message(view, first, frame, text)
+
+
+def _by_message(view: ProcessView, first: Reraised | None, frame: PythonFrame | None, text: str | None) -> str:
+    place = place_words(frame) if frame is not None else "the line that raised it"
+    if text is not None and len(text) <= _QUOTED:
+        place = f"{place} (`{text}`)"
+    raised = first if first is not None else view.exception
+    known = exception_advice(raised.type, raised.message, place) if raised is not None else None
+    return known or (
+        f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
+        "`python -m pdb -c continue` stops there with all variables."
     )
+
+
+def _original(view: ProcessView) -> HandledExceptionReport | None:
+    """The first exception of a chain, where the last one says less: that of the program which was being handled."""
+    context = (view.exception.context or []) if view.exception is not None else []
+    own = [item for item in context if any(not is_library_file(frame.file) for frame in item.python_stack or ())]
+    return own[-1] if own else None
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:

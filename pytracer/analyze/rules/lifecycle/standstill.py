@@ -35,6 +35,7 @@ from pytracer.analyze.evidence.waits import (
     ProcessWait,
     WaitKind,
     lacks_receiver,
+    other_threads,
     wait_of,
     was_asleep,
 )
@@ -49,6 +50,7 @@ _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
     "forked-lock": "likely",
+    "forked-notice": "likely",
     "lock": "likely",
     "child": "possible",
     "unread-queue": "possible",
@@ -60,12 +62,16 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "notice": "possible",
     "event-loop": "possible",
 }
-_LAST = ("forked-openmp", "forked-lock", "lock", "unread-queue")  # nothing else is waited for there
+_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "unread-queue")  # nothing else is waited for there
+_OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 _ADVICE: dict[WaitKind, str] = {
     "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
     "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
     "forked-lock": "A lock that another thread of the parent held at fork() stays locked in the child for ever. Start "
     "children by spawn or forkserver (DataLoader: multiprocessing_context), or start that thread after them.",
+    "forked-notice": "fork() copies one thread only: a ThreadPoolExecutor or a thread that the parent had started does "
+    "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
+    "children by spawn (DataLoader: multiprocessing_context).",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
     "child": "Look at the child: what it waits for, or whether it ever got its input. "
@@ -160,7 +166,7 @@ class Standstill:
                 *ended_thread_evidence(view),
                 found.handled.evidence if found.handled is not None else None,
             ],
-            _advice(found),
+            _advice(found) + _meanwhile(view, found),
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
@@ -185,6 +191,13 @@ def _advice(found: _Standstill) -> str:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         return handled + _ADVICE[kind]
     return f"{found.thread.advice} {_LIMIT.get(kind, _ADVICE[kind]) if found.thread.sure else _ADVICE[kind]}"
+
+
+def _meanwhile(view: ProcessView, found: _Standstill) -> str:
+    """Where the other threads were: one may hold the lock, or be the one that should answer."""
+    others = other_threads(view) if found.wait.kind in _OF_OTHERS and found.thread is None else []
+    words = [f"{f'the thread {name}' if name else 'another thread'} was at {place_words(at)}" for name, at in others]
+    return f" Meanwhile {' and '.join(words)}." if words else ""
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:
@@ -247,13 +260,25 @@ def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, Proce
 
 
 def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
-    """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process."""
+    """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process.
+
+    For a child without stacks, a child of that one: submitit's local controller starts the job.
+    """
+    found: list[tuple[bool, int, ProcessView]] = []
+    level, seen = [view], {view.index}
+    while level and not found:
+        children = [item for parent in level for item in _children(job, parent) if item.index not in seen]
+        found = [(wait.kind not in _LAST, item.index, item) for item in children if (wait := wait_of(item)) is not None]
+        seen |= {item.index for item in children}
+        level = [item for item in children if not item.python_stack and not item.native_stack]
+    return min(found, key=lambda entry: entry[:2])[2] if found else None
+
+
+def _children(job: JobView, view: ProcessView) -> list[ProcessView]:
     own = view.process.snapshot
-    children = [
-        (wait.kind not in _LAST, item.index, item)
+    return [
+        item
         for item in job.views
         if item.process.snapshot.ppid == own.pid
         and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-        and (wait := wait_of(item)) is not None
     ]
-    return min(children, key=lambda entry: entry[:2])[2] if children else None

@@ -50,6 +50,12 @@ _MEMORY = (
 _KEPT = "If it watches memory, look at what keeps the tensors of the line that is named."
 
 
+_SLOW = (
+    "If a limit made it do so, the samples that the worker was loading take too long: time `dataset[i]` for these in "
+    "one process. The DataLoader's own `timeout` raises an error instead."
+)
+
+
 class Sigkill:
     """Fires for each killed process that is not explained yet."""
 
@@ -139,12 +145,17 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
             collective_evidence(judgement.views),
         ],
         (f"Look at {at}: it sends the signal. " if at else "Find out why that process sent the signal. ")
-        + (_KEPT if held else "The killed process itself did nothing wrong."),
+        + (_KEPT if held else _SLOW if _was_loading(view) else "The killed process itself did nothing wrong."),
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
         ],
     )
+
+
+def _was_loading(view: ProcessView) -> bool:
+    worker = view.process.snapshot.worker
+    return worker is not None and bool(worker.loading)
 
 
 def _held_words(held: Holding | None) -> str:

@@ -46,6 +46,21 @@ def test_reaped_helper_never_outranks_the_end_of_its_parent(how: str, run: Path)
     assert primary(report)[HELPER] is None
 
 
+def test_child_that_raised_never_outranks_a_later_fault_of_the_parent_that_reaped_it(run: Path) -> None:
+    """A rank starts scripts, and goes on when they fail."""
+    child = Box(pid=HELPER, ppid=PID).at(90).exception("ValueError", "bad", LOAD).exit(1)
+    report = build_report(s.load(run, parent().crash(addr=0, native=s.NATIVE[:1]), child))
+    assert report.verdict is not None and report.verdict.pid == PID
+    assert primary(report)[HELPER] is None
+
+
+def test_child_that_raised_before_its_parent_raised_stays_first(run: Path) -> None:
+    """The look-alike: the parent may have missed what the child should have done."""
+    child = Box(pid=HELPER, ppid=PID).at(90).exception("ValueError", "bad", LOAD).exit(1)
+    report = build_report(s.load(run, parent().exception("KeyError", "'result'", LOAD).exit(1), child))
+    assert report.verdict is not None and report.verdict.pid == HELPER
+
+
 def test_helper_below_a_shell_is_left_out_with_the_shell(run: Path) -> None:
     """sh -c "ld -lnope" has the status of ld."""
     shell = Box(pid=140, ppid=PID, argv=["sh", "-c", "ld -lnope"]).at(100).wait(HELPER, exit_code=1).exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.support import scenarios as s
 from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
 from tests.support.scenarios import SCRIPT, TORCH
-from tests.support.synth import Box, Frame, write_run
+from tests.support.synth import MS, Box, Frame, write_run
 
 DONE = call()
 OPEN = call(state="failed")
@@ -290,6 +291,32 @@ def test_late_rank_that_goes_on_is_named_with_what_it_did_when_it_was_asked_to_e
     assert summary(report).endswith("; when it was asked to end, rank 1 was at train.py:19 in next_shard.")
 
 
+def running(job: Job, seconds: float) -> Job:
+    """The job while it runs, as `pytracer digest` in a sidecar sees it after so many seconds."""
+    processes = (
+        replace(
+            item, status_kind="running", exit_code=None, signal=None, exception=None, ended_mono_ns=None,
+            running_mono_ns=item.snapshot.created_mono_ns + int(seconds * 1e9),
+        )
+        for item in job.processes
+    )  # fmt: skip
+    return replace(job, launcher=None, processes=tuple(processes))
+
+
+@pytest.mark.parametrize(("seconds", "confidence"), [(20, "possible"), (700, "likely")])
+def test_rank_of_a_job_that_runs_may_be_on_its_way(seconds: float, confidence: str, run: Path) -> None:
+    """What has not happened so far is no certain cause."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    for rank in (0, 2):
+        job.calls(rank, call(state="started"), first=2)
+    report = build_report(running(job.job(run), seconds))
+    assert verdict(report) == ("missing-rank", 1)
+    assert report.verdict is not None and report.verdict.confidence == confidence
+    assert summary(report).startswith("Rank 1 has not entered all_reduce") and "have waited " in summary(report)
+    assert "pytracer attach" in (report.verdict.advice or "")
+
+
 def test_late_rank_leads_although_a_helper_was_asked_to_end(run: Path) -> None:
     """Ray's driver ends its services, too: their exit statuses are no causes."""
     job = late()
@@ -373,6 +400,62 @@ def test_collective_that_a_signal_handler_called_is_not_what_the_others_waited_f
         assert groups[0].mismatch is not None and groups[0].mismatch.field == "op"
 
 
+@pytest.mark.parametrize(("seconds", "late"), [(60, True), (4, False)], ids=["stood", "at work"])
+def test_rank_that_leaves_its_group_when_it_is_asked_to_end_did_not_finish(seconds: int, late: bool, run: Path) -> None:
+    """Jupyter interrupts a kernel, whose ranks leave on their way out. The look-alike was about to leave anyway."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    for box in job.boxes:
+        box.at(1000 * seconds).signal_seen(2, 99, ["jupyter"], handled=True)
+    job.boxes[1].rank(1, left="destroy_process_group")
+    for box in job.boxes:
+        box.at(1000 * seconds + 30).signal_seen(15, 99, ["jupyter"])
+    job.terminated(0, 1)
+    report = build_report(job.job(run, ended_at=1000 * seconds + 50))
+    assert ("did not enter" in summary(report)) == late, summary(report)
+    assert (verdict(report) == ("missing-rank", 1)) == late
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_rank_that_outlived_the_job_is_where_the_job_stood(gone: bool, run: Path) -> None:
+    """A time limit ends Ray's driver; its workers go on for a while. The look-alike: one whose end the launcher saw."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    ended = job.boxes[0].created_ns + 20_000 * MS
+    seen = [{"pid": b.pid, "start_ticks": b.start_ticks, "first_mono_ns": 1, "alive_mono_ns": ended} for b in job.boxes]
+    if gone:
+        seen[1]["gone_mono_ns"] = ended
+    witness = {"before": {"mono_ns": 1}, "ended": True, "samples": [{"mono_ns": ended + MS}], "processes": seen}
+    driver = Box(pid=100, ppid=99, argv=["python", "main.py"]).at(20_000).signal_seen(15, 98, ["timeout"], handled=True)
+    launcher = {"ended_mono_ns": ended + 2 * MS, "exit_code": 1, "witness": witness, "child_pid": 100}
+    write_run(run, driver.exit(1), *job.boxes, launcher=launcher)
+    loaded = load_job(run, symbols=False)
+    assert [item.status_kind for item in loaded.ranks] == ["running", "vanished" if gone else "running"]
+    report = build_report(loaded)
+    if not gone:
+        assert verdict(report) == ("missing-rank", 1)
+        assert "Rank 1 did not enter all_reduce" in summary(report)
+        assert "rank 0 waited" in summary(report)
+
+
+def test_thread_that_trains_is_shown_when_the_main_thread_only_waits(run: Path) -> None:
+    """Ray Train runs the loop in a thread of its own; a main thread with a line of the program is shown itself."""
+    for name, main in (("library", QUEUE), ("program", ("main", SCRIPT, 99))):
+        job = Ranks(2)
+        job.calls(0, call(state="started"))
+        box = job.boxes[1].thread(150, "trains")
+        by = box.site(("step", SCRIPT, 40))
+        box.collective("allreduce_", group=job.groups[1]["0"], by=by, tid=150, sequence_nr=0, state="completed")
+        trains = {box.threads[-1].pthread: [("next_shard", SCRIPT, 19)]}
+        box.at(60_000).crash(0, code=0, state=EXIT, python=[main], other_python=trains, native=[(s.PYTHON, 0x10)])
+        job.terminated(0, 1)
+        report = build_report(job.job(run / name, ended_at=60_000))
+        place = "train.py:19 in next_shard" if name == "library" else "train.py:99 in main"
+        assert place in summary(report), summary(report)
+
+
 def test_late_rank_that_raised_is_not_named_with_a_place(run: Path) -> None:
     """The look-alike: its exception came of its peers' end."""
     job = late()
@@ -452,6 +535,34 @@ def test_ranks_that_run_other_code_from_the_beginning_tell_nothing(run: Path) ->
     assert paired(run, first_line=90) == ""
 
 
+# unrecorded-ranks
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_ranks_without_a_recording_are_named_when_all_others_only_noticed(silent: bool, run: Path) -> None:
+    """A node that went down took its recordings along."""
+    job = Ranks(6)
+    job.everybody(DONE, OPEN)
+    for rank in (0, 1, 4, 5):
+        job.raised(rank, TIME_OUT if silent else CLOSED)
+    report = build_report(job.job(run, without=(2, 3)))
+    assert verdict(report) == ("unknown", None)
+    did = "ended or stood still" if silent else "ended"
+    assert summary(report).startswith(f"Ranks 2 and 3 probably {did} first: they are in no recording, and the 4 ranks")
+    assert report.verdict is not None and "ranks 2 and 3" in (report.verdict.advice or "")
+
+
+def test_own_fault_leads_although_ranks_were_not_recorded(run: Path) -> None:
+    job = Ranks(3)
+    job.everybody(DONE, OPEN)
+    job.raised(1, CLOSED)
+    job.boxes[0].at(2000).crash()
+    job.endings[0] = {"signal": 11}
+    report = build_report(job.job(run, without=(2,)))
+    assert verdict(report) == ("null-dereference", 0)
+    assert finding(report, "unrecorded-ranks") is None
+
+
 # uneven-inputs
 
 
@@ -491,6 +602,91 @@ def test_rank_that_leaves_when_nobody_waits_is_fine(run: Path) -> None:
     assert (verdict(report), report.findings) == (("clean", None), [])
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_rank_that_left_because_it_was_asked_to_is_told_as_that(run: Path, asked: bool) -> None:
+    """A handler that sets a flag ends one rank only. Asked after the others had failed, it is no reason."""
+    job = Ranks(2)
+    job.everybody(DONE, DONE)
+    job.boxes[1].at(3000 if asked else 7500).signal_seen(15, 77, ["sh"], handled=True)
+    job.calls(0, OPEN, first=3)
+    job.raised(0, CLOSED)
+    job.done(1, at=4000 if asked else 7600)
+    report = build_report(job.job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert ("after SIGTERM, sent by process 77 (sh)" in summary(report)) == asked
+    assert ("asked it to" in advice(report)) == asked
+
+
+# what to do where ranks are at different lines
+
+
+def apart(run: Path, first: int, second: int, rounds: tuple[int, int] = (3, 4), both: bool = False) -> str:
+    """The advice: rank 0 calls all_reduce from line `second` when rank 1 is in one more from line `first`."""
+    job = Ranks(2)
+    before = [call("broadcast_", root=0, line=first)] * rounds[0]
+    if both:
+        before = [call(line=second), *before]
+    job.everybody(*before)
+    job.calls(0, call(state="failed", line=second), first=len(before) + 1)
+    job.calls(1, call("broadcast_", root=0, state="failed", line=first), first=len(before) + 1)
+    for rank in (0, 1):
+        job.raised(rank)
+    return advice(build_report(job.job(run)))
+
+
+def test_rounds_of_a_loop_are_counted_for_both_ranks(run: Path) -> None:
+    """One rank may have more of them, or the other line lies in a branch: both are named."""
+    said = apart(run, 40, 48)
+    assert "train.py:40 in step had called collectives 3 times on rank 0 and 4 times on rank 1" in said
+    assert "if only rank 0 comes to train.py:48 in step" in said
+    assert "DistributedDataParallel" not in said
+
+
+def test_line_that_both_ranks_had_reached_is_no_branch_on_the_rank(run: Path) -> None:
+    """One of them skipped it this time: an early return, by data of its own."""
+    said = apart(run, 40, 48, both=True)
+    assert "train.py:48 in step had called collectives 2 times on rank 0 and 1 time on rank 1" in said
+    assert "see whether rank 1 skips it" in said
+
+
+def test_lines_that_are_each_one_rank_s_own_are_a_branch(run: Path) -> None:
+    """Nothing to count."""
+    assert apart(run, 40, 48, rounds=(0, 0)).startswith("Compare the two lines: a branch on the rank")
+
+
+@pytest.mark.parametrize("test", ["rank == 0", "is_main_process()", "epoch % 2 == 0"])
+def test_branch_on_the_rank_is_named_by_its_line(run: Path, test: str) -> None:
+    """By the source of the lines that led to the call; another condition is none on the rank."""
+    run.mkdir(exist_ok=True)
+    program = run / "program.py"
+    program.write_text(f"def fit():\n    if {test}:\n        reduce()\n", encoding="utf-8")
+    os.utime(program, (1, 1))
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="failed", line=44), first=2)
+    job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=2)
+    torchs = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    stack = [torchs, ("step", SCRIPT, 44), ("fit", str(program), 3)]
+    job.boxes[0].at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.raised(1)
+    said = advice(build_report(job.job(run)))
+    assert ("program.py:3 in fit is below `if" in said) == ("epoch" not in test)
+
+
+@pytest.mark.parametrize("op", ["_reduce_scatter_base_", "allreduce_"])
+def test_sizes_of_a_sharded_layer_speak_of_parameters_that_only_one_rank_used(run: Path, op: str) -> None:
+    """FSDP reduces what has a gradient."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(op, 8, state="failed", line=44), first=2)
+    job.calls(1, call(op, 12, state="failed", line=44), first=2)
+    for rank in (0, 1):
+        job.raised(rank)
+    said = advice(build_report(job.job(run)))
+    assert ("gradients of different parameters" in said) == (op != "allreduce_")
+
+
 # collective-wait
 
 
@@ -517,7 +713,33 @@ def test_one_wait_is_no_chain(run: Path) -> None:
     assert finding(build_report(late().job(run)), "collective-wait") is None
 
 
+@pytest.mark.parametrize(("seconds", "confidence"), [(2, "possible"), (60, "likely")])
+def test_circle_of_a_job_that_runs_is_not_certain(seconds: float, confidence: str, run: Path) -> None:
+    """Its recordings were read one after another."""
+    job = Ranks(2)
+    job.group("1", [0, 1], "one")
+    job.group("2", [0, 1], "other")
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), group="1")
+    job.calls(1, call(state="started"), group="2")
+    report = build_report(running(job.job(run), seconds))
+    assert verdict(report)[0] == "hang"
+    assert report.verdict is not None and report.verdict.confidence == confidence
+
+
 # point-to-point-unmatched
+
+
+@pytest.mark.parametrize(("seconds", "confidence"), [(2, "possible"), (60, "likely")])
+def test_circle_of_receives_of_a_job_that_runs_is_not_certain(seconds: float, confidence: str, run: Path) -> None:
+    """A message may be on its way."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    for rank in range(2):
+        job.calls(rank, call("recv_", state="started", peer=1 - rank, tag=0, flags=1))
+    report = build_report(running(job.job(run), seconds))
+    assert verdict(report)[0] == "hang"
+    assert report.verdict is not None and report.verdict.confidence == confidence
 
 
 def test_circle_of_receives_is_printed(run: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import Job
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import PID, finding, summary, verdict
+from tests.support.deaths import PID, advice, finding, summary, verdict
 from tests.support.synth import Box, Frame
 
 EXIT = 6  # CrashState
@@ -102,3 +104,40 @@ def test_openmp_that_ends_the_process_had_no_thread_to_start(library: str, openm
     assert verdict(report) == ("exit", "certain")
     assert ("cannot create a thread" in summary(report)) == openmp
     assert report.verdict is not None and ("OMP_NUM_THREADS" in (report.verdict.advice or "")) == openmp
+
+
+LOCK: list[Frame] = [("epoch", s.SCRIPT, 18)]
+HOLDER: list[Frame] = [("report", s.SCRIPT, 14)]
+
+
+@pytest.mark.parametrize("function", ["faulthandler_thread", "watch"])
+def test_watchdog_of_faulthandler_is_named_with_what_the_program_did(function: str, run: Path) -> None:
+    """dump_traceback_later(exit=True) calls _exit(1) on its thread; another native thread may do so, too."""
+    box = Box(pid=PID, ppid=99).thread(205, "python").thread(206, "metrics").at(500)
+    others = {box.threads[0].pthread: LOCK, box.threads[2].pthread: HOLDER}
+    box.crash(0, code=0, state=EXIT, tid=205, other_python=others, native=[(CORE, 0x1000), (s.PYTHON, 0x2000)])
+    job = s.load(run, box.exit(1))
+    report = build_report(with_functions(job, {1: function}))
+    if function == "watch":
+        assert "faulthandler" not in summary(report)
+        return
+    assert summary(report) == (
+        f"Process {PID} (train.py) was ended by faulthandler's watchdog, with exit status 1, while it was at "
+        "train.py:18 in epoch."
+    )
+    assert "Meanwhile the thread metrics was at train.py:14 in report" in advice(report)
+
+
+def with_functions(job: Job, names: dict[int, str]) -> Job:
+    """The stacks of the end with these functions, by number of the frame."""
+    changed = []
+    for process in job.processes:
+        ending = process.snapshot.ending
+        if ending is not None:
+            frames = tuple(
+                replace(frame, function=names.get(at, frame.function)) for at, frame in enumerate(ending.native_stack)
+            )
+            snapshot = replace(process.snapshot, ending=replace(ending, native_stack=frames))
+            process = replace(process, snapshot=snapshot)
+        changed.append(process)
+    return replace(job, processes=tuple(changed))

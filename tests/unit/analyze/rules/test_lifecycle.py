@@ -12,7 +12,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import Job
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import finding, summary, verdict
+from tests.support.deaths import LIBC_SO, STDCPP, Stack, died, finding, summary, verdict
 from tests.support.synth import Box, Frame
 
 DATALOADER = f"{s.TORCH}/utils/data/dataloader.py"
@@ -72,6 +72,30 @@ def test_rank_that_left_in_order_had_fewer_batches(how: dict[str, bool], run: Pa
     report = build_report(uneven(run, **how))
     assert verdict(report)[0] == "missing-rank"
     assert finding(report, "uneven-inputs") is not None
+
+
+_ENDED_THREAD: Stack = [
+    (LIBC_SO, "abort"),
+    (STDCPP, "std::terminate()"),
+    (LIBC_SO, "pthread_exit"),
+    (s.PYTHON, "PyEval_AcquireThread"),
+]
+
+
+@pytest.mark.parametrize("at_shutdown", [True, False])
+def test_rank_that_torch_aborts_at_interpreter_shutdown_had_left(run: Path, at_shutdown: bool) -> None:
+    """pytorch/pytorch#190489 after an early end: that the others waited for it is the cause. Not so in mid-work."""
+    waiting = s.rank(0)
+    left = Box(pid=102, ppid=99, rank=1)
+    for box in (waiting, left):
+        box.at(100).collective("gloo:all_reduce", sequence_nr=1, state="completed", group=box.group_seen("0", size=2))
+    waiting.at(300).collective("gloo:all_reduce", sequence_nr=2, state="failed", group=waiting.group_seen("0", size=2))
+    s.lost_peer(waiting.at(700))
+    stack = _ENDED_THREAD if at_shutdown else [*_ENDED_THREAD[:2], (s.VICTIM, "Loader::check()")]
+    aborted: dict[str, Any] = {"signal": 6, "code": -6, "sender_pid": 102, "stack_of": stack, "python": []}
+    report = died(run, waiting, box=left, **aborted)
+    assert report.verdict is not None and report.verdict.rank == 1
+    assert report.verdict.class_ == ("missing-rank" if at_shutdown else "abort")
 
 
 def worker(attempt: int, number: int = 0, **more: Any) -> Box:

@@ -142,3 +142,48 @@ def test_what_the_program_changed_is_told(run: Path) -> None:
     report = report_of(run, rank_of(0), rank_of(1), changed)
     assert report.verdict is not None
     assert any("MASTER_PORT=29501 (29500 when it started)" in line for line in report.verdict.evidence or [])
+
+
+LATE = "rendezvous-missing-rank"
+
+
+def late_one(number: int, *, ended_at: float = 6500, called: bool = False) -> Box:
+    """A rank that did something else until the agent ended it."""
+    variables = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": str(number)}
+    box = Box(pid=101 + number, ppid=100, environment=variables)
+    box.versions(torch="2.13.0+cpu").at(10)
+    if called:
+        box.rendezvous(number, 2)
+    box.at(ended_at).signal_seen(15, 100, ["torchrun"])
+    return box.crash(
+        0, code=0, state=6, python=[("prepare", "/home/user/train.py", 13)], native=[("/lib/libc.so.6", 16)]
+    )
+
+
+def late_report(run: Path, other: Box) -> Report:
+    """Rank 1 gives up after 6 s."""
+    waiting = Box(pid=102, ppid=100).at(10).rendezvous(1, 2).at(6001).exception(STORE_ERROR, LOST, STACK).exit(1)
+    write_run(run, agent((101, {"signal": 15}), (102, {"exit_code": 1}), at=8000, code=1), other, waiting)
+    return build_report(load_job(run, symbols=False))
+
+
+def test_rank_that_had_not_called_is_named_with_what_it_did(run: Path) -> None:
+    """The others gave up; it was elsewhere."""
+    report = late_report(run, late_one(0))
+    assert verdict(report) == ("missing-rank", "likely")
+    assert report.verdict is not None and report.verdict.rank == 0
+    assert summary(report) == (
+        "Rank 0 had not called init_process_group(), in which rank 1 waited 5.991 s at train.py:10 in setup; "
+        "when it ended, it was at train.py:13 in prepare."
+    )
+    assert "Look at train.py:13 in prepare" in advice(report)
+
+
+def test_rank_that_had_called_as_well_is_not_late(run: Path) -> None:
+    """The look-alike: both waited, for a store that did not answer."""
+    assert finding(late_report(run, late_one(0, called=True)), LATE) is None
+
+
+def test_rank_that_had_ended_before_is_not_late(run: Path) -> None:
+    """The look-alike: its own end is the cause."""
+    assert finding(late_report(run, late_one(0, ended_at=2000)), LATE) is None

@@ -10,7 +10,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.decode.types.journal import HandledException
-from pytracer.decode.types.snapshot import NativeFrame, PythonFrame
+from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, Snapshot
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import TORCH_PYTHON, advice, evidence, finding, summary, verdict
@@ -107,17 +107,31 @@ def test_parent_that_sleeps_between_its_looks_waits_for_its_child(native: str, s
     """joblib. The look-alike: the parent works."""
     child = Box(pid=102, ppid=101).at(100).mark("begin").at(60_400).signal_seen(15, 90, TIMEOUT)
     child.crash(0, code=0, state=EXIT, python=GET, native=[(s.LIBC, 0x10)])  # ended after its parent
+    report = below_polling(run, child, native=native)
+    assert verdict(report)[0] == ("hang" if slept else "external-kill")
+    assert ("waited for a queue at train.py:12 in main" in summary(report)) == slept
+
+
+@pytest.mark.parametrize("between", [True, False])
+def test_job_below_a_process_without_stacks_is_what_all_wait_for(between: bool, run: Path) -> None:
+    """submitit polls for a job that its controller starts. The look-alike: no process above started it."""
+    controller = Box(pid=102, ppid=101, created_ns=6_000_000_000, argv=["python", "-m", "submitit.local._local"])
+    job = Box(pid=103, ppid=102 if between else 1, created_ns=7_000_000_000, argv=["python", "-m", "work"])
+    report = below_polling(run, controller, stopped(job, GET), native="time_sleep")
+    assert report.verdict is not None and (report.verdict.pid == 103) == between
+    assert ("waited for a queue" in summary(report)) == between
+
+
+def below_polling(run: Path, *boxes: Box, native: str) -> Report:
+    """Below a process that is in this function of CPython when a time limit ends it."""
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
-    job = s.load(run, root, stopped(parent(), FOO), child)
+    job = s.load(run, root, stopped(parent(), FOO), *boxes)
     (process,) = (item for item in job.processes if item.snapshot.pid == 101)
     ending = process.snapshot.ending
     assert ending is not None
     frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
     changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
-    processes = tuple(changed if item is process else item for item in job.processes)
-    report = build_report(replace(job, processes=processes))
-    assert verdict(report)[0] == ("hang" if slept else "external-kill")
-    assert ("waited for a queue at train.py:12 in main" in summary(report)) == slept
+    return build_report(replace(job, processes=tuple(changed if item is process else item for item in job.processes)))
 
 
 def test_empty_queue_under_a_time_limit_is_possibly_the_cause(run: Path) -> None:
@@ -150,28 +164,33 @@ FEEDER: list[Frame] = [
 ]
 
 
-def waiting(run: Path, of: int, stack: Sequence[tuple[str, str | None]], *boxes: Box) -> Report:
-    """As `ended`; `stack` are the native functions of process `of`."""
+def waiting(run: Path, of: int, stack: Sequence[tuple[str, str | None]], *boxes: Box, handled: bool = False) -> Report:
+    """As `ended`; `stack` are the native functions of process `of`, which `handled` the signal at first."""
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
     job = s.load(run, root, *boxes)
     frames = tuple(
         NativeFrame(0x1000 + n, image, 0x1000, None, "unwound", name) for n, (image, name) in enumerate(stack)
     )
-    processes = [
-        replace(item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, native_stack=frames)))
-        if item.snapshot.pid == of and item.snapshot.ending is not None
-        else item
-        for item in job.processes
-    ]
-    return build_report(replace(job, processes=tuple(processes)))
+
+    def with_stack(box: Snapshot) -> Snapshot:
+        if box.pid != of or box.ending is None:
+            return box
+        end = replace(box.ending, native_stack=frames)
+        return replace(box, ending=None, live=replace(end, signal=15)) if handled else replace(box, ending=end)
+
+    processes = tuple(replace(item, snapshot=with_stack(item.snapshot)) for item in job.processes)
+    return build_report(replace(job, processes=processes))
 
 
-@pytest.mark.parametrize("native", [LOCK, [*SENT_AGAIN, *LOCK]])
+@pytest.mark.parametrize(("native", "handled"), [(LOCK, False), ([*SENT_AGAIN, *LOCK], False), (LOCK, True)])
 def test_lock_of_a_forked_child_without_other_threads_is_never_released(
-    native: Sequence[tuple[str, str | None]], run: Path
+    native: Sequence[tuple[str, str | None]], handled: bool, run: Path
 ) -> None:
-    """The parent waits for its batch; the worker for a lock that a thread of the parent held at fork()."""
-    report = waiting(run, 102, native, stopped(parent(), GET), stopped(forked(), FOO))
+    """The parent waits for its batch; the worker for a lock that a thread of the parent held at fork().
+
+    torch's handler in a worker sends the signal again: the stacks are those of the first one.
+    """
+    report = waiting(run, 102, native, stopped(parent(), GET), stopped(forked(), FOO), handled=handled)
     assert verdict(report) == ("hang", "likely")
     assert "waited in a forked child for a lock that nobody there holds at train.py:6 in foo" in summary(report)
     assert report.verdict is not None and "at fork()" in (report.verdict.advice or "")
@@ -449,3 +468,45 @@ def test_worker_of_a_pool_that_waits_for_its_next_task_is_idle(stack: list[Frame
     worker.crash(0, code=0, state=EXIT, python=idle, native=[(s.LIBC, 0x10)])
     report = ended(run, worker, stopped(parent(), stack))
     assert says in summary(report) and "waited for a queue" not in summary(report)
+
+
+FUTURE_RESULT: list[Frame] = [
+    ("Condition.wait", "/usr/lib/python3.11/threading.py", 327),
+    ("Future.result", "/usr/lib/python3.11/concurrent/futures/_base.py", 451),
+    ("load", s.SCRIPT, 19),
+]
+
+
+def test_forked_child_waits_for_a_thread_of_its_parent(run: Path) -> None:
+    """A ThreadPoolExecutor that the parent had used: its threads do not exist in the child."""
+    report = ended(run, stopped(parent(), GET), stopped(forked(), FUTURE_RESULT))
+    assert verdict(report) == ("hang", "likely")
+    assert "waited in a forked child for a thread that exists in its parent only at train.py:19 in load" in summary(
+        report
+    )
+    assert "fork() copies one thread only" in advice(report)
+
+
+def test_result_of_a_thread_in_the_same_process_may_still_come(run: Path) -> None:
+    """The look-alike: no fork."""
+    report = ended(run, stopped(parent(), FUTURE_RESULT))
+    assert verdict(report) == ("hang", "possible")
+    assert "waited for a Condition, an Event or a Future" in summary(report)
+
+
+IDLE_THREAD: list[Frame] = [("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)]
+
+
+@pytest.mark.parametrize("main", [GET, FOO])
+def test_wait_is_the_main_thread_s_where_another_one_took_the_signal(run: Path, main: list[Frame]) -> None:
+    """The kernel gives a signal to any thread. A main thread that works does not wait, whatever the others do."""
+    box = parent().thread(105, "pool").at(60_000).signal_seen(15, 90, TIMEOUT)
+    of_main = {box.threads[0].pthread: main}
+    box.crash(0, code=0, state=EXIT, tid=105, python=IDLE_THREAD, other_python=of_main, native=[(s.LIBC, 0x10)])
+    report = ended(run, box)
+    if main is GET:
+        assert verdict(report) == ("hang", "possible")
+        assert "waited for a queue at train.py:12 in main" in summary(report)
+    else:
+        assert verdict(report)[0] == "external-kill"
+        assert "train.py:6 in foo" in advice(report)

@@ -72,6 +72,15 @@ def test_bounds_that_contradict_each_other_are_not_used(tmp_path: Path) -> None:
     assert {clock.of(process.snapshot).host.how for process in job.processes} == {"same clock", "wall clock"}
 
 
+def test_a_clock_that_jumped_leaves_the_others_comparable(tmp_path: Path) -> None:
+    boxes = [
+        meet(meet(host_box(n), 1000, 1002, 1), 2500 if n == 2 else 2000, 2502 if n == 2 else 2002, 2) for n in range(4)
+    ]
+    clock = RunClock(job := load(tmp_path, *boxes))
+    how = {process.rank: clock.of(process.snapshot).host.how for process in job.processes}
+    assert how == {0: "same clock", 1: "collectives", 2: "wall clock", 3: "collectives"}
+
+
 def test_doubt_grows_with_the_time_since_the_last_proof(tmp_path: Path) -> None:
     """A clock may be slewed by 500 ppm: 50 ms in 100 s."""
     found = []

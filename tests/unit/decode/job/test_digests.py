@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 import struct
 import subprocess
 import sys
@@ -12,19 +14,22 @@ import msgspec
 import pytest
 
 from pytracer._errors import InputError
-from pytracer.analyze.digest import BYTES_PER_RANK, digest_name, make_digest
+from pytracer.analyze.digest import BYTES_PER_RANK, digest_name, make_digest, most_bytes
 from pytracer.analyze.engine import build_report
-from pytracer.decode.formats.digest import Digest, decode_digest, encode_digest
+from pytracer.decode.formats.digest import Digest, encode_digest
+from pytracer.decode.formats.digest_reader import decode_digest
+from pytracer.decode.job.detail import in_full
 from pytracer.decode.job.digests import are_digests, load_digests
 from pytracer.decode.job.load import load_runs
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import MadeGroup, SeenGroup
-from pytracer.decode.types.snapshot import Snapshot
+from pytracer.decode.types.snapshot import GroupList, Job, Snapshot
 from pytracer.report.job import Report
 from tests.conditions import needs_core
 from tests.support import scenarios as s
 from tests.support.cli import ROOT, only_line, pytracer
 from tests.support.synth import Box, write_run
+from tests.unit.decode.formats.test_flight_recorder import dump, entry
 
 SIZE = 4
 ENVIRONMENT = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
@@ -64,6 +69,12 @@ def digests(folder: Path, runs: list[Path]) -> Path:
         job = load_runs(run)
         (folder / digest_name(job)).write_bytes(make_digest(job))
     return folder
+
+
+def incompressible(count: int) -> str:
+    """As many letters, the same ones each time."""
+    draw = random.Random(1)
+    return "".join(draw.choices(string.ascii_letters + string.digits, k=count))
 
 
 def said(report: Report) -> tuple[object, ...]:
@@ -115,6 +126,38 @@ def test_recording_of_another_process_is_not_taken_for_the_suspects(tmp_path: Pa
     assert report.run is not None and report.run.digests is not None and len(report.run.digests.unread or []) == 1
 
 
+def test_groups_that_all_ranks_made_are_one_list(tmp_path: Path) -> None:
+    """Each rank keeps its own view of the groups of which it is a member."""
+    runs = []
+    for node in (0, 1):
+        boxes = [rank_box(2 * node), rank_box(2 * node + 1)]
+        for box in boxes:
+            for number in range(20):
+                members = (2 * (number % 2), 2 * (number % 2) + 1)
+                if number % 2 == node:
+                    box.group(str(number + 1), members, description=f"stage{number}")
+                else:
+                    box.group(None, members, None, description=None)
+        (tmp_path / f"run{node}").mkdir()
+        runs.append(write_run(tmp_path / f"run{node}", *boxes))
+    whole = load_runs([str(run) for run in runs])
+    job = load_digests([str(digests(tmp_path / "digests", runs))])
+    lists = [process.snapshot.groups for process in job.ranks]
+    assert all(isinstance(item, GroupList) for item in lists)
+    assert len({id(item.made) for item in lists if isinstance(item, GroupList)}) == 1
+    assert [tuple(item) for item in lists] == [tuple(process.snapshot.groups) for process in whole.ranks]
+    own = [[group.name for group in process.snapshot.own_groups] for process in job.ranks]
+    assert own[0] == own[1] != own[2] == own[3]
+    assert all(len(names) == 11 for names in own)
+
+
+def test_what_is_equal_in_many_digests_is_one_object(tmp_path: Path) -> None:
+    job = load_digests([str(digests(tmp_path / "digests", nodes(tmp_path)))])
+    lost = [process for process in job.ranks if process.rank != 1]
+    assert len({id(process.exception) for process in lost}) == 1
+    assert len({id(process.snapshot.groups[0].ranks) for process in job.ranks}) == 1
+
+
 def test_digest_is_small(tmp_path: Path) -> None:
     """8 KB for each rank at most, whatever a rank has recorded."""
     for rank in range(2):
@@ -123,6 +166,73 @@ def test_digest_is_small(tmp_path: Path) -> None:
             box.exception("ValueError", f"{number * 7919} {'x' * 200}")
         box.write(tmp_path / f"{rank}.blackbox")
     assert len(make_digest(load_job(tmp_path))) <= 2 * BYTES_PER_RANK
+
+
+def test_dumps_add_to_digests_what_they_add_to_recordings(tmp_path: Path) -> None:
+    """Of a rank of which only the digest is known, and of a suspect whose recording is read in full."""
+    runs = nodes(tmp_path)
+    folder = digests(tmp_path / "digests", runs)
+    dumps = [
+        dump(tmp_path / f"nccl_trace_rank_{rank}", entry(200, input_sizes=[[4]]), entry(201, "broadcast", "started"))
+        for rank in (0, 1)
+    ]
+    full = load_runs(runs, dumps)
+    job = load_digests([str(folder)], [], None, dumps)
+    assert [(use.rank, use.pid, use.known, use.added) for use in job.flight] == [(0, 100, 1, 1), (1, 101, 1, 1)]
+    closer = in_full(job, [next(n for n, item in enumerate(job.processes) if item.rank == 1)])
+    assert [item.snapshot.light for item in closer.ranks] == [True, False, True, True]
+    assert len(closer.ranks[1].snapshot.collectives) == len(full.ranks[1].snapshot.collectives) == 201
+    for rank in range(SIZE):
+        last = [(item.sequence_nr, item.op, item.state) for item in full.ranks[rank].snapshot.collectives[-40:]]
+        for some in (job, closer):
+            assert [(c.sequence_nr, c.op, c.state) for c in some.ranks[rank].snapshot.collectives[-40:]] == last
+    assert said(build_report(job)) == said(build_report(full))
+    with pytest.raises(InputError, match="there is no"):
+        load_digests([str(folder)], [], None, [tmp_path / "missing"])
+
+
+def crowded(folder: Path, *, groups: int, children: int) -> Job:
+    """A node of one rank that faulted, with as many groups and as many children that failed before."""
+    rank = rank_box(1)
+    for number in range(1, groups + 1):
+        rank.group(str(number), [0, 1], description=f"expert parallel group {number}")
+        there = rank.group_seen(str(number), size=2)
+        rank.at(200 + number / 10).collective("gloo:all_reduce", sequence_nr=7, group=there, state="completed")
+    failed = []
+    for number in range(children):
+        rank.at(300 + number / 10).wait(1000 + number, exit_code=1)
+        child = Box(pid=1000 + number, ppid=101, host="node0").at(250 + number / 10)
+        failed.append(child.exception("ValueError", f"{number * 7919} {'x' * 600}").exit(1))
+        failed[-1].boot_id = rank.boot_id
+    rank.crash(addr=8, python=s.BACKWARD, native=[(s.VICTIM, 0x1100)], node="AddmmBackward0")
+    folder.mkdir()
+    return load_runs(write_run(folder, rank, *failed))
+
+
+@pytest.mark.parametrize(("groups", "children"), [(800, 0), (0, 160), (300, 160)])
+def test_digest_stays_below_its_bound_and_says_what_it_left_out(groups: int, children: int, tmp_path: Path) -> None:
+    """A rank with hundreds of groups and of failed children: of what is left out, nothing is said."""
+    job = crowded(tmp_path / "run", groups=groups, children=children)
+    content = make_digest(job)
+    assert len(content) <= most_bytes(job) == BYTES_PER_RANK
+    reduced = decode_digest(content, "x").job
+    assert [item.rank for item in reduced.ranks] == [1]
+    said = [item.what for item in reduced.damage]
+    assert any("process groups of each rank" in what for what in said) == (groups > 0)
+    assert any("processes that failed" in what for what in said) == (children > 0)
+    kept = {item.name for item in reduced.ranks[0].snapshot.groups}
+    assert {item.group for item in reduced.ranks[0].snapshot.collectives} <= kept
+    assert not groups or {"0", str(groups)} <= kept  # the one that it waits in, and the last one
+    assert len(reduced.processes) == len(job.processes) or children
+
+
+def test_digest_that_cannot_be_small_says_so(tmp_path: Path) -> None:
+    """Identity is never left out, whatever its size; the command has one line."""
+    rank = Box(pid=101, ppid=99, rank=0, environment={**ENVIRONMENT, "SLURM_NODELIST": incompressible(20_000)})
+    (tmp_path / "run").mkdir()
+    done = pytracer("digest", str(write_run(tmp_path / "run", rank)), "-o", "one.digest", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "one.digest").stat().st_size > BYTES_PER_RANK
+    assert "the digest is larger than 8 KB for each rank: " in done.stderr
 
 
 @pytest.mark.parametrize("left", [0, 1, 40, 87, 500, -1])

@@ -1,0 +1,112 @@
+"""rendezvous-missing-rank: a rank had not called init_process_group() when the others gave up waiting for it there.
+
+What: a rank's call of init_process_group() ended by a time-out, and another process of the same job, alive then, had
+not called it.
+
+Why it happens: one rank downloads, tokenizes or reads first what the others find ready; or it is on a slower host; or
+it hangs before it joins.
+
+What to do: let all ranks join first and prepare afterwards, with a barrier, or pass a longer `timeout` to
+init_process_group().
+
+How it can be wrong: a process that joins by means of its own, such as a store that it passes, leaves no such record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytracer._text import capital, span_words, time_words
+from pytracer.analyze.collectives.absent_ranks import at_its_end
+from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, open_joins
+from pytracer.analyze.deaths.attribution import symptom_evidence
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.waits import was_asleep
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.rules.account import account
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import Rendezvous
+from pytracer.report.job import Evidence, PythonFrame
+
+
+@dataclass(frozen=True)
+class _Late:
+    """The calls that gave up, the one that waited longest first, and the ranks that had not called."""
+
+    waiting: tuple[Join, ...]
+    absent: tuple[ProcessView, ...]
+
+
+class RendezvousMissingRank:
+    """Fires once, for ranks that lived on without a call while others gave up."""
+
+    id = "rendezvous-missing-rank"
+    needs = ("RENDEZVOUS",)
+
+    def check(self, job: JobView) -> tuple[Judgement[_Late], ...] | NoFinding:
+        """At most one judgement."""
+        waiting = [] if find_mismatch(job) is not None else open_joins(job)
+        waiting.sort(key=lambda join: -join.waited_ns)
+        first = min((join.view.process.ended_mono_ns or 0 for join in waiting), default=0)
+        absent = tuple(view for view in job.views if first and _had_not_called(view, first))
+        if not waiting or not absent:
+            return not_found("no rank gave up in init_process_group() while another one had not called it")
+        found = _Late(tuple(waiting), absent)
+        judgement = Judgement("missing-rank", "likely", absent, found)
+        ranks = [view.process.rank for view in absent if view.process.rank is not None]
+        did = dict.fromkeys(ranks, "had not called init_process_group()")
+        why = f"waited in init_process_group() for {span_words(ranks)}"
+        return (account(job, judgement, why, did, waited_ns=waiting[0].waited_ns, ends=True),)
+
+    def describe(self, job: JobView, judgement: Judgement[_Late]) -> Description:
+        """See Rule."""
+        found, view = judgement.found, judgement.found.absent[0]
+        join, caller = found.waiting[0], found.waiting[0].data.caller
+        absent = span_words([item.process.rank for item in found.absent if item.process.rank is not None])
+        waiters = span_words(sorted(item.data.rank for item in found.waiting if item.data.rank is not None))
+        called = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
+        at = f" at {place_words(called)}" if called is not None else ""
+        frame = view.python_frame if len(found.absent) == 1 else None
+        known = frame is not None and not is_library_file(frame.file) and not view.raised
+        was = (
+            f"; {at_its_end(view)}, it {'slept' if was_asleep(view) else 'was'} at {place_words(frame)}"
+            if known and frame
+            else ""
+        )
+        place = (
+            f"{place_words(frame)}, where {absent} was" if known and frame is not None else f"what {absent} did first"
+        )
+        return Description(
+            f"{capital(absent)} had not called init_process_group(), in which {waiters} waited "
+            f"{time_words(join.waited_ns)}{at}{was}.",
+            [
+                Evidence(
+                    "rank-state",
+                    f"the recording of {absent} has no call of init_process_group()",
+                    rank=view.process.rank,
+                    pid=view.process.snapshot.pid,
+                    python=frame,
+                ),
+                *symptom_evidence(job),
+            ],
+            f"Look at {place}: it takes longer than the others wait, or stands still. Let all ranks call "
+            "init_process_group() first and prepare afterwards, with barrier(), or pass it a longer `timeout`.",
+            has_place=True,
+        )
+
+
+def _had_not_called(view: ProcessView, first_ns: int) -> bool:
+    """Whether a rank lived when the first one gave up, and had not called by then, although that would be recorded."""
+    process = view.process
+    ending = view.crash or asked_to_end(process)
+    known = (ending.mono_ns if ending is not None else None, process.exception_mono_ns, process.ended_mono_ns)
+    lived = min((at for at in known if at is not None), default=first_ns + 1) > first_ns  # a parent may notice it late
+    return (
+        process.role == "rank"
+        and process.rank is not None
+        and lived
+        and not process.snapshot.recorded(Rendezvous)
+        and process.snapshot.versions.torch is not None
+    )

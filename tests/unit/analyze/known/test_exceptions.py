@@ -1,0 +1,89 @@
+"""Advice for exceptions by type and message: each entry for its own example, with the words of the message."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.analyze.known.exceptions import ExceptionEntry, exception_advice, exception_entries
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, evidence
+from tests.support.synth import Box
+
+ENTRIES = exception_entries()
+LINE = "train.py:12 in main"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.example[:40] or entry.type[0])
+def test_entry_answers_its_own_example(entry: ExceptionEntry) -> None:
+    """No entry before it takes it, and all words that it fills in are groups of its expression."""
+    kind = entry.type[0] if entry.type else "RuntimeError"
+    said = exception_advice(f"torch.{kind}", entry.example, LINE)
+    groups = re.search(entry.message or "", entry.example)
+    assert groups is not None and said is not None
+    start = re.split(r"\{\w+\}", entry.advice)[0]
+    assert said.startswith(start)
+    named = set(re.findall(r"\{(\w+)\}", entry.advice)) - {"line"}
+    assert named <= set(groups.groupdict())
+    assert entry.advice.endswith(".") and len(entry.advice) < 450
+
+
+def test_message_with_braces_is_quoted_as_it_is() -> None:
+    """A key may be any text."""
+    said = exception_advice("KeyError", "'{line}'", LINE)
+    assert said is not None and said.startswith("The key '{line}' is looked up at train.py:12 in main")
+
+
+def test_exception_of_the_program_s_own_type_has_no_entry() -> None:
+    """The look-alike: its message may have any words."""
+    assert exception_advice("app.ShardError", "shard 3 of 4", LINE) is None
+
+
+def raised(run: Path, line: str, context: tuple[str, str] | None = None) -> Report:
+    """The report about a ValueError from this source line, perhaps while another exception was being handled."""
+    file = run / "train.py"
+    run.mkdir(exist_ok=True)
+    file.write_text(f"def main():\n    {line}\n", encoding="utf-8")
+    os.utime(file, (1, 1))  # the process of the recording began later
+    before = [{"function": "load", "file": s.SCRIPT, "line": 7}]
+    of = [{"type": context[0], "message": context[1], "python_stack": before}] if context else []
+    seen = [{"name": name, "value": "[2, 3] float32"} for name in ("row", "x1", "self.table")]
+    box = Box(pid=101, ppid=99)
+    box.exception("ValueError", "no data", [("main", str(file), 2)], context=of, variables=seen).exit(1)
+    return build_report(s.load(run, box))
+
+
+def test_line_is_quoted(run: Path) -> None:
+    """It says which values to print."""
+    assert "train.py:2 in main (`x = parse(row)`)" in advice(raised(run, "x = parse(row)"))
+
+
+def test_check_of_the_program_is_told_as_one(run: Path) -> None:
+    """`raise` was reached by a condition."""
+    assert "look at the condition above train.py:2 in main" in advice(raised(run, 'raise ValueError("no data")'))
+
+
+def test_exception_that_was_raised_for_another_one_has_that_one_s_advice(run: Path) -> None:
+    """`except KeyError as error: raise ValueError(...) from error`."""
+    said = advice(raised(run, 'raise ValueError("no data") from error', ("KeyError", "'cat'")))
+    assert said.startswith("Look at KeyError: 'cat' at train.py:7 in load first")
+    assert "The key 'cat' is looked up" in said
+
+
+def test_exception_beside_one_that_was_being_handled_keeps_its_own_advice(run: Path) -> None:
+    """The look-alike: an error in an except block, or after an import that was tried."""
+    said = advice(raised(run, "x = parse(row)", ("ImportError", "no apex")))
+    assert said.startswith("Print the values that train.py:2 in main")
+    assert said.endswith("It came while ImportError: no apex at train.py:7 in load was being handled.")
+
+
+def test_variables_of_the_line_are_shown(run: Path) -> None:
+    """Not those that only begin alike."""
+    said = evidence(raised(run, "x = parse(row, self.table)"))
+    assert "at train.py:2 in main, `row` was [2, 3] float32; `self.table` was [2, 3] float32" in said
+    assert "x1" not in said
