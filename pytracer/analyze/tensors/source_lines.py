@@ -7,6 +7,7 @@ its text shows why. It is quoted only if the file has not changed since the proc
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 
@@ -22,12 +23,8 @@ _RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is
 
 def rank_branch(snapshot: Snapshot, frame: PythonFrame | None) -> tuple[int, str] | None:
     """The innermost `if` around a frame's line that asks for the rank: its line and its text; None as in line_text."""
-    lines = _lines(snapshot, frame)
-    if lines is None or frame is None or frame.line is None:
-        return None
-    try:
-        tree = ast.parse(b"\n".join(lines))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    lines, tree = _lines(snapshot, frame), syntax_tree(snapshot, frame)
+    if lines is None or tree is None or frame is None or frame.line is None:
         return None
     found = [
         item.lineno
@@ -36,6 +33,20 @@ def rank_branch(snapshot: Snapshot, frame: PythonFrame | None) -> tuple[int, str
         if _RANK.search(ast.unparse(item.test))
     ]
     return (max(found), _text(lines[max(found) - 1])) if found else None
+
+
+def syntax_tree(snapshot: Snapshot, frame: PythonFrame | None) -> ast.Module | None:
+    """The program of a frame's file; None as in line_text, and for what this Python cannot parse."""
+    lines = _lines(snapshot, frame)
+    return _parsed(b"\n".join(lines)) if lines is not None else None
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(text: bytes) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:

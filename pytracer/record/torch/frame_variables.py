@@ -82,10 +82,21 @@ def _array_words(kind: type, value: object) -> str | None:
     parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
     if torch is not None and (kind is getattr(torch, "Tensor", None) or kind is parameter):
         where = "" if str(value.device) == "cpu" else f" on {value.device}"  # type: ignore[attr-defined]
-        return f"{_shape(value)} {str(value.dtype).removeprefix('torch.')}{where}"  # type: ignore[attr-defined]
+        shape = f"{_shape(value)} {str(value.dtype).removeprefix('torch.')}"  # type: ignore[attr-defined]
+        return f"{shape}{where or _number(value)}"
     if numpy is not None and kind is getattr(numpy, "ndarray", None):
         return f"{_shape(value)} {value.dtype} array"[:_NAME_CHARACTERS]  # type: ignore[attr-defined]
     return None
+
+
+def _number(value: object) -> str:
+    """Of a tensor on the CPU without dimensions: a loss that is no number is seen."""
+    if value.dim() != 0 or not records_values():  # type: ignore[attr-defined]
+        return ""
+    try:
+        return f" {value.item():.6g}"  # type: ignore[attr-defined]
+    except Exception:  # it has no memory, or no number
+        return ""
 
 
 def _shape(value: object) -> str:

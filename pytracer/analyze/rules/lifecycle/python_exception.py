@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._text import message_words
+from pytracer._text import capital, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_advice,
     holder_evidence,
 )
+from pytracer.analyze.evidence.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -72,7 +73,7 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        raised = f"{_words(view, first)}{_at(frame, first, again)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
+        raised = f"{_words(view, first)}{_at(frame, first, again)}{_meant(view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -98,6 +99,12 @@ class PythonException:
             else f"{_read_it(job, view, first)}{f' {LET_THREAD_END}' if _kept(view) is not None else ''}",
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
         )
+
+
+def _meant(view: ProcessView, first: Reraised | None) -> str:
+    """What the variables were that the message is about."""
+    words = meant_words(view.process.snapshot, view.exception, view.exception_stack) if first is None else None
+    return f": {words}" if words is not None else ""
 
 
 def _piled(view: ProcessView) -> str:
@@ -161,7 +168,14 @@ def _uses(text: str, name: str) -> bool:
 
 
 def _what_to_do(view: ProcessView, first: Reraised | None) -> str:
-    """By type and message. One that the program raised for an earlier one has that one's advice."""
+    """By type and message, and where the values of the line came from."""
+    known = _by_kind(view, first)
+    origin = origin_words(view.process.snapshot, view.exception, view.exception_stack) if first is None else None
+    return f"{capital(origin)}. {known}" if origin is not None else known
+
+
+def _by_kind(view: ProcessView, first: Reraised | None) -> str:
+    """One that the program raised for an earlier one has that one's advice."""
     frame = first.frame if first is not None else view.python_frame
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
     deliberate = text is not None and re.match(r"raise\b", text) is not None
