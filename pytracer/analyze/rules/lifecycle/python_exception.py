@@ -73,7 +73,8 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        raised = f"{_words(view, first)}{_at(frame, first, again)}{_meant(view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
+        circumstances = f"{_meant(view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
+        raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [

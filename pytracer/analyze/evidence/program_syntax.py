@@ -1,0 +1,261 @@
+"""What the source of a program says of its variables: those of a line, the lines that bind them, what a call passes.
+
+Syntax alone: a name means the variable of the innermost function around it, or the module's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+_FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft", "put"})
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Scope = Function | ast.Module
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def names_of_line(tree: ast.Module, line: int) -> list[str]:
+    """Variables that the statement reads, `self.x` included; of a `raise`, those of the `if` around it."""
+    around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and _spans(item, line)]
+    inner = max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
+    if inner is None:
+        return []
+    if isinstance(inner, ast.Raise):
+        tests = [item for item in around if isinstance(item, (ast.If, ast.While)) and item.lineno < inner.lineno]
+        return _names(max(tests, key=lambda item: item.lineno).test) if tests else []
+    return [name for part in _parts(inner) for name in _names(part)]
+
+
+def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement evaluates itself: of a loop or branch the head without the body."""
+    if isinstance(statement, (ast.If, ast.While)):
+        yield statement.test
+    elif isinstance(statement, (ast.For, ast.AsyncFor)):
+        yield statement.iter
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        yield from statement.items
+    elif isinstance(statement, ast.AugAssign):
+        yield statement.value
+        yield statement.target
+    elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try)):
+        yield statement
+
+
+def _names(node: ast.AST) -> list[str]:
+    """In order, each once. What is only called (`model(x)`, `torch.cat(x)`) is no value that does not fit."""
+    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
+    bound = {
+        name.id
+        for item in ast.walk(node)
+        if isinstance(item, ast.comprehension)
+        for name in ast.walk(item.target)
+        if isinstance(name, ast.Name)
+    }
+    found: dict[str, tuple[int, int]] = {}
+    for item in ast.walk(node):
+        if id(item) in called:
+            continue
+        name = _variable(item)
+        if name is not None and name not in bound and isinstance(item, (ast.Name, ast.Attribute)):
+            at = (item.lineno, item.col_offset)
+            found[name] = min(found.get(name, at), at)
+    found.pop("self", None)
+    return sorted(found, key=lambda name: found[name])
+
+
+def _variable(node: ast.AST) -> str | None:
+    """`x`, or `self.x`."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return None
+
+
+def scope_of(tree: ast.Module, line: int) -> Scope:
+    """The innermost function around a line, else the module."""
+    inside = [item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS) and _spans_function(item, line)]
+    return max(inside, key=lambda item: item.lineno, default=tree)
+
+
+def _spans_function(node: Function, line: int) -> bool:
+    return node.lineno < line <= (node.end_lineno or 0)
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Of a scope without those of functions and classes inside."""
+    for item in ast.iter_child_nodes(scope):
+        yield item
+        if not isinstance(item, (*_FUNCTIONS, ast.ClassDef)):
+            yield from _own_nodes(item)
+
+
+def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, str | None] | None:
+    """The last line above `line` that binds it, and in words where else it is filled or set.
+
+    Of the module where the function binds none; None for a parameter, and for what is imported or defined.
+    """
+    if name.startswith("self."):
+        return _attribute(tree, scope, name)
+    bound = _lines_that_bind(scope, name)
+    if not bound and not is_parameter(scope, name):
+        scope, bound = tree, _lines_that_bind(tree, name)
+    if not bound:
+        return None
+    above = [item for item in bound if item[0] < line]
+    at, value = max(above or bound, key=lambda item: item[0])
+    if isinstance(value, (ast.Import, ast.ImportFrom)):
+        return None
+    filled = _first_fill(scope, name) if _is_empty_container(value) else None
+    return at, _filled(filled if filled != line else None)
+
+
+def _filled(line: int | None) -> str | None:
+    return f"is filled at line {line}" if line is not None else None
+
+
+def _lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | None]]:
+    found: list[tuple[int, ast.AST | None]] = []
+    for node in _own_nodes(scope):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any((item.asname or item.name.split(".")[0]) == name for item in node.names):
+                found.append((node.lineno, node))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_binds(target, name) for target in targets):
+                found.append((node.lineno, node.value))
+        elif isinstance(node, (ast.For, ast.AsyncFor)) and _binds(node.target, name):
+            found.append((node.lineno, None))
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None and _binds(node.optional_vars, name):
+            found.append((node.optional_vars.lineno, None))
+    return found
+
+
+def _binds(target: ast.AST, name: str) -> bool:
+    """`a, (b, *c) = ...` binds three; `a[0] = ...` and `a.b = ...` none."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(_binds(item, name) for item in target.elts)
+    if isinstance(target, ast.Starred):
+        return _binds(target.value, name)
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def _is_empty_container(value: ast.AST | None) -> bool:
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    names = ("list", "dict", "set", "deque", "defaultdict")
+    return (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in names and not value.args
+    )
+
+
+def _first_fill(scope: ast.AST, name: str) -> int | None:
+    """`x.append(...)`, `x[key] = ...`, `x += ...`."""
+    lines = []
+    for node in _own_nodes(scope):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+            if _variable(node.func.value) == name:
+                lines.append(node.lineno)
+        elif isinstance(node, ast.Assign):
+            held = [item.value for item in node.targets if isinstance(item, ast.Subscript)]
+            if any(_variable(item) == name for item in held):
+                lines.append(node.lineno)
+        elif isinstance(node, ast.AugAssign) and _variable(node.target) == name:
+            lines.append(node.lineno)
+    return min(lines, default=None)
+
+
+def _attribute(tree: ast.Module, scope: Scope, name: str) -> tuple[int, str | None] | None:
+    """The line in __init__ that sets `self.x`, and the first elsewhere; else the only line that does."""
+    classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
+    owner = next((item for item in classes if any(part is scope for part in item.body)), None)
+    if owner is None:
+        return None
+    at_first: list[int] = []
+    later: list[int] = []
+    for method in owner.body:
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            (at_first if method.name == "__init__" else later).extend(_lines_that_set(method, name))
+    if at_first:
+        also = f"is set at line {later[0]}" if later else _filled(_first_fill_of_class(owner, name))
+        return at_first[-1], also
+    return (later[0], None) if len(later) == 1 else None
+
+
+def _lines_that_set(method: ast.AST, name: str) -> Iterator[int]:
+    for node in ast.walk(method):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        else:
+            continue
+        if any(_variable(item) == name for target in targets for item in _flat(target)):
+            yield node.lineno
+
+
+def _flat(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for item in target.elts:
+            yield from _flat(item)
+    else:
+        yield target
+
+
+def _first_fill_of_class(owner: ast.ClassDef, name: str) -> int | None:
+    lines = [line for method in owner.body if (line := _first_fill(method, name)) is not None]
+    return min(lines, default=None)
+
+
+def is_parameter(scope: Scope, name: str) -> bool:
+    """Whether a caller passes it."""
+    return name in _parameters(scope)
+
+
+def _parameters(scope: Scope) -> list[str]:
+    if isinstance(scope, ast.Module):
+        return []
+    given = scope.args
+    return [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | None:
+    """The caller's own name for a parameter: `step(model, batch)` passes `batch`; None for anything but a name.
+
+    Args:
+        tree: The caller's module.
+        line: Its line.
+        scope: The function that is called.
+        name: The parameter.
+    """
+    if isinstance(scope, (ast.Lambda, ast.Module)):
+        return None
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _spans(item, line)]
+    calls = [item for item in calls if _called_name(item) == scope.name]
+    if len(calls) != 1:
+        return None
+    value = _argument(calls[0], _parameters(scope), name)
+    return _variable(value) if value is not None else None
+
+
+def _argument(call: ast.Call, parameters: Sequence[str], name: str) -> ast.expr | None:
+    keyword = next((item.value for item in call.keywords if item.arg == name), None)
+    if keyword is not None or any(isinstance(item, ast.Starred) for item in call.args):
+        return keyword
+    bound = parameters[:1] == ["self"] and isinstance(call.func, ast.Attribute)
+    position = [*parameters].index(name) - bound
+    return call.args[position] if 0 <= position < len(call.args) else None
+
+
+def _called_name(call: ast.Call) -> str | None:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else None
