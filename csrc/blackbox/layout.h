@@ -122,6 +122,7 @@ enum class EntryKind : uint32_t {
   kBuckets = 35,
   kException = 36,
   kThreadException = 47,
+  kExitRequest = 49,
   kGroup = 37,
   kRendezvous = 43,
   kGroupSeen = 39,

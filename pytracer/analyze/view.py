@@ -21,6 +21,7 @@ from pytracer.decode.types.snapshot import Crash, Job, Process, SignalSend
 from pytracer.report.job import (
     CurrentStream,
     ExceptionReport,
+    ExitRequestReport,
     Fault,
     GuardReport,
     HandledExceptionReport,
@@ -97,6 +98,7 @@ class ProcessView:
     guard: GuardReport | None = None
     senders: tuple[RecordedSender, ...] = ()
     thread_exceptions: tuple[ThreadExceptionReport, ...] = ()
+    exit_request: ExitRequestReport | None = None
     handled: HandledExceptionReport | None = None
 
     @property

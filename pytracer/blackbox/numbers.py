@@ -39,6 +39,7 @@ class Entry:
     BUCKETS = 35
     EXCEPTION = 36
     THREAD_EXCEPTION = 47
+    EXIT_REQUEST = 49
     GROUP = 37
     RENDEZVOUS = 43
     GROUP_SEEN = 39

@@ -163,6 +163,9 @@ class Entry(IntEnum):
     # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`.
     EXCEPTION = 36
     THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
+    # JSON {"status","message","python_stack","context"} as in EXCEPTION: the main thread called sys.exit() or made a SystemExit.
+    # It may have been caught; "message" of a text alone; "context": what the program was handling, for a status other than 0.
+    EXIT_REQUEST = 49
     GROUP = 37  # JSON {"name","description","backend","ranks"}; {"begun","description","ranks","caller"} before
     # JSON {"rank","world_size","local_rank","master_addr","master_port","file","passed","caller"}: init_process_group() was
     # called with these, from the environment or, the `passed` ones, as arguments. RANK follows when it returns.

@@ -201,6 +201,15 @@ class ThreadExceptionReport(Part, frozen=True):
     time: int | None = None  #: ns since the run started
 
 
+class ExitRequestReport(Part, frozen=True):
+    """Where the main thread asked for the end of the process: sys.exit(), exit() or `raise SystemExit`."""
+
+    status: int | None = None
+    message: str | None = None  #: the text that it was given in place of a status
+    python_stack: list[PythonFrame] | None = None
+    context: list[HandledExceptionReport] | None = None  #: what the program was handling, newest first
+
+
 class VariableReport(Part, frozen=True):
     """A local variable of the frame that an exception left: its type, shape, length or number."""
 
@@ -372,6 +381,7 @@ class ProcessReport(Part, frozen=True):
     registers: dict[str, str] | None = None
     exception: ExceptionReport | None = None
     thread_exceptions: list[ThreadExceptionReport] | None = None  #: oldest first
+    exit_request: ExitRequestReport | None = None  #: with the status that the process ended with
     handled_exception: HandledExceptionReport | None = None  #: by the crashed thread or the main one, at its end
     step: int | None = None
     autograd_node: AutogradNode | None = None

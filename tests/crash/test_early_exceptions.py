@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.decode.types.journal import ThreadException, UncaughtException
+from pytracer.decode.types.journal import ExitRequest, ThreadException, UncaughtException
 from tests.conditions import needs_core, needs_torch, python_or_skip
 from tests.support.crash import Ended, ended, environment, preloaded, traced_run
 from tests.support.deaths import summary, verdict
@@ -42,6 +42,11 @@ def uncaught(done: Ended) -> list[UncaughtException]:
 def ended_threads(done: Ended) -> list[ThreadException]:
     """All exceptions that ended a thread."""
     return [fact.data for box in done.boxes for fact in box.recorded(ThreadException)]
+
+
+def exits(done: Ended) -> list[ExitRequest]:
+    """All requests to end by SystemExit."""
+    return [fact.data for box in done.boxes for fact in box.recorded(ExitRequest)]
 
 
 def run_it(tmp_path: Path, code: str, python: str = sys.executable) -> Ended:
@@ -208,3 +213,71 @@ def test_exception_after_torch_is_recorded_once(before: str, tmp_path: Path) -> 
     """The Python half records it first."""
     done = run_it(tmp_path, f"{before.format(run=tmp_path / 'run')}\nraise ValueError('once')\n")
     assert [error.message for error in uncaught(done)] == ["once"]
+
+
+EXITS = """\
+import sys
+def leave(how, *code):
+    try:
+        {"sys.exit": sys.exit, "exit": exit}[how](*code)
+    except SystemExit as error:
+        print(error.code, error.args)
+def leave_for(key):
+    try:
+        {}[key]
+    except KeyError:
+        sys.exit(300)
+leave("sys.exit", 3)
+leave("sys.exit")
+leave("sys.exit", "no \u20ac")
+leave("exit", 4)
+leave("sys.exit", 1 << 100)
+leave("sys.exit", (1, 2))
+leave("sys.exit", True)
+for wrong in [(1, 2)], {"code": 1}:
+    try:
+        sys.exit(*wrong) if isinstance(wrong, tuple) else sys.exit(**wrong)
+    except (TypeError, SystemExit) as error:
+        print(type(error).__name__)
+print(sys.exit, SystemExit.__init__, SystemExit(5).code)
+class Own(SystemExit):
+    pass
+print(Own(6).code)
+try:
+    leave_for("x")
+finally:
+    print("finally")
+"""
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_end_that_the_program_asks_for_is_recorded_and_happens_as_untraced(minor: str, tmp_path: Path) -> None:
+    """With its line, status, text, and the error that was being handled; each request once, whichever way it was made."""
+    python = sys.executable if minor == "own" else python_or_skip(minor)
+    done = run_it(tmp_path, EXITS, python)
+    assert (done.status, done.stdout, done.stderr) == run_untraced(tmp_path, python)
+    found = [(item.status, item.message) for item in exits(done)]
+    expected = [(3, ""), (0, ""), (1, "no \u20ac"), (4, ""), (255, ""), (1, ""), (1, "")]
+    assert [item for item in found if item not in ((5, ""), (6, ""))][:7] == expected
+    last = exits(done)[-1]
+    assert (done.status, last.status) == (300 & 0xFF, 300 & 0xFF)
+    assert [(frame.function, frame.line) for frame in last.python_stack] == [("leave_for", 11), ("<module>", 29)]
+    (error,) = last.context
+    assert (error.type, error.message, [frame.line for frame in error.python_stack]) == ("KeyError", "'x'", [9])
+    calls = [item.python_stack[0].line for item in exits(done) if Path(item.python_stack[0].file).name == "train.py"]
+    assert calls.count(4) == 6, calls
+
+
+def test_exit_of_a_thread_is_no_end(tmp_path: Path) -> None:
+    """sys.exit() in another thread ends that thread only."""
+    code = "import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,)); t.start(); t.join()\n"
+    done = run_it(tmp_path, code)
+    assert (done.status, exits(done)) == (0, [])
+
+
+def test_report_names_the_line_of_sys_exit(tmp_path: Path) -> None:
+    """Below `pytracer run`, without torch."""
+    code = "import argparse\nargparse.ArgumentParser().parse_args(['--local-rank=0'])\n"
+    report = traced_run(sys.executable, written(tmp_path, code), run=tmp_path / "run").report
+    assert verdict(report) == ("exit", "certain")
+    assert "ended itself with exit status 2: argparse refused the command line at train.py:2" in summary(report)

@@ -331,6 +331,11 @@ class Box:
         frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
         return self._json(47, {"type": type, "message": message, "thread": thread, "tid": tid, "python_stack": frames})
 
+    def exit_request(self, status: int, stack: Sequence[Frame], message: str = "", **more: Any) -> Box:
+        """EXIT_REQUEST: sys.exit() was called; `stack` innermost first."""
+        frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
+        return self._json(49, {"status": status, "message": message, "python_stack": frames, **more})
+
     def leaves(self, error: tuple[str, str] | None = None, stack: Sequence[Frame] = ()) -> Box:
         """destroy_process_group() is called, perhaps while an exception propagates."""
         if error is not None:

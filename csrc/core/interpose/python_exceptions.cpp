@@ -9,19 +9,16 @@
 // table is found in the definition that the function of PyImport_Inittab returns.
 #include "core/interpose/python_exceptions.h"
 
-#include "core/file/journal.h"
+#include "core/interpose/exception_json.h"
+#include "core/interpose/exit_requests.h"
 #include "core/process/recorder.h"
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/platform/sys.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <type_traits>
 
 extern "C" {
 struct PyImportEntry {
@@ -34,109 +31,21 @@ extern PyImportEntry* PyImport_Inittab __attribute__((weak));
 namespace pytracer::core {
 namespace {
 
-constexpr uint32_t kMostExceptions = 32;                              // of one process: an interactive one goes on after each
-constexpr size_t kMostMessage = 4000, kMostText = 500, kFrames = 64;  // characters as in record/torch/exceptions.py, at most 4 bytes each
-constexpr size_t kMostContexts = 4, kContextBytes = 32 << 10;         // exceptions that were being handled; room that one needs
-constexpr int kFastCall = 0x80, kOneArgument = 0x08;                  // METH_FASTCALL, METH_O
+using namespace python;
 
-struct Object;
+constexpr uint32_t kMostExceptions = 32;              // of one process: an interactive one goes on after each
+constexpr int kFastCall = 0x80, kOneArgument = 0x08;  // METH_FASTCALL, METH_O
+
 using Hook = Object* (*)(Object * module, Object* const* arguments, intptr_t count);
 using ThreadHook = Object* (*)(Object * module, Object* argument);
 
-// PyMethodDef, PyCFunctionObject and PyModuleDef of CPython 3.10 to 3.14, with the GIL.
-struct Method {
-  const char* name;
-  void* function;
-  int flags;
-  const char* text;
-};
-struct Object {
-  uint64_t references;
-  void* type;
-};
-struct BuiltIn : Object {
-  Method* method;
-};
+// PyModuleDef of CPython 3.10 to 3.14, with the GIL.
 struct ModuleDefinition : Object {
   void* base[3];
   const char* name;
   const char* text;
   intptr_t size;
   Method* methods;
-};
-
-// What is called of the interpreter, looked up where it is needed: most processes have none.
-struct Python {
-  Object* (*attribute)(Object*, const char*);
-  Object* (*text_of)(Object*);
-  Object* (*encoded)(Object*, const char* encoding, const char* errors);
-  char* (*bytes)(Object*);
-  intptr_t (*size)(Object*);
-  long (*number)(Object*);
-  void (*release)(Object*);
-  int (*is_true)(Object*);
-  void (*forget_error)();
-
-  bool find() noexcept {
-    auto find = [](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
-      return function != nullptr;
-    };
-    return find(attribute, "PyObject_GetAttrString") && find(text_of, "PyObject_Str") && find(encoded, "PyUnicode_AsEncodedString") &&
-           find(bytes, "PyBytes_AsString") && find(size, "PyBytes_Size") && find(number, "PyLong_AsLong") && find(release, "Py_DecRef") &&
-           find(is_true, "PyObject_IsTrue") && find(forget_error, "PyErr_Clear");
-  }
-};
-
-// A new reference, or null: then no error is set.
-class Reference {
- public:
-  Reference(const Python& python, Object* object) noexcept : python_(python), object_(object) {
-    if (object == nullptr) python.forget_error();
-  }
-  ~Reference() {
-    if (object_ != nullptr) python_.release(object_);
-  }
-  Reference(const Reference&) = delete;
-  Reference& operator=(const Reference&) = delete;
-  Object* get() const noexcept { return object_; }
-
- private:
-  const Python& python_;
-  Object* object_;
-};
-
-// JSON in memory of our own. Text that does not fit is cut between characters.
-struct Json {
-  char* at;
-  char* end;
-
-  void raw(const char* text) noexcept {
-    for (; *text != 0 && at < end; text++) *at++ = *text;
-  }
-  void number(long value) noexcept {
-    char digits[24];
-    size_t n = sizeof digits;
-    digits[--n] = 0;
-    do digits[--n] = static_cast<char>('0' + value % 10);
-    while ((value /= 10) > 0);
-    raw(digits + n);
-  }
-  void escaped(const char* text, size_t nbytes, size_t characters) noexcept {
-    constexpr char kHex[] = "0123456789abcdef";
-    for (size_t i = 0; i < nbytes && end - at > 16; i++) {
-      auto byte = static_cast<unsigned char>(text[i]);
-      bool begins = (byte & 0xc0) != 0x80;
-      if (begins && characters-- == 0) return;
-      if (byte < 0x20 || byte == '"' || byte == '\\') {
-        char code[] = {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15], 0};
-        raw(code);
-      } else {
-        *at++ = static_cast<char>(byte);
-      }
-    }
-    while (end - at <= 16 && (at[-1] & 0xc0) == 0x80) at--;  // of a character that was cut
-  }
 };
 
 std::atomic<bool> busy{false};
@@ -146,101 +55,6 @@ Hook original_hook = nullptr;
 ThreadHook original_thread_hook = nullptr;
 void* (*original_start)() = nullptr;
 void* (*original_thread_start)() = nullptr;
-
-// str() of an object, in UTF-8; false where it cannot be made.
-bool add_text(const Python& python, Json& json, Object* object, size_t characters) {
-  Reference text(python, object != nullptr ? python.text_of(object) : nullptr);
-  Reference bytes(python, text.get() != nullptr ? python.encoded(text.get(), "utf-8", "backslashreplace") : nullptr);
-  if (bytes.get() == nullptr) return false;
-  json.escaped(python.bytes(bytes.get()), static_cast<size_t>(python.size(bytes.get())), characters);
-  return true;
-}
-bool add_attribute(const Python& python, Json& json, Object* of, const char* name, size_t characters = kMostText) {
-  Reference value(python, of != nullptr ? python.attribute(of, name) : nullptr);
-  return value.get() != nullptr && add_text(python, json, value.get(), characters);
-}
-
-bool is_none(const Python& python, Object* object) {
-  (void)python;
-  static Object* none = static_cast<Object*>(dlsym(RTLD_DEFAULT, "_Py_NoneStruct"));
-  return object == nullptr || object == none;
-}
-
-// As in `package.Error`; of built-in classes and of the program itself without the module.
-void add_type(const Python& python, Json& json, Object* type) {
-  char* before = json.at;
-  if (add_attribute(python, json, type, "__module__")) {
-    auto n = static_cast<size_t>(json.at - before);
-    bool hidden = (n == 8 && memcmp(before, "builtins", n) == 0) || (n == 8 && memcmp(before, "__main__", n) == 0);
-    if (hidden)
-      json.at = before;
-    else
-      json.raw(".");
-  }
-  if (!add_attribute(python, json, type, "__qualname__")) json.raw("?");
-}
-
-void add_frame(const Python& python, Json& json, Object* traceback) {
-  Reference frame(python, python.attribute(traceback, "tb_frame"));
-  Reference code(python, frame.get() != nullptr ? python.attribute(frame.get(), "f_code") : nullptr);
-  Reference line(python, python.attribute(traceback, "tb_lineno"));
-  json.raw("{\"function\":\"");
-  if (!add_attribute(python, json, code.get(), "co_qualname")) add_attribute(python, json, code.get(), "co_name");  // 3.10 has no co_qualname
-  json.raw("\",\"file\":\"");
-  add_attribute(python, json, code.get(), "co_filename");
-  json.raw("\",\"line\":");
-  long number = line.get() != nullptr && !is_none(python, line.get()) ? python.number(line.get()) : 0;
-  if (number > 0)
-    json.number(number);
-  else
-    json.raw("null");
-  json.raw("}");
-}
-
-// Innermost first: the last ones of the chain.
-void add_stack(const Python& python, Json& json, Object* traceback) {
-  Object* frames[kFrames];
-  size_t count = 0;
-  for (Object* at = traceback; !is_none(python, at);) {
-    frames[count++ % kFrames] = at;
-    Reference next(python, python.attribute(at, "tb_next"));
-    at = next.get();  // kept alive by the one before
-  }
-  size_t kept = count < kFrames ? count : kFrames;
-  for (size_t i = 0; i < kept && json.end - json.at > 8192; i++) {
-    if (i != 0) json.raw(",");
-    add_frame(python, json, frames[(count - 1 - i) % kFrames]);
-  }
-}
-
-void add_exception(const Python& python, Json& json, Object* type, Object* value, Object* traceback) {
-  json.raw("\"type\":\"");
-  add_type(python, json, type);
-  json.raw("\",\"message\":\"");
-  if (!add_text(python, json, value, kMostMessage)) json.raw("(its message could not be made)");
-  json.raw("\",\"python_stack\":[");
-  add_stack(python, json, traceback);
-  json.raw("]");
-}
-
-// What was being handled when the exception was raised, and so on: what Python prints before it. A new reference.
-Object* handled_before(const Python& python, Object* value) {
-  Reference cause(python, python.attribute(value, "__cause__")), hidden(python, python.attribute(value, "__suppress_context__"));
-  if (is_none(python, cause.get()) && (hidden.get() == nullptr || python.is_true(hidden.get()) != 0)) return nullptr;
-  Object* before = python.attribute(value, is_none(python, cause.get()) ? "__context__" : "__cause__");
-  if (before == nullptr) python.forget_error();
-  return before;
-}
-
-void add_contexts(const Python& python, Json& json, Object* value, size_t most) {
-  Reference before(python, most != 0 ? handled_before(python, value) : nullptr);
-  if (is_none(python, before.get()) || json.end - json.at < static_cast<intptr_t>(kContextBytes)) return;
-  Reference type(python, python.attribute(before.get(), "__class__")), traceback(python, python.attribute(before.get(), "__traceback__"));
-  json.raw(most == kMostContexts ? "{" : ",{");
-  add_exception(python, json, type.get(), before.get(), traceback.get());
-  json.raw("}");
-  add_contexts(python, json, before.get(), most - 1);
-}
 
 struct Uncaught {
   Object *type, *value, *traceback;
@@ -255,31 +69,21 @@ void add_thread(const Python& python, Json& json, Object* thread) {
   json.raw("\"tid\":");
   json.number(crashsafe::sys_gettid());
   json.raw(",\"thread\":\"");
-  if (!is_none(python, thread)) add_attribute(python, json, thread, "name");
+  if (!is_none(thread)) add_attribute(python, json, thread, "name");
   json.raw("\",");
 }
 
-void write_down(const Python& python, char* buffer, size_t nbytes, const Uncaught& error) {
-  constexpr intptr_t kEnd = 16;
-  Json json{buffer, buffer + nbytes - kEnd};
-  json.raw("{");
+void write_down(const Python& python, Json& json, const void* about) {
+  const auto& error = *static_cast<const Uncaught*>(about);
   add_thread(python, json, error.thread);
   add_exception(python, json, error.type, error.value, error.traceback);
   json.raw(",\"context\":[");
-  add_contexts(python, json, error.value, kMostContexts);
-  json.end += kEnd;
-  json.raw("]}");
-  auto kind = error.thread != nullptr ? blackbox::EntryKind::kThreadException : blackbox::EntryKind::kException;
-  append(kind, buffer, static_cast<size_t>(json.at - buffer));
+  add_contexts(python, json, error.value);
 }
 
-// Memory for the moment: a static buffer would count in every process, where a limit of locked memory or address space counts all.
 void record(const Python& python, const Uncaught& error) {
-  constexpr size_t kBytes = 96 << 10;
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;
-  write_down(python, static_cast<char*>(memory), kBytes, error);
-  munmap(memory, kBytes);
+  auto kind = error.thread != nullptr ? blackbox::EntryKind::kThreadException : blackbox::EntryKind::kException;
+  append_json(kind, python, &error, write_down);
 }
 
 // One at a time, with `make` to look at the arguments: nothing of the program's may run before it is known to be wanted.
@@ -309,23 +113,12 @@ Object* on_thread_exception(Object* module, Object* argument) {
     Reference type(python, python.attribute(argument, "exc_type")), value(python, python.attribute(argument, "exc_value"));
     Reference traceback(python, python.attribute(argument, "exc_traceback")), thread(python, python.attribute(argument, "thread"));
     auto* ends_quietly = static_cast<Object**>(dlsym(RTLD_DEFAULT, "PyExc_SystemExit"));
-    if (type.get() == nullptr || is_none(python, value.get()) || traceback.get() == nullptr || thread.get() == nullptr) return false;
+    if (type.get() == nullptr || is_none(value.get()) || traceback.get() == nullptr || thread.get() == nullptr) return false;
     if (ends_quietly == nullptr || type.get() == *ends_quietly) return false;
     record(python, {type.get(), value.get(), traceback.get(), thread.get()});
     return true;
   });
   return original_thread_hook(module, argument);
-}
-
-// By the kernel, through a pipe: it refuses where the table cannot be written, instead of a fault. process_vm_writev() is forbidden in
-// many containers.
-bool store(void** to, void* value) {
-  int ends[2];
-  if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
-  bool stored = write(ends[1], &value, sizeof value) == sizeof value && syscall(SYS_read, ends[0], to, sizeof value) == sizeof value;
-  syscall(SYS_close, ends[0]);
-  syscall(SYS_close, ends[1]);
-  return stored;
 }
 
 void lead_to_us() {
@@ -360,7 +153,10 @@ void* start_thread() {
 
 // In place of the function that creates the module `posix`: the interpreter starts, or one more in the same process.
 void* start_posix() {
-  if (original_hook == nullptr) lead_to_us();
+  if (original_hook == nullptr) {
+    lead_to_us();
+    watch_exit_requests();
+  }
   return original_start();
 }
 

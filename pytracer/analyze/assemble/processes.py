@@ -75,6 +75,7 @@ def process_report(
         registers={name: hex_addr(value) for name, value in crash.registers.items()} if crash else None,
         exception=view.exception,
         thread_exceptions=list(view.thread_exceptions) or None,
+        exit_request=view.exit_request,
         handled_exception=view.handled,
         step=snapshot.step,
         autograd_node=r.AutogradNode(name=crash.node, sequence_nr=crash.node_sequence_nr, thread=crash.thread_name)

@@ -38,11 +38,12 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
-from pytracer.decode.types.journal import CppException, Fact, HandledException, ThreadException
+from pytracer.decode.types.journal import CppException, ExitRequest, Fact, HandledException, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
+_MOST_EXIT_REQUESTS = 32  # that a process records: the last one is not known after these
 
 
 def build_view(index: int, process: Process, clock: RunClock, senders: tuple[RecordedSender, ...] = ()) -> ProcessView:
@@ -56,7 +57,10 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
     access = _access(snapshot.arch, crash, here, instruction)
     place = aimed_at(space, here, instruction, access)
     exception = _exception(process, crash, raised=began_with_exception(process, crash))
+    exit_request = _exit_request(process)
     python_stack, native_stack = _stacks(process, crash, exception)
+    if python_stack is None and exit_request is not None and exit_request.status:
+        python_stack = exit_request.python_stack
     threads = Threads(snapshot, crash)
     opener = threads.region_opener()
     return ProcessView(
@@ -80,6 +84,7 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
         guard=guard_report(snapshot.guard, storages),
         senders=senders,
         thread_exceptions=_thread_exceptions(process, storages.clock),
+        exit_request=exit_request,
         handled=_handled(_end(process, crash, exception)),
     )
 
@@ -277,6 +282,23 @@ def _thread_exceptions(process: Process, clock: ProcessClock) -> tuple[r.ThreadE
         )
         for fact in process.snapshot.recorded(ThreadException)
         if fact.mono_ns >= process.snapshot.created_mono_ns
+    )
+
+
+def _exit_request(process: Process) -> r.ExitRequestReport | None:
+    """The last one, with the status that the process ended with: others were caught."""
+    facts = [
+        item for item in process.snapshot.recorded(ExitRequest) if item.mono_ns >= process.snapshot.created_mono_ns
+    ]
+    last = facts[-1].data if facts else None
+    ended_so = process.status_kind == "exited" and process.snapshot.ending is None and process.exception is None
+    if last is None or not ended_so or last.status != process.exit_code or len(facts) >= _MOST_EXIT_REQUESTS:
+        return None
+    return r.ExitRequestReport(
+        status=last.status,
+        message=last.message or None,
+        python_stack=[python_frame(frame) for frame in last.python_stack],
+        context=[_handled_report(item) for item in last.context] or None,
     )
 
 

@@ -61,7 +61,9 @@ def _names(node: ast.AST) -> list[str]:
         if id(item) in called:
             continue
         name = _variable(item)
-        if name is not None and name not in bound and isinstance(item, (ast.Name, ast.Attribute)):
+        if name is None or name in bound or not isinstance(item, (ast.Name, ast.Attribute)):
+            continue
+        if isinstance(item.ctx, ast.Load) or item is node:  # of `x += y` also the target
             at = (item.lineno, item.col_offset)
             found[name] = min(found.get(name, at), at)
     found.pop("self", None)

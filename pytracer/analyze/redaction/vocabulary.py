@@ -156,9 +156,15 @@ def _files(report: r.Report) -> Iterator[str]:
     for process in report.processes or ():
         raised = [
             item
-            for item in (process.exception, process.handled_exception, *(process.thread_exceptions or ()))
+            for item in (
+                process.exception,
+                process.handled_exception,
+                process.exit_request,
+                *(process.thread_exceptions or ()),
+            )
             if item is not None
         ]
-        raised += (process.exception.context or ()) if process.exception else ()
+        for item in (process.exception, process.exit_request):
+            raised += (item.context or ()) if item is not None else ()
         stacks = [process.python_stack, *(item.python_stack for item in (*raised, *(process.threads or ())))]
         yield from (f.file for stack in stacks for f in stack or () if f.file and f.file.startswith("/"))

@@ -238,6 +238,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.BUCKETS: _buckets,
     Entry.EXCEPTION: _checked(j.UncaughtException),
     Entry.THREAD_EXCEPTION: _checked(j.ThreadException),
+    Entry.EXIT_REQUEST: _checked(j.ExitRequest),
     Entry.RENDEZVOUS: _checked(j.Rendezvous),
     Entry.GROUP: _group,
     Entry.UNIT: _unit,

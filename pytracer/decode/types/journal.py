@@ -208,6 +208,18 @@ class ThreadException(msgspec.Struct, frozen=True):
     context: tuple[HandledException, ...] = ()
 
 
+class ExitRequest(msgspec.Struct, frozen=True):
+    """EXIT_REQUEST: the main thread asked for the end of the process by SystemExit, which may have been caught.
+
+    `message`: of a text. `context`: what the program was handling, newest first.
+    """
+
+    status: int
+    message: str | None = None
+    python_stack: tuple[PythonFrame, ...] = ()
+    context: tuple[HandledException, ...] = ()
+
+
 class CppException(msgspec.Struct, frozen=True):
     """CPP_EXCEPTION: std::terminate() was called on thread `tid`. `type` is empty when no exception was active."""
 
@@ -336,6 +348,7 @@ Payload = (
     | Hook
     | UncaughtException
     | ThreadException
+    | ExitRequest
     | CppException
     | Rendezvous
     | MadeGroup

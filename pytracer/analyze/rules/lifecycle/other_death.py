@@ -22,6 +22,7 @@ from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.alignment import needed_alignment
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.oom import oom_trace
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -83,11 +84,6 @@ _TERMINAL = (
     "torchrun still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
 )
 _USAGE = 2  # argparse and click
-_ARGUMENTS = (
-    "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
-    "unknown, misspelt or lacks its value). Compare the options of the launch script with `--help`; "
-    "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead. Else look for sys.exit(2)."
-)
 _READ_STACK = "Look at the recorded Python and native stacks."
 
 
@@ -132,6 +128,7 @@ _How = Literal[
     "asked",
     "obeyed",
     "vanished",
+    "exit-request",
     "exit",
 ]
 _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
@@ -140,6 +137,7 @@ _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "from-outside": ("external-kill", "likely"),
     "asked": ("external-kill", "likely"),
     "obeyed": ("external-kill", "likely"),
+    "exit-request": ("exit", "certain"),
 }
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
@@ -184,6 +182,8 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
     if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view)):
         confidence = "likely"
+    if how == "exit-request" and handled_error(view) is not None:
+        verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
         verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
         confidence = "likely" if verdict_class != "unknown" else "unknown"
@@ -208,7 +208,7 @@ def _how(view: ProcessView) -> _How:
         return "interrupted"
     if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
         if view.process.status_kind != "vanished":
-            return "obeyed" if obeyed(view) else "exit"
+            return "obeyed" if obeyed(view) else "exit" if view.exit_request is None else "exit-request"
         return "asked" if last_request(view) is not None else "vanished"
     if view.is_fault:
         return "fault"
@@ -278,9 +278,10 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             "Look for SIGKILL, the OOM killer (dmesg), a lost host, or a run that was copied while it still ran.",
             "any record of its end: neither its black box nor a parent saw it",
         ),
+        "exit-request": exit_words(view),
         "exit": (
             f"ended with exit status {view.process.exit_code} and no recorded exception",
-            _ARGUMENTS
+            READ_ARGUMENTS
             if view.process.exit_code == _USAGE
             else "Look for sys.exit() or os._exit() in the program, and at the last lines of its output.",
             "the place where it ended: an exit status carries none",

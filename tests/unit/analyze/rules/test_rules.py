@@ -348,6 +348,64 @@ def test_python_exception_does_not_fire_for_a_plain_exit(run: Path) -> None:
     assert report.verdict.summary == "Process 101 (train.py) ended with exit status 3 and no recorded exception."
 
 
+def exits(run: Path, *requests: int, code: int = 3, **more: object) -> Report:
+    """A process that asked for its end with each of these statuses, the last time in the function `last`."""
+    box = Box(pid=101, ppid=99).at(50)
+    for number, status in enumerate(requests):
+        name = "last" if number == len(requests) - 1 else "earlier"
+        box.exit_request(status, [(name, s.SCRIPT, 20 + number), ("main", s.SCRIPT, 12)], **more)  # type: ignore[arg-type]
+    return build_report(s.load(run, box.exit(code)))
+
+
+def test_exit_of_a_python_program_names_its_line(run: Path) -> None:
+    """The last request counts; earlier ones were caught."""
+    report = exits(run, 3, 3, message="no data\nat all")
+    assert verdict(report) == ("exit", "certain")
+    assert report.verdict is not None
+    words = "ended itself with exit status 3: SystemExit, no data, was raised at train.py:21 in last."
+    assert report.verdict.summary == f"Process 101 (train.py) {words}"
+
+
+@pytest.mark.parametrize(("requests", "code"), [((2,), 3), ((3, 2), 3), ((3,) * 32, 3)])
+def test_exit_request_that_was_caught_is_not_the_end(run: Path, requests: tuple[int, ...], code: int) -> None:
+    """Another status, or so many that the last ones were not recorded."""
+    assert verdict(exits(run, *requests, code=code)) == ("unknown", "unknown")
+
+
+def test_exit_request_of_a_parent_is_not_the_childs(run: Path) -> None:
+    """A forked child has its parent's journal."""
+    parent = Box(pid=99, ppid=1).at(50).exit_request(3, [("main", s.SCRIPT, 12)])
+    assert verdict(build_report(s.load(run, parent.fork(101).at(60).exit(3)))) == ("unknown", "unknown")
+
+
+def test_error_that_a_program_ended_itself_for_is_the_cause(run: Path) -> None:
+    """`except` that ends in sys.exit(1): likely, for the program decided so."""
+    frames = [{"function": "load", "file": s.SCRIPT, "line": 7}]
+    report = exits(run, 1, code=1, context=[{"type": "KeyError", "message": "'train'", "python_stack": frames}])
+    assert verdict(report) == ("python-exception", "likely")
+    assert report.verdict is not None
+    assert "raised KeyError: 'train' at train.py:7 in load, and ended itself" in (report.verdict.summary or "")
+    assert "exit status 1 at train.py:20 in last while handling it" in (report.verdict.summary or "")
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt"])
+def test_an_end_that_was_on_its_way_is_no_error(run: Path, kind: str) -> None:
+    """`except KeyboardInterrupt: sys.exit(3)`."""
+    assert verdict(exits(run, 3, context=[{"type": kind, "message": "", "python_stack": []}])) == ("exit", "certain")
+
+
+def test_refused_command_line_is_named(run: Path) -> None:
+    """argparse's frames lead to sys.exit(); what it refused is in the exception that it handled."""
+    parser = [("ArgumentParser.exit", "/usr/lib/python3.11/argparse.py", 2617), ("main", s.SCRIPT, 12)]
+    message = "argument --lr: invalid float value: 'high'"
+    context = [{"type": "argparse.ArgumentError", "message": message, "python_stack": []}]
+    box = Box(pid=101, ppid=99).at(50).exit_request(2, parser, context=context)
+    report = build_report(s.load(run, box.exit(2)))
+    assert verdict(report) == ("exit", "certain")
+    assert report.verdict is not None
+    assert f"argparse refused the command line ({message}) at train.py:12 in main" in (report.verdict.summary or "")
+
+
 def test_interruption_is_not_an_exception_of_the_program(run: Path) -> None:
     """Ctrl-C."""
     box = Box(pid=101, ppid=99).exception("KeyboardInterrupt", "", [("main", s.SCRIPT, 12)])

@@ -1,0 +1,65 @@
+"""Ends that a Python program asked for by SystemExit: sys.exit(), exit(), and what argparse and click do by these."""
+
+from __future__ import annotations
+
+import re
+
+from pytracer._text import message_words
+from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.known.exceptions import exception_advice
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import innermost_of_program
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import HandledExceptionReport
+
+READ_ARGUMENTS = (
+    "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
+    "unknown, misspelt or lacks its value). Compare the options of the launch script with `--help`; "
+    "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead."
+)
+_ARGUMENTS = re.compile(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
+_QUIET = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
+_ITS_OWN = "Look at the condition above that line: the program ends itself there, and what it printed before says why."
+
+
+def handled_error(view: ProcessView) -> HandledExceptionReport | None:
+    """The error that the program was handling when it asked for its end: an `except` that ends in sys.exit()."""
+    request = view.exit_request
+    first = next(iter(request.context or ()), None) if request is not None else None
+    return first if first is not None and first.type not in _QUIET and not _parser(view) else None
+
+
+def exit_words(view: ProcessView) -> tuple[str, str, str | None]:
+    """What happened, without subject; advice; what is missing."""
+    request, status = view.exit_request, view.process.exit_code
+    frame = innermost_of_program((request.python_stack if request is not None else None) or ())
+    at = f" at {place_words(frame)}" if frame is not None else ""
+    error = handled_error(view)
+    if error is not None:
+        raised = innermost_of_program(error.python_stack or ())
+        from_line = f" at {place_words(raised)}" if raised is not None else ""
+        line = place_words(raised) if raised is not None else "the line that raised it"
+        advice = exception_advice(error.type, error.message, line)
+        look = f"Look at {error_words(error)}{from_line}: the program caught it, and ended itself for it."
+        return (
+            f"raised {error_words(error)}{from_line}, and ended itself with exit status {status}{at} while handling it",
+            f"{look} {advice}" if advice is not None else look,
+            None,
+        )
+    parser = _parser(view)
+    if parser is not None:
+        refused = next(iter((request.context if request is not None else None) or ()), None)
+        why = f" ({message_words(refused.message)})" if refused is not None and refused.message else ""
+        says = f"ended itself with exit status {status}: {parser} refused the command line{why}{at}"
+        return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
+    text = message_words(request.message.splitlines()[0]) if request is not None and request.message else None
+    says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
+    return says, _ITS_OWN, None if text else "why it did: an exit status carries no reason"
+
+
+def _parser(view: ProcessView) -> str | None:
+    """The library that refused the command line: its frame called sys.exit()."""
+    request = view.exit_request
+    first = next(iter((request.python_stack if request is not None else None) or ()), None)
+    found = _ARGUMENTS.search(first.file or "") if first is not None else None
+    return found[1].split("/")[0] if found is not None else None
