@@ -1,33 +1,76 @@
-"""The `if` on the rank around a line that led to a collective: below it, some ranks never call that."""
+"""The `if` that decides whether a rank comes to a collective: around its line, or before it with a return."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.evidence.program_syntax import deciding_ifs
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
-from pytracer.analyze.tensors.source_lines import rank_branch
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
+
+_RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
+_ON_RANK = (
+    "so that only some ranks call what communicates there: take it out of that branch, call it on all ranks, and keep "
+    "only the printing or saving of its result for one rank."
+)
+_ON_DATA = (
+    "see whether that came out differently on the ranks (files, options, this rank's data). Let one rank decide and "
+    "broadcast the result, or ask for something that is the same on all."
+)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """`train.py:22 in save is below `if rank == 0:` (line 21)`."""
+
+    frame: PythonFrame
+    line: int
+    text: str
+    around: bool
+    on_rank: bool
+
+    @property
+    def words(self) -> str:
+        where = "is below" if self.around else "comes after"
+        leaves = "" if self.around else ", which leaves"
+        return f"{place_words(self.frame)} {where} `{self.text}` (line {self.line}{leaves})"
 
 
 def branch_advice(view: ProcessView, call: Collective) -> str | None:
-    """`train.py:22 in save is below `if rank == 0:` (line 21), ...`; None where the sources show no such branch.
+    """Where the sources show a branch on the rank; else None.
 
     Args:
         view: a rank that called it.
         call: its own call, of whose lines the innermost is recorded, and the others where the rank ended in it.
     """
-    at = place_of(call)
+    found = next((item for item in _branches(view, call) if item.on_rank), None)
+    return f"{found.words}, {_ON_RANK}" if found is not None else None
+
+
+def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:
+    """Any branch around a line that `absent`, in words, never called a collective from."""
+    found = next((item for item in _branches(view, call) if item.around), None)
+    return f"{found.words}, and {absent} never called it: {_ON_DATA}" if found is not None else None
+
+
+def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
+    """Of the program's lines, the innermost first."""
+    at, snapshot = place_of(call), view.process.snapshot
     stack = view.exception_stack if view.raised else view.python_stack or []
-    called = stack if at is None or at in stack else [at]
-    for frame in called:
-        if is_library_file(frame.file):
+    for frame in stack if at is None or at in stack else [at]:
+        tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
+        if tree is None or frame.line is None:
             continue
-        found = rank_branch(view.process.snapshot, frame)
-        if found is not None:
-            return (
-                f"{place_words(frame)} is below `{found[1]}` (line {found[0]}), so that only some ranks call what "
-                "communicates there: take it out of that branch, call it on all ranks, and keep only the printing or "
-                "saving of its result for one rank."
-            )
-    return None
+        for item, around in deciding_ifs(tree, frame.line):
+            head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
+            text = line_text(snapshot, head)
+            if text is not None:
+                yield _Branch(frame, item.lineno, text, around, bool(_RANK.search(ast.unparse(item.test))))

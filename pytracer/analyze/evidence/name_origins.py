@@ -11,7 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.program_syntax import binding, is_parameter, names_of_line, passed_as, scope_of
+from pytracer.analyze.evidence.program_syntax import (
+    binding,
+    is_parameter,
+    names_of_line,
+    passed_as,
+    scope_of,
+    subscripts_of_line,
+)
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -24,6 +31,7 @@ _QUOTED = 70
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 _NOT_FINITE = re.compile(r"(?:^|\s)-?(?:nan|inf)$")
 _EMPTY = re.compile(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
+_LOOK_UP = re.compile(r"\b(?:Key|Index)Error$")
 _SMALL = 2  # 0 and 1 are in every message and shape
 
 
@@ -86,7 +94,12 @@ def _names_and_meant(
         return (), {}
     values = {item.name: item.value for item in exception.variables or () if item.name and item.value}
     tree = syntax_tree(snapshot, frame)
-    names = names_of_line(tree, frame.line) if tree is not None and frame.line is not None else ()
+    if tree is None or frame.line is None:
+        return (), {}
+    looked_up = subscripts_of_line(tree, frame.line) if _LOOK_UP.search(exception.type or "") else []
+    if looked_up:
+        return looked_up, {name: values[name] for name in looked_up if name in values}
+    names = names_of_line(tree, frame.line)
     return names, {name: values[name] for name in _meant(exception.message or "", names, values)}
 
 

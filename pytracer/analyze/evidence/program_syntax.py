@@ -15,16 +15,47 @@ Scope = Function | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
+    """The `if` statements of its function that decide whether a line is reached, the closest first.
+
+    Each with whether it stands around the line; the others leave before it: by return, `continue`, `break` or `raise`.
+    """
+    scope = scope_of(tree, line)
+    found = []
+    for item in _own_nodes(scope):
+        if not isinstance(item, ast.If) or item.lineno >= line:
+            continue
+        around = line <= (item.end_lineno or 0)
+        if around or isinstance(item.body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)):
+            found.append((item, around))
+    return sorted(found, key=lambda pair: -pair[0].lineno)
+
+
 def names_of_line(tree: ast.Module, line: int) -> list[str]:
     """Variables that the statement reads, `self.x` included; of a `raise`, those of the `if` around it."""
+    return list(dict.fromkeys(name for part in _read_on(tree, line) for name in _names(part)))
+
+
+def subscripts_of_line(tree: ast.Module, line: int) -> list[str]:
+    """What the statement looks something up in, and by what: `images` and `current` of `f(images[current])`."""
+    found: list[str] = []
+    for part in _read_on(tree, line):
+        for item in ast.walk(part):
+            if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
+                found += [*_names(item.value), *_names(item.slice)]
+    return list(dict.fromkeys(found))
+
+
+def _read_on(tree: ast.Module, line: int) -> Sequence[ast.AST]:
+    """What the statement of a line evaluates itself; of a `raise`, the test of the `if` around it."""
     around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and _spans(item, line)]
     inner = max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
     if inner is None:
-        return []
+        return ()
     if isinstance(inner, ast.Raise):
         tests = [item for item in around if isinstance(item, (ast.If, ast.While)) and item.lineno < inner.lineno]
-        return _names(max(tests, key=lambda item: item.lineno).test) if tests else []
-    return [name for part in _parts(inner) for name in _names(part)]
+        return [max(tests, key=lambda item: item.lineno).test] if tests else ()
+    return [*_parts(inner)]
 
 
 def _spans(node: ast.stmt | ast.expr, line: int) -> bool:

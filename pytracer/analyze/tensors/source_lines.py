@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import functools
 import os
-import re
 
 from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.types.snapshot import Snapshot
@@ -18,21 +17,6 @@ from pytracer.report.job import PythonFrame
 _LARGEST_BYTES = 4 << 20
 _LONGEST = 160
 _SUFFIX = ".py"
-_RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
-
-
-def rank_branch(snapshot: Snapshot, frame: PythonFrame | None) -> tuple[int, str] | None:
-    """The innermost `if` around a frame's line that asks for the rank: its line and its text; None as in line_text."""
-    lines, tree = _lines(snapshot, frame), syntax_tree(snapshot, frame)
-    if lines is None or tree is None or frame is None or frame.line is None:
-        return None
-    found = [
-        item.lineno
-        for item in ast.walk(tree)
-        if isinstance(item, ast.If) and item.lineno < frame.line <= (item.end_lineno or 0)
-        if _RANK.search(ast.unparse(item.test))
-    ]
-    return (max(found), _text(lines[max(found) - 1])) if found else None
 
 
 def syntax_tree(snapshot: Snapshot, frame: PythonFrame | None) -> ast.Module | None:

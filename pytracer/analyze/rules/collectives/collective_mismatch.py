@@ -20,7 +20,7 @@ Where gloo gets as many bytes as it expects, it completes silently: this is then
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differi
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
-from pytracer.analyze.collectives.rank_branches import branch_advice
+from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.naming import short_file
@@ -263,7 +263,7 @@ def _counted(job: JobView, item: _Found) -> str | None:
         (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
     )
     if not all(count[sites[often]] for count in counts):
-        return None  # each rank has a line of its own: a branch
+        return _only_one(found, sides)  # each rank has a line of its own: a branch
     said, other = (
         " and ".join(
             f"{count_words(count[site], 'time')} on rank {view.process.rank}"
@@ -286,6 +286,15 @@ def _counted(job: JobView, item: _Found) -> str | None:
         f"{loop}; if only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
         "out of that branch, or call it on all ranks. Print the rank at both lines to see which."
     )
+
+
+def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
+    """A condition around the line of one rank, from which the other never called a collective."""
+    for side, view, other in zip(found.variants, sides, reversed(sides), strict=False):
+        below = data_branch_advice(view, side.call, f"rank {other.process.rank}")
+        if below is not None:
+            return below
+    return None
 
 
 def _site_words(site: Site) -> str:

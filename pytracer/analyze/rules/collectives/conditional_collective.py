@@ -64,7 +64,7 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            " ".join(filter(None, (below, _ADVICE))),
+            below or _ADVICE,
             [f"whether {absent} should have called it, too"],
         )
 
